@@ -1,0 +1,1 @@
+"""Train vision-language models to watch long videos on their own."""

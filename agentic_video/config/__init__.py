@@ -1,0 +1,1 @@
+"""Hydra config groups that the recipes put on top of verl's ``ppo_trainer``."""

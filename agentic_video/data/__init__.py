@@ -1,0 +1,1 @@
+"""Rows: one question about one video."""

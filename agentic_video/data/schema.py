@@ -1,0 +1,111 @@
+"""The row schema of training and evaluation data: one row is one question about one video.
+
+A parquet or jsonl file holds these columns:
+
+===============  ==============  ==========================================================================
+column           type            meaning
+===============  ==============  ==========================================================================
+``id``           string          unique within the file
+``data_source``  string          name of the data set; metrics are reported per data source
+``video``        string          path of the video; a relative path starts at the file's own folder
+``question``     string          the question, without its options
+``options``      list[string]    the options in order, without letters; empty for an open-ended question
+``answer``       string          the letter of the right option, or the reference answer
+``answer_type``  string          ``multiple_choice`` or ``open_ended``
+``extra_info``   struct or null  whatever else a system needs; passed through
+===============  ==============  ==========================================================================
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+AnswerType = Literal["multiple_choice", "open_ended"]
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class RowError(ValueError):
+    """A row that can't be used; the message names the row, the field and the remedy."""
+
+
+@dataclass(frozen=True)
+class VideoQA:
+    """One question about one video.
+
+    Attributes:
+        video: Path of the video file.
+        answer: The letter of the right option (multiple choice) or the reference answer (open ended).
+        options: Option texts without letters, in order; empty for an open-ended question.
+        extra: Whatever else a system needs.
+    """
+
+    id: str
+    video: str
+    question: str
+    answer: str
+    answer_type: AnswerType = "multiple_choice"
+    options: tuple[str, ...] = ()
+    data_source: str = "unknown"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], where: str = "row") -> "VideoQA":
+        """Check a row of a data file and make a ``VideoQA`` of it.
+
+        Args:
+            row: Column name to value, as read from parquet or jsonl.
+            where: How error messages name the row, e.g. ``train.parquet row 12``.
+
+        Raises:
+            RowError: A field is missing or of the wrong kind.
+        """
+
+        def text(name: str, default: str | None = None) -> str:
+            value = row.get(name, default)
+            if not isinstance(value, str) or not value.strip():
+                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {value!r}")
+            return value
+
+        options = row.get("options")
+        options = () if options is None else tuple(options)
+        if any(not isinstance(option, str) or not option for option in options):
+            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {list(options)!r}")
+        answer_type = row.get("answer_type") or ("multiple_choice" if options else "open_ended")
+        if answer_type not in get_args(AnswerType):
+            raise RowError(f"{where}: field 'answer_type' must be one of {get_args(AnswerType)}, got {answer_type!r}")
+        answer = text("answer")
+        if answer_type == "multiple_choice":
+            if not 2 <= len(options) <= len(LETTERS):
+                raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
+            letter = answer.strip().rstrip(".").upper()
+            if letter not in LETTERS[: len(options)]:
+                raise RowError(
+                    f"{where}: field 'answer' must be a letter from A to {LETTERS[len(options) - 1]}, got {answer!r}"
+                )
+            answer = letter
+        extra = row.get("extra_info")
+        if extra is not None and not isinstance(extra, Mapping):
+            raise RowError(f"{where}: field 'extra_info' must be a struct (a dictionary), got {type(extra).__name__}")
+        return cls(
+            id=text("id"),
+            video=text("video"),
+            question=text("question"),
+            answer=answer,
+            answer_type=answer_type,
+            options=options,
+            data_source=text("data_source", "unknown"),
+            extra=dict(extra or {}),
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """The row that :meth:`from_row` reads back."""
+        return {
+            "id": self.id,
+            "data_source": self.data_source,
+            "video": self.video,
+            "question": self.question,
+            "options": list(self.options),
+            "answer": self.answer,
+            "answer_type": self.answer_type,
+            "extra_info": dict(self.extra),
+        }

@@ -1,0 +1,136 @@
+"""The agent loop that verl runs for every rollout: an episode of the configured system through verl's LLM server."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import uuid4
+
+from PIL import Image
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+
+from agentic_video.settings import settings_of
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.video.frames import Frame
+from agentic_video.video.service import NodeFrameStore
+
+logger = logging.getLogger(__name__)
+
+AGENT_NAME = "video_agent"
+
+
+class VerlEngine:
+    """verl's LLM server as an episode's engine.
+
+    Args:
+        client: verl's ``LLMServerClient``.
+        sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
+    """
+
+    def __init__(self, client: Any, sampling_params: dict[str, Any]):
+        self._client = client
+        self._sampling_params = sampling_params
+        self._request_id = uuid4().hex
+        self._images: list[Image.Image] = []
+        self.seconds = 0.0
+
+    def images(self, frames: Sequence[Frame]) -> list[Image.Image]:
+        """The frames as the images that vLLM takes; each is converted once."""
+        self._images += [Image.fromarray(frame.image) for frame in frames[len(self._images) :]]
+        return self._images
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        sampling_params = {
+            **self._sampling_params,
+            "max_tokens": max_tokens,
+            "stop": list(stop),
+            "include_stop_str_in_output": True,
+            "logit_bias": dict.fromkeys(banned_ids, -100.0),
+        }
+        started = asyncio.get_running_loop().time()
+        try:
+            output = await self._client.generate(
+                request_id=self._request_id,
+                prompt_ids=list(prompt_ids),
+                sampling_params=sampling_params,
+                image_data=self.images(frames) or None,
+            )
+        except Exception as error:
+            raise EngineError(f"{type(error).__name__}: {error}") from error
+        finally:
+            self.seconds += asyncio.get_running_loop().time() - started
+        return Completion(tuple(output.token_ids), output.log_probs, dict(output.extra_fields or {}))
+
+
+@register(AGENT_NAME)
+class VideoAgentLoop(AgentLoopBase):
+    """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.settings = settings_of(self.config)
+        self.format = ChatFormat(self.tokenizer, self.processor.image_processor)
+        rollout = self.rollout_config
+        self.limits = TokenLimits(
+            prompt=rollout.prompt_length,
+            response=min(rollout.response_length, (rollout.max_model_len or 1 << 30) - rollout.prompt_length),
+            turn=self.settings.max_turn_tokens or rollout.response_length,
+        )
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """Play one episode.
+
+        Args:
+            sampling_params: As verl sets them for training or validation.
+            row: The row of the data file and verl's own fields (``session_id``: the rollout's number in its group).
+
+        Raises:
+            VideoError: The video can't be read; verl counts the rollout's group as failed.
+            EngineError: Nothing was generated at all.
+        """
+        started = self.loop.time()
+        qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
+        engine = VerlEngine(self.server_manager, sampling_params)
+        system = self.settings.system
+        policy = TokenPolicy(engine, self.format, self.limits, system.stop)
+        source = NodeFrameStore(self.settings.frame_store)
+        trajectory = await play(system, policy, qa, source, rollout_index=int(row.get("session_id", 0)))
+
+        sequence = policy.sequence
+        if sequence is None or not sequence.response_ids:
+            raise EngineError(f"row {qa.id}: nothing was generated ({trajectory.end}: {trajectory.error})")
+        versions = [extra for extra in policy.extra if extra]
+        steps = [extra[key] for extra in versions for key in ("min_global_steps", "max_global_steps") if key in extra]
+        extra_fields: dict[str, Any] = {
+            **(versions[-1] if versions else {}),
+            "min_global_steps": min(steps, default=None),
+            "max_global_steps": max(steps, default=None),
+            "trajectory": trajectory.to_dict(),
+            "video_qa": qa.to_row(),
+            "turn_scores": [],
+            "tool_rewards": [],
+        }
+        return AgentLoopOutput(
+            prompt_ids=sequence.prompt_ids,
+            response_ids=sequence.response_ids,
+            response_mask=sequence.response_mask,
+            response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
+            multi_modal_data={"images": engine.images(sequence.frames)},
+            num_turns=2 * len(trajectory.turns),
+            metrics={
+                "generate_sequences": engine.seconds,
+                "tool_calls": max(0.0, self.loop.time() - started - engine.seconds),
+            },
+            extra_fields=extra_fields,
+        )

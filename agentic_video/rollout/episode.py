@@ -1,0 +1,95 @@
+"""The turn machine. It knows no system by name and no engine."""
+
+from dataclasses import replace
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.policy import EngineError, Policy
+from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn, record_messages, record_parts
+from agentic_video.systems.base import Answer, Calls, EpisodeView, Illegal, Message, System
+from agentic_video.tools.base import Video
+from agentic_video.video.reader import VideoError
+from agentic_video.video.store import FrameSource
+
+
+async def play(
+    system: System, policy: Policy, qa: VideoQA, source: FrameSource, *, rollout_index: int = 0
+) -> Trajectory:
+    """Play one episode to its end.
+
+    Nothing that the model says makes this raise: every episode ends with a recorded reason. An observation that
+    would break the token or image budget is never appended.
+
+    Args:
+        system: The way of watching.
+        policy: Who speaks.
+        qa: The question and its video.
+        source: Where frames come from.
+        rollout_index: Number of this rollout in its group.
+
+    Raises:
+        VideoError: The video itself, or its overview, can't be read: there is nothing to play.
+    """
+    video = await Video.open(qa.video, source)
+    view = EpisodeView(qa=qa, video=video, rollout_index=rollout_index)
+    opening = await system.opening(view)
+    turns: list[Turn] = []
+
+    def finish(end: EndReason, error: str = "") -> Trajectory:
+        return Trajectory(
+            qa_id=qa.id,
+            system=system.name,
+            opening=record_messages(opening),
+            turns=tuple(turns),
+            end=end,
+            error=error,
+            rollout_index=rollout_index,
+            num_tokens=policy.num_tokens,
+        )
+
+    images = _count_images(opening)
+    if images > system.max_images:
+        return finish(EndReason.IMAGE_BUDGET, f"the opening holds {images} images, at most {system.max_images} fit")
+    if not await policy.begin(opening):
+        return finish(EndReason.TOKEN_BUDGET, "the opening doesn't fit the prompt's token budget")
+
+    while True:
+        try:
+            said = await policy.say(view)
+        except EngineError as error:
+            return finish(EndReason.ENGINE_ERROR, str(error))
+        action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(said.text)
+        turn = Turn(said.text, action, said.num_tokens, said.finished)
+        turns.append(turn)
+        view = replace(view, turns=tuple(turns))
+
+        if isinstance(action, Answer):
+            return finish(EndReason.ANSWER)
+        if said.forbidden:
+            turns[-1] = replace(turn, illegal_calls=1)
+            return finish(EndReason.ILLEGAL, action.reason if isinstance(action, Illegal) else "")
+        if isinstance(action, Illegal) and not said.finished:
+            turns[-1] = replace(turn, illegal_calls=1)
+            return finish(EndReason.TOKEN_BUDGET, "the turn was cut at its token limit")
+        if isinstance(action, Calls) and len(turns) >= system.max_turns:
+            return finish(EndReason.TURN_LIMIT)
+        try:
+            observation = await system.observe(action, view)
+        except VideoError as error:
+            return finish(EndReason.TOOL_ERROR, str(error))
+        if observation is None:
+            turns[-1] = replace(turn, illegal_calls=max(1, turn.illegal_calls))
+            return finish(EndReason.ILLEGAL, action.reason if isinstance(action, Illegal) else "illegal call")
+        turns[-1] = replace(turn, legal_calls=observation.legal_calls, illegal_calls=observation.illegal_calls)
+        if len(turns) >= system.max_turns:
+            return finish(EndReason.TURN_LIMIT)
+        images += len(observation.frames)
+        if images > system.max_images:
+            return finish(EndReason.IMAGE_BUDGET, f"{images} images, at most {system.max_images} an episode")
+        if not await policy.show(observation.parts):
+            return finish(EndReason.TOKEN_BUDGET, "the observation doesn't fit the token budget")
+        turns[-1] = replace(turns[-1], observation=record_parts(observation.parts))
+        view = replace(view, turns=tuple(turns))
+
+
+def _count_images(messages: tuple[Message, ...]) -> int:
+    return sum(not isinstance(part, str) for message in messages for part in message.parts)

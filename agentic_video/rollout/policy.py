@@ -1,0 +1,78 @@
+"""What drives an episode: a policy says something, and is shown something.
+
+The token policy (rollouts) is in ``tokens.py``; here are the protocol that the episode knows and the scripted policy.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from agentic_video.systems.base import EpisodeView, Message, Part
+
+
+class EngineError(Exception):
+    """The engine behind a policy failed; the episode ends and says so."""
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """One turn as the policy said it.
+
+    Attributes:
+        text: Its text, decoded from exactly the generated ids where there are ids.
+        num_tokens: Number of generated tokens.
+        finished: False when it was cut at the token limit.
+        forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text
+            ends before it.
+    """
+
+    text: str
+    num_tokens: int
+    finished: bool = True
+    forbidden: bool = False
+
+
+class Policy(Protocol):
+    """What an episode asks of whoever speaks."""
+
+    async def begin(self, messages: Sequence[Message]) -> bool:
+        """Start an episode. False when the opening doesn't fit the token budget."""
+
+    async def say(self, view: EpisodeView) -> Utterance:
+        """Speak one turn.
+
+        Raises:
+            EngineError: No turn could be had.
+        """
+
+    async def show(self, parts: Sequence[Part]) -> bool:
+        """Append an observation. False, and nothing appended, when it doesn't fit the token budget."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of the sequence so far, prompt and images included."""
+
+
+class ScriptedPolicy:
+    """Says what a function tells it to say: for tests, benchmarks and oracles.
+
+    Args:
+        script: Gets the view of the episode (question, video, finished turns), returns the text of the next turn.
+    """
+
+    def __init__(self, script: Callable[[EpisodeView], str]):
+        self._script = script
+
+    async def begin(self, messages: Sequence[Message]) -> bool:
+        return True
+
+    async def say(self, view: EpisodeView) -> Utterance:
+        text = self._script(view)
+        return Utterance(text, num_tokens=len(text.split()))
+
+    async def show(self, parts: Sequence[Part]) -> bool:
+        return True
+
+    @property
+    def num_tokens(self) -> int:
+        return 0

@@ -1,0 +1,285 @@
+"""Token ids of an episode, built as it goes: what the engine generated is what is trained on.
+
+Nothing that was generated is tokenised again. The mask is 1 on exactly the generated ids (a generated end-of-turn
+token included) and 0 on everything that the environment wrote. Image placeholders are counted from image sizes, so
+building a prompt needs no pixels.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agentic_video.rollout.policy import EngineError, Utterance
+from agentic_video.systems.base import EpisodeView, Message, Part
+from agentic_video.video.frames import Frame
+
+_FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
+
+
+@dataclass(frozen=True)
+class Completion:
+    """What an engine generated for one turn.
+
+    Attributes:
+        token_ids: The generated ids, a stop or end-of-turn token included.
+        log_probs: Log-probability of each id under the sampling policy, or None when the engine gives none.
+        extra: Whatever else the engine reports (verl: the versions of the weights).
+    """
+
+    token_ids: tuple[int, ...]
+    log_probs: tuple[float, ...] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Generates a continuation of token ids with images."""
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        """Generate one turn.
+
+        Args:
+            prompt_ids: The whole sequence so far, image placeholders expanded.
+            frames: The images in the order of their placeholders.
+            stop: Texts after which to stop; they stay in the output.
+            max_tokens: At most this many new ids.
+            banned_ids: Ids that must not be sampled.
+
+        Raises:
+            EngineError: Nothing could be generated.
+        """
+
+
+class ChatFormat:
+    """Renders messages and observations to token ids with a model's own chat template.
+
+    Args:
+        tokenizer: A Hugging Face tokenizer with a chat template.
+        image_processor: The model's image processor; it says how many patches an image of a size has.
+        image_token: The placeholder that stands for one merged patch of an image.
+
+    Raises:
+        ValueError: The template doesn't render a conversation as consecutive turns.
+    """
+
+    def __init__(self, tokenizer: Any, image_processor: Any, image_token: str = "<|image_pad|>"):
+        self.tokenizer = tokenizer
+        self.image_token = image_token
+        self.image_token_id: int = tokenizer.convert_tokens_to_ids(image_token)
+        self._image_processor = image_processor
+        self._specials = tuple(tokenizer.all_special_tokens)
+        self.eos_ids = frozenset({tokenizer.eos_token_id})
+        self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
+        self._image_text = self._image_markup()
+        self._after_reply, self._before_reply = self._turn_markup()
+
+    def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
+
+    def _turn_markup(self) -> tuple[str, str]:
+        """The template's own text between a reply and the next user message, and after that message."""
+        conversation = [
+            {"role": "user", "content": _FIRST},
+            {"role": "assistant", "content": _REPLY},
+            {"role": "user", "content": _SECOND},
+        ]
+        rendered = self._template(conversation, add_generation_prompt=True)
+        if rendered.count(_REPLY) != 1 or rendered.count(_SECOND) != 1:
+            raise ValueError("the chat template doesn't render each message once, in order")
+        head, after = rendered.split(_REPLY)[1].split(_SECOND)
+        return head, after
+
+    def _image_markup(self) -> str:
+        """How the template writes one image."""
+        message = {"role": "user", "content": [{"type": "text", "text": _FIRST}, {"type": "image"},
+                                               {"type": "text", "text": _SECOND}]}  # fmt: skip
+        rendered = self._template([message])
+        if rendered.count(_FIRST) != 1 or rendered.count(_SECOND) != 1:
+            raise ValueError("the chat template doesn't render text and images in order")
+        markup = rendered.split(_FIRST)[1].split(_SECOND)[0]
+        if markup.count(self.image_token) != 1:
+            raise ValueError(f"the chat template writes an image as {markup!r}, without one {self.image_token}")
+        return markup
+
+    def image_tokens(self, width: int, height: int) -> int:
+        """Number of placeholders of an image of this size in pixels."""
+        merge = self._image_processor.merge_size**2
+        return int(self._image_processor.get_number_of_image_patches(height, width, {})) // merge
+
+    def _text(self, parts: Sequence[Part]) -> str:
+        pieces = []
+        for part in parts:
+            if isinstance(part, str):
+                for special in self._specials:
+                    part = part.replace(special, special[0] + " " + special[1:])
+                pieces.append(part)
+            else:
+                count = self.image_tokens(part.width, part.height)
+                pieces.append(self._image_text.replace(self.image_token, self.image_token * count))
+        return "".join(pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, nothing added."""
+        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens written out."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def opening_ids(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of the opening messages and of the header of the first reply.
+
+        A special token that is written out in a text (a question, a file name) is broken up: it stays text.
+        """
+        turns = [{"role": message.role, "content": self._text(message.parts)} for message in messages]
+        return self.encode(self._template(turns, add_generation_prompt=True))
+
+    def observation_ids(self, parts: Sequence[Part], after: Sequence[int]) -> list[int]:
+        """Ids of an observation as the next user message, and of the header of the next reply.
+
+        Args:
+            parts: Text and images of the observation.
+            after: The ids generated in the turn before; when they end with the end-of-turn token, it isn't repeated.
+        """
+        head = self._after_reply
+        if after and after[-1] in self.eos_ids:
+            head = head.removeprefix(self.decode(after[-1:]))
+        return self.encode(head + self._text(parts) + self._before_reply)
+
+
+@dataclass(frozen=True)
+class TokenLimits:
+    """Token budgets of an episode.
+
+    Attributes:
+        prompt: Most tokens of the opening.
+        response: Most tokens of everything after it, observations included.
+        turn: Most generated tokens of one turn.
+    """
+
+    prompt: int
+    response: int
+    turn: int
+
+
+class TokenSequence:
+    """An episode as ids: the prompt, and a response of generated and of shown ids with its mask.
+
+    Attributes:
+        prompt_ids: Ids of the opening.
+        response_ids: Everything after it.
+        response_mask: 1 for each generated id, 0 for each shown one; as long as ``response_ids``.
+        log_probs: Log-probability of each generated id, 0.0 for shown ones; as long as ``response_ids``.
+        frames: The images in the order of their placeholders.
+    """
+
+    def __init__(self, prompt_ids: Sequence[int], frames: Sequence[Frame]):
+        self.prompt_ids = list(prompt_ids)
+        self.response_ids: list[int] = []
+        self.response_mask: list[int] = []
+        self.log_probs: list[float] = []
+        self.frames = list(frames)
+
+    @property
+    def ids(self) -> list[int]:
+        """The whole sequence."""
+        return self.prompt_ids + self.response_ids
+
+    def __len__(self) -> int:
+        return len(self.prompt_ids) + len(self.response_ids)
+
+    def append_generated(self, ids: Sequence[int], log_probs: Sequence[float] | None) -> None:
+        """Append ids that the engine generated."""
+        if log_probs is not None and len(log_probs) != len(ids):
+            raise EngineError(f"the engine returned {len(ids)} ids with {len(log_probs)} log-probabilities")
+        self.response_ids += ids
+        self.response_mask += [1] * len(ids)
+        self.log_probs += log_probs if log_probs is not None else [0.0] * len(ids)
+
+    def append_shown(self, ids: Sequence[int], frames: Sequence[Frame]) -> None:
+        """Append ids that the environment wrote, with the images whose placeholders they hold."""
+        self.response_ids += ids
+        self.response_mask += [0] * len(ids)
+        self.log_probs += [0.0] * len(ids)
+        self.frames += frames
+
+
+class TokenPolicy:
+    """The policy of rollouts: speaks through an engine, keeps the ids.
+
+    Args:
+        engine: Generates ids.
+        chat_format: Renders what the environment writes.
+        limits: Token budgets.
+        stop: Texts that end a turn.
+    """
+
+    def __init__(self, engine: Engine, chat_format: ChatFormat, limits: TokenLimits, stop: Sequence[str]):
+        self._engine = engine
+        self._format = chat_format
+        self._limits = limits
+        self._stop = tuple(stop)
+        self._last_said: list[int] = []
+        self.sequence: TokenSequence | None = None
+        self.extra: list[Mapping[str, Any]] = []
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.sequence) if self.sequence is not None else 0
+
+    async def begin(self, messages: Sequence[Message]) -> bool:
+        frames = [part for message in messages for part in message.parts if not isinstance(part, str)]
+        ids = self._format.opening_ids(messages)
+        self._check_placeholders(ids, frames)
+        if len(ids) > self._limits.prompt:
+            return False
+        self.sequence = TokenSequence(ids, frames)
+        return True
+
+    async def say(self, view: EpisodeView) -> Utterance:
+        assert self.sequence is not None, "begin() comes first"
+        room = min(self._limits.turn, self._limits.response - len(self.sequence.response_ids))
+        completion = await self._engine.generate(
+            self.sequence.ids,
+            self.sequence.frames,
+            stop=self._stop,
+            max_tokens=room,
+            banned_ids=self._format.banned_ids,
+        )
+        self.extra.append(completion.extra)
+        ids, log_probs = list(completion.token_ids)[:room], completion.log_probs
+        if not ids:
+            raise EngineError("the engine generated nothing")
+        # Sampling is asked not to emit these; one that slips through would put a placeholder without an image, or a
+        # forged turn, into the trained sequence.
+        allowed = next((i for i, token in enumerate(ids) if token in self._format.banned_ids), len(ids))
+        kept = ids[:allowed]
+        self.sequence.append_generated(kept, None if log_probs is None else list(log_probs)[:allowed])
+        self._last_said = kept
+        ended = bool(kept) and kept[-1] in self._format.eos_ids
+        text = self._format.decode(kept[:-1] if ended else kept)
+        finished = ended or any(stop in text for stop in self._stop)
+        return Utterance(text, num_tokens=len(kept), finished=finished, forbidden=allowed < len(ids))
+
+    async def show(self, parts: Sequence[Part]) -> bool:
+        assert self.sequence is not None, "begin() comes first"
+        frames = [part for part in parts if not isinstance(part, str)]
+        ids = self._format.observation_ids(parts, self._last_said)
+        self._check_placeholders(ids, frames)
+        if len(self.sequence.response_ids) + len(ids) >= self._limits.response:
+            return False
+        self.sequence.append_shown(ids, frames)
+        return True
+
+    def _check_placeholders(self, ids: Sequence[int], frames: Sequence[Frame]) -> None:
+        expected = sum(self._format.image_tokens(frame.width, frame.height) for frame in frames)
+        found = sum(token == self._format.image_token_id for token in ids)
+        if found != expected:
+            raise ValueError(f"{found} image placeholders rendered for images that need {expected}")

@@ -1,0 +1,89 @@
+"""The ``agentic_video`` block of a run's config, as typed settings."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.rewards.judge import JudgeConfig
+from agentic_video.systems.base import System
+
+
+@dataclass(frozen=True)
+class FrameStoreConfig:
+    """The store of decoded frames, one per node.
+
+    Attributes:
+        max_bytes: Most bytes of frames that are kept.
+        reader: ``pyav`` or ``decord``.
+        threads: Decoding threads.
+        time_limit: Seconds that one request for frames may take.
+    """
+
+    max_bytes: int = 2 << 30
+    reader: str = "pyav"
+    threads: int = 4
+    time_limit: float = 60.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run's config says about episodes and rewards.
+
+    Attributes:
+        system: The way of watching, with its constants.
+        judge: How to reach the judge of open-ended answers.
+        frame_store: The store of decoded frames.
+        max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
+    """
+
+    system: System
+    judge: JudgeConfig
+    frame_store: FrameStoreConfig
+    max_turn_tokens: int = 0
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """The settings in a run's config.
+
+    Raises:
+        ValueError: The block is missing, or holds a key that doesn't exist; the message names it.
+    """
+    block = config.get("agentic_video")
+    if block is None:
+        raise ValueError("the config has no block 'agentic_video': start from a recipe's yaml")
+    return _settings(OmegaConf.to_yaml(block, resolve=True))
+
+
+@lru_cache(maxsize=8)
+def _settings(text: str) -> Settings:
+    """Build the settings once per process and content."""
+    import hydra
+
+    block = OmegaConf.create(text)
+    known = {"system", "judge", "frame_store", "max_turn_tokens"}
+    unknown = set(block) - known
+    if unknown:
+        raise ValueError(f"agentic_video.{min(map(str, unknown))}: unknown key; known keys are {sorted(known)}")
+    if "system" not in block or "_target_" not in block.system:
+        raise ValueError("agentic_video.system._target_ must name a System class")
+    try:
+        system = hydra.utils.instantiate(block.system, _convert_="all")
+        if not isinstance(system, System):
+            raise TypeError(f"{block.system['_target_']} is not a System")
+    except Exception as error:
+        raise ValueError(f"agentic_video.system: {error}") from error
+    return Settings(
+        system=system,
+        judge=_dataclass(JudgeConfig, block.get("judge"), "judge"),
+        frame_store=_dataclass(FrameStoreConfig, block.get("frame_store"), "frame_store"),
+        max_turn_tokens=int(block.get("max_turn_tokens", 0)),
+    )
+
+
+def _dataclass(cls: type[Any], values: DictConfig | None, name: str) -> Any:
+    try:
+        return cls(**(OmegaConf.to_container(values) if values is not None else {}))  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ValueError(f"agentic_video.{name}: {error}") from error

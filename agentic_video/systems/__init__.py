@@ -1,0 +1,1 @@
+"""Published ways of watching a video, one file each."""

@@ -1,0 +1,1 @@
+"""Video tools: what an agent may call, one file each."""

@@ -1,0 +1,117 @@
+"""Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene, write_video
+
+DATA_SOURCE = "toyworld"
+SEEDS_PER_WORLD = 1_000_000
+SPLIT_OFFSETS = {"train": 0, "heldout": 500_000, "demonstrations": 600_000, "gate": 900_000}
+"""First seed of each split within a world: splits never share a video."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The files of a world."""
+
+    train: Path
+    heldout: Path
+
+
+def scenes(split: str, count: int, seed: int, recipe: WorldRecipe) -> Iterator[Scene]:
+    """The scenes of a split, in order.
+
+    Raises:
+        ValueError: The split is longer than the seeds that are set aside for it.
+    """
+    first = SPLIT_OFFSETS[split]
+    room = min([offset for offset in SPLIT_OFFSETS.values() if offset > first], default=SEEDS_PER_WORLD) - first
+    if count > room:
+        raise ValueError(f"split {split!r} has room for {room} scenes, {count} asked for")
+    start = seed * SEEDS_PER_WORLD + first
+    return (make_scene(start + number, recipe) for number in range(count))
+
+
+def row_of(scene: Scene, video: str, split: str) -> VideoQA:
+    """The row that asks a scene's question.
+
+    Args:
+        video: Path of the scene's video.
+        split: Name of the split, kept in ``extra_info``.
+    """
+    return VideoQA(
+        id=f"toy-{scene.seed}",
+        video=video,
+        question=scene.question,
+        answer=scene.letter,
+        options=scene.options,
+        data_source=DATA_SOURCE,
+        extra={
+            "kind": scene.kind,
+            "split": split,
+            "seed": scene.seed,
+            "answer_text": scene.answer,
+            "event_time": scene.event_time,
+            "mark_time": scene.mark_time,
+            "seconds": float(scene.seconds),
+        },
+    )
+
+
+_EXTRA = pa.struct(
+    [
+        ("kind", pa.string()),
+        ("split", pa.string()),
+        ("seed", pa.int64()),
+        ("answer_text", pa.string()),
+        ("event_time", pa.float64()),
+        ("mark_time", pa.float64()),
+        ("seconds", pa.float64()),
+    ]
+)
+_SCHEMA = pa.schema(
+    [
+        *[(name, pa.string()) for name in ("id", "data_source", "video", "question")],
+        ("options", pa.list_(pa.string())),
+        *[(name, pa.string()) for name in ("answer", "answer_type")],
+        ("extra_info", _EXTRA),
+    ]
+)
+
+
+def build_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:
+    """Write the videos and the rows of a training and of a held-out split.
+
+    Videos that exist are kept: a build that was interrupted goes on where it stopped. The folder must belong to this
+    recipe and seed.
+
+    Args:
+        folder: Gets ``train.parquet``, ``heldout.parquet`` and ``videos/``.
+        train: Number of training questions, each with a video of its own.
+        heldout: Number of held-out questions, on videos that training never sees.
+        seed: Number of the world; other seeds share no video.
+    """
+    started, written = time.monotonic(), 0
+    for split, count in (("train", train), ("heldout", heldout)):
+        videos = folder / "videos" / split
+        videos.mkdir(parents=True, exist_ok=True)
+        rows = []
+        for number, scene in enumerate(scenes(split, count, seed, recipe), start=1):
+            path = videos / f"{scene.seed}.mp4"
+            if not path.exists():
+                write_video(scene, path, recipe)
+                written += 1
+            rows.append(row_of(scene, str(path.relative_to(folder)), split).to_row())
+            if number % 250 == 0 or number == count:
+                print(f"[toyworld] {split}: {number}/{count} videos, {time.monotonic() - started:.1f} s", flush=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), folder / f"{split}.parquet")
+    print(f"[toyworld] world of {train + heldout} questions in {time.monotonic() - started:.1f} s "
+          f"({written} videos written)", flush=True)  # fmt: skip
+    return World(folder / "train.parquet", folder / "heldout.parquet")

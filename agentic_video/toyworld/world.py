@@ -1,0 +1,298 @@
+"""Synthetic videos, deterministic from a seed.
+
+A video is a minute or more of dull, noisy background. What its question asks about shows for less than a second, at a
+time that no frame of the overview samples; only looking closer there finds it. Everything about a video follows from
+its seed: the :class:`Scene` describes it, :func:`render` draws a frame, :func:`write_video` encodes it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from agentic_video.video.sampling import uniform_indices
+
+Kind = str
+"""Kind of question, one of :data:`KINDS`."""
+
+KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview")
+"""``colour``, ``shape``, ``count``: what shows at the named second. ``order``: which of two colours comes first or last
+within it. ``marker``: what shows two seconds after a mark in the overview. ``overview``: the overview alone answers."""
+
+COLOURS: Mapping[str, tuple[int, int, int]] = {
+    "red": (215, 25, 30),
+    "green": (25, 185, 45),
+    "blue": (25, 50, 220),
+    "yellow": (235, 220, 25),
+    "white": (250, 250, 250),
+    "pink": (250, 110, 200),
+}
+SHAPES: tuple[str, ...] = ("square", "circle", "triangle", "cross")
+COUNTS: tuple[str, ...] = ("one", "two", "three", "four")
+TINTS: Mapping[str, tuple[int, int, int]] = {
+    "grey": (120, 120, 120),
+    "brown": (150, 115, 80),
+    "teal": (75, 130, 135),
+    "purple": (130, 90, 155),
+}
+"""Backgrounds: dull, so that none passes for a colour of :data:`COLOURS`."""
+
+MARK_COLOUR = (10, 10, 10)
+MARK_DELAY = 2.0
+"""Seconds from the mark to the event it points at."""
+
+EVENT_SECONDS = 0.9
+_FIRST_SECOND = 11
+_EDGE_SECONDS = 3
+_CLEARANCE = 1.0
+"""No overview frame is nearer to an event's middle than this many seconds."""
+
+
+@dataclass(frozen=True)
+class WorldRecipe:
+    """Everything that the videos depend on beside their seeds.
+
+    Attributes:
+        fps: Frames a second.
+        side: Width and height in pixels (even, as H.264's chroma needs).
+        min_seconds: Shortest video; with a first event after ten seconds and at most 99 s, all times have two digits.
+        max_seconds: Longest video.
+        overview_frames: Number of overview frames that events keep clear of; equals the system's.
+        mixture: Share of each kind of question; must add up to 1.
+    """
+
+    fps: int = 5
+    side: int = 56
+    min_seconds: int = 60
+    max_seconds: int = 99
+    overview_frames: int = 6
+    mixture: tuple[tuple[Kind, float], ...] = (
+        ("colour", 0.6),
+        ("shape", 0.1),
+        ("order", 0.1),
+        ("marker", 0.1),
+        ("overview", 0.1),
+    )
+
+    def __post_init__(self) -> None:
+        if self.side % 2 or self.side < 16:
+            raise ValueError(f"side must be even and at least 16 pixels, got {self.side}")
+        if not 20 <= self.min_seconds <= self.max_seconds:
+            raise ValueError(f"need 20 <= min_seconds <= max_seconds, got {self.min_seconds} and {self.max_seconds}")
+        unknown = [kind for kind, _ in self.mixture if kind not in KINDS]
+        if unknown or not math.isclose(sum(share for _, share in self.mixture), 1.0, abs_tol=1e-6):
+            raise ValueError(f"mixture must share 1.0 among {KINDS}, got {self.mixture}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One shape on the picture; place and size as fractions of the picture's side."""
+
+    shape: str
+    colour: str
+    x: float
+    y: float
+    size: float
+
+
+@dataclass(frozen=True)
+class Flash:
+    """Figures that show from ``start`` to ``end`` (seconds, end excluded)."""
+
+    start: float
+    end: float
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One video and what is asked about it.
+
+    Attributes:
+        seconds: Length of the video.
+        tint: Background, a key of :data:`TINTS`.
+        flashes: What shows, in order of time; empty when the question is about the background.
+        event_time: Middle of the event in seconds; None when there is none.
+        mark_time: Time of the overview frame that carries the mark; None without a mark.
+        question: The question, without options.
+        options: Four words in random order.
+        answer: The right one.
+    """
+
+    seed: int
+    kind: Kind
+    seconds: int
+    tint: str
+    flashes: tuple[Flash, ...]
+    event_time: float | None
+    mark_time: float | None
+    question: str
+    options: tuple[str, ...]
+    answer: str
+
+    @property
+    def letter(self) -> str:
+        """Letter of the right option."""
+        return "ABCD"[self.options.index(self.answer)]
+
+
+def overview_times(seconds: int, recipe: WorldRecipe) -> list[float]:
+    """Times in seconds of the overview frames of a video, as the systems' uniform sampling picks them."""
+    return [index / recipe.fps for index in uniform_indices(seconds * recipe.fps, recipe.overview_frames)]
+
+
+def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
+    """The scene of a seed. The gold letter goes round with the seed, so that a run of seeds is balanced exactly."""
+    rng = np.random.default_rng([seed, 1])
+    kinds, shares = zip(*recipe.mixture, strict=True)
+    kind = str(rng.choice(kinds, p=np.asarray(shares) / sum(shares)))
+    seconds = int(rng.integers(recipe.min_seconds, recipe.max_seconds + 1))
+    overview = overview_times(seconds, recipe)
+    tint = str(rng.choice(list(TINTS)))
+    event_time: float | None = None
+    mark_time: float | None = None
+    if kind == "marker":
+        # A mark in the first or the last frame would leave no room for an event two seconds later, or for two digits.
+        mark_time = float(rng.choice([time for time in overview if _FIRST_SECOND <= time <= seconds - 2 * _EDGE_SECONDS]))
+        event_time = mark_time + MARK_DELAY
+    elif kind != "overview":
+        free = [
+            second
+            for second in range(_FIRST_SECOND, seconds - _EDGE_SECONDS + 1)
+            if all(abs(second - time) > _CLEARANCE for time in overview)
+        ]
+        event_time = float(rng.choice(free))
+    question, pool, answer, flashes = _ask(kind, event_time, tint, rng)
+    wrong = [str(word) for word in rng.permutation([word for word in pool if word != answer])[:3]]
+    if kind == "order":
+        # Both colours that show are among the options, so that reading only one frame of the two doesn't answer.
+        other = next(figure.colour for flash in flashes for figure in flash.figures if figure.colour != answer)
+        wrong = [other, *[word for word in wrong if word != other][:2]]
+        wrong = [str(word) for word in rng.permutation(wrong)]
+    place = seed % 4
+    options = (*wrong[:place], answer, *wrong[place:])
+    return Scene(
+        seed=seed,
+        kind=kind,
+        seconds=seconds,
+        tint=tint,
+        flashes=flashes,
+        event_time=event_time,
+        mark_time=mark_time,
+        question=question,
+        options=options,
+        answer=answer,
+    )
+
+
+def _ask(
+    kind: Kind, event_time: float | None, tint: str, rng: np.random.Generator
+) -> tuple[str, tuple[str, ...], str, tuple[Flash, ...]]:
+    """The question, the pool its options come from, the answer, and what shows."""
+    colours = tuple(COLOURS)
+    first, second = (str(colour) for colour in rng.permutation(colours)[:2])
+    shape = str(rng.choice(SHAPES))
+    if event_time is None:
+        return "What colour is the background?", tuple(TINTS), tint, ()
+
+    def whole(figures: tuple[Figure, ...]) -> tuple[Flash, ...]:
+        return (Flash(event_time - EVENT_SECONDS / 2, event_time + EVENT_SECONDS / 2, figures),)
+
+    if kind == "colour":
+        return f"What colour flashes at {event_time:.0f} s?", colours, first, whole((_large(shape, first, rng),))
+    if kind == "marker":
+        question = f"What colour flashes {MARK_DELAY:.0f} s after the mark?"
+        return question, colours, first, whole((_large(shape, first, rng),))
+    if kind == "shape":
+        return f"What shape flashes at {event_time:.0f} s?", SHAPES, shape, whole((_large(shape, first, rng),))
+    if kind == "count":
+        count = int(rng.integers(1, len(COUNTS) + 1))
+        question = f"How many squares flash at {event_time:.0f} s?"
+        return question, COUNTS, COUNTS[count - 1], whole(_small_squares(count, first, rng))
+    before = Flash(event_time - EVENT_SECONDS / 2, event_time, (_large(shape, first, rng),))
+    after = Flash(event_time, event_time + EVENT_SECONDS / 2, (_large(shape, second, rng),))
+    asks_first = bool(rng.integers(2))
+    question = f"What colour flashes {'first' if asks_first else 'last'} at {event_time:.0f} s?"
+    return question, colours, first if asks_first else second, (before, after)
+
+
+def _large(shape: str, colour: str, rng: np.random.Generator) -> Figure:
+    """A figure that nearly fills the picture, a little off its middle."""
+    size = float(rng.uniform(0.8, 0.95))
+    margin = (1 - size) / 2
+    x, y = (0.5 + rng.uniform(-margin, margin, 2)).tolist()
+    return Figure(shape, colour, x, y, size)
+
+
+def _small_squares(count: int, colour: str, rng: np.random.Generator) -> tuple[Figure, ...]:
+    """So many squares, each in a quarter of the picture of its own."""
+    quarters = rng.permutation([(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)])[:count]
+    return tuple(Figure("square", colour, x, y, 0.36) for x, y in quarters.tolist())
+
+
+@cache
+def _noise(side: int) -> npt.NDArray[np.int16]:
+    """Noise to add to backgrounds: int16, shape (32, side, side, 3). Drawing it for every frame would cost the most."""
+    return np.random.default_rng(7).normal(0, 7, (32, side, side, 3)).astype(np.int16)
+
+
+def _covered(figure: Figure, side: int) -> npt.NDArray[np.bool_]:
+    """Which pixels a figure covers, shape (side, side)."""
+    y, x = (np.mgrid[0:side, 0:side] + 0.5) / side
+    x, y, half = x - figure.x, y - figure.y, figure.size / 2
+    inside: npt.NDArray[np.bool_] = (abs(x) <= half) & (abs(y) <= half)
+    match figure.shape:
+        case "circle":
+            return x**2 + y**2 <= half**2
+        case "triangle":
+            return inside & (abs(x) <= (y + half) / 2)
+        case "cross":
+            return inside & ((abs(x) <= half / 3) | (abs(y) <= half / 3))
+    return inside
+
+
+class Renderer:
+    """Draws the frames of one scene."""
+
+    def __init__(self, scene: Scene, recipe: WorldRecipe):
+        self._scene = scene
+        self._recipe = recipe
+        self._background = np.array(TINTS[scene.tint], dtype=np.int16) + _noise(recipe.side)
+        self._covered = {f: _covered(f, recipe.side) for flash in scene.flashes for f in flash.figures}
+
+    def frame(self, index: int) -> npt.NDArray[np.uint8]:
+        """The picture at ``index / fps`` seconds: RGB, shape (side, side, 3)."""
+        time = index / self._recipe.fps
+        # The scene's seed shifts the noise, so that videos of one tint differ; slow waves keep the picture moving.
+        noise = (index * 7 + self._scene.seed) % len(self._background)
+        picture = self._background[noise] + np.int16(round(8 * math.sin(time / 7 + self._scene.seed)))
+        picture = picture.clip(0, 255).astype(np.uint8)
+        if self._scene.mark_time is not None and abs(time - self._scene.mark_time) < 0.25:
+            picture[: self._recipe.side // 2] = MARK_COLOUR
+        for flash in self._scene.flashes:
+            if flash.start <= time < flash.end:
+                for figure in flash.figures:
+                    picture[self._covered[figure]] = COLOURS[figure.colour]
+        return picture
+
+
+def write_video(scene: Scene, path: Path, recipe: WorldRecipe) -> None:
+    """Encode a scene as an H.264 file. The file appears whole or not at all."""
+    partial = path.with_suffix(".partial.mp4")
+    renderer = Renderer(scene, recipe)
+    # One thread, no look-ahead, a keyframe every two seconds: cheap to write, cheap to seek in.
+    options = {"preset": "ultrafast", "tune": "zerolatency", "crf": "32", "threads": "1"}
+    with av.open(str(partial), "w") as container:
+        stream = container.add_stream("libx264", rate=recipe.fps, options=options)
+        stream.width = stream.height = recipe.side
+        stream.pix_fmt = "yuv420p"
+        stream.gop_size = 2 * recipe.fps
+        for index in range(scene.seconds * recipe.fps):
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(renderer.frame(index), format="rgb24")))
+        container.mux(stream.encode())
+    partial.replace(path)

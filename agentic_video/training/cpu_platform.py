@@ -1,0 +1,130 @@
+"""verl on a machine without accelerators: the device is ``cpu``, collectives run on gloo.
+
+Selected by ``VERL_PLATFORM=cpu``; never detected by itself. Ray sees one logical "GPU" (``ray_init.num_gpus=1``), so
+that verl's placement groups work unchanged.
+"""
+
+import contextlib
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import torch
+from verl.plugin.platform.platform_base import PlatformBase
+
+
+def _device_module() -> types.ModuleType:
+    """``torch.cpu`` plus the members of ``torch.cuda`` that verl calls on its device module."""
+    module = types.ModuleType("agentic_video.training.cpu_device")
+    for name in dir(torch.cpu):
+        if not name.startswith("__"):
+            setattr(module, name, getattr(torch.cpu, name))
+
+    def zero(*args: Any, **kwargs: Any) -> int:
+        return 0
+
+    def nothing(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    def memory(*args: Any, **kwargs: Any) -> tuple[int, int]:
+        state = psutil.virtual_memory()
+        return state.available, state.total
+
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "device_count"):
+        setattr(module, name, zero)
+    for name in (
+        "empty_cache",
+        "ipc_collect",
+        "manual_seed",
+        "manual_seed_all",
+        "reset_max_memory_allocated",
+        "reset_peak_memory_stats",
+        "set_device",
+        "set_per_process_memory_fraction",
+        "synchronize",
+    ):
+        setattr(module, name, nothing)
+    members: dict[str, Any] = {
+        "mem_get_info": memory,
+        "get_device_name": lambda *args, **kwargs: "CPU",
+        "is_available": lambda: False,
+        "current_device": lambda: "cpu",
+        "get_rng_state": lambda *args, **kwargs: torch.get_rng_state(),
+        "set_rng_state": lambda state, *args, **kwargs: torch.set_rng_state(state),
+    }
+    for name, member in members.items():
+        setattr(module, name, member)
+    return module
+
+
+class PlatformCPU(PlatformBase):
+    """verl's platform interface for a machine without accelerators."""
+
+    device_name = "cpu"
+    vendor_name = "cpu"
+    device_module = _device_module()
+
+    def is_available(self) -> bool:
+        return True
+
+    def is_platform_available(self, use_smi_check: bool = False) -> bool:
+        return False
+
+    def current_device(self) -> str:  # verl uses it as ``tensor.to(current_device())``
+        return "cpu"
+
+    def device_count(self) -> int:
+        return 0
+
+    def set_device(self, device_index: int) -> None:
+        pass
+
+    def synchronize(self, device_index: int | None = None) -> None:
+        pass
+
+    def manual_seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def set_allocator_settings(self, settings: str) -> None:
+        pass
+
+    def empty_cache(self) -> None:
+        pass
+
+    def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
+        return (None, None)
+
+    def communication_backend_name(self) -> str:
+        return "gloo"
+
+    def visible_devices_envvar(self) -> str:
+        return "CUDA_VISIBLE_DEVICES"
+
+    @contextlib.contextmanager
+    def nvtx_range(self, msg: str) -> Iterator[None]:
+        yield
+
+    def profiler_start(self) -> None:
+        pass
+
+    def profiler_stop(self) -> None:
+        pass
+
+    def ray_resource_name(self) -> str:
+        return "GPU"
+
+    def ray_noset_envvars(self) -> list[str]:
+        return ["RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES"]
+
+    def is_ipc_supported(self) -> bool:  # no: verl then syncs weights through POSIX shared memory
+        return False
+
+    def rollout_env_vars(self) -> dict[str, str]:
+        return {}
+
+    def cudart(self) -> None:
+        return None

@@ -1,0 +1,76 @@
+"""The few places in verl that have no seam. Each patch is named, says why, and is tested; all are for verl 0.9.1."""
+
+import os
+from types import ModuleType
+from typing import Any
+
+VERL_VERSION = "0.9.1"
+"""The patches were written for this version; the plugin refuses to load with another."""
+
+
+def on_cpu() -> bool:
+    """Whether verl was told to run without accelerators."""
+    return os.environ.get("VERL_PLATFORM", "").lower() == "cpu"
+
+
+def gloo_process_group(distributed: ModuleType) -> None:
+    """verl asks torch for "cpu:gloo,cpu:gloo", which torch refuses: ask for "gloo"."""
+    original = distributed.initialize_global_process_group_ray
+
+    def initialize_global_process_group_ray(timeout_second: float | None = None, backend: str | None = None) -> Any:
+        return original(timeout_second=timeout_second, backend=backend or "gloo")
+
+    distributed.initialize_global_process_group_ray = initialize_global_process_group_ray  # type: ignore[attr-defined]
+
+
+def unpinned_offload(fsdp: ModuleType) -> None:
+    """verl's reference model always asks for pinned memory, which needs an accelerator."""
+    original = fsdp.CPUOffloadPolicy
+
+    class CPUOffloadPolicy(original):  # type: ignore[misc,valid-type]
+        def __init__(self, pin_memory: bool = False):
+            super().__init__(pin_memory=False)
+
+    fsdp.CPUOffloadPolicy = CPUOffloadPolicy  # type: ignore[attr-defined]
+
+
+def equal_length_positions(tensordict_utils: ModuleType) -> None:
+    """Nested 3-D rope positions of rows that are all equally long, on any device.
+
+    verl forces dimension 2 to be the ragged one; when all rows have the same length torch may have chosen dimension 1,
+    and the forced index makes the actor's update fail. Such a tensor is built again with the right dimension.
+    """
+
+    def maybe_fix_3d_position_ids(data: Any) -> None:
+        if "position_ids" not in data.keys():  # noqa: SIM118 (a TensorDict)
+            return
+        positions = data["position_ids"]
+        if not (positions.is_nested and positions.dim() == 3):
+            return
+        values, offsets = positions._values, positions._offsets
+        if values.shape[1] == int(offsets[-1]):
+            positions._ragged_idx = 2
+        elif values.shape[0] == int(offsets[-1]):
+            bounds = offsets.tolist()
+            rows = [values[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+            data["position_ids"] = tensordict_utils.nested_tensor_from_tensor_list(rows, ragged_idx=2)
+
+    tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]
+
+
+def poll_interval(replay_buffer: ModuleType) -> None:
+    """The replay buffer looks for finished rollouts every 2 s and has no config key for it.
+
+    ``AGENTIC_VIDEO_POLL_SECONDS`` sets the interval; a custom sampler class, verl's own seam, would lose
+    ``algorithm.filter_groups``.
+    """
+    seconds = os.environ.get("AGENTIC_VIDEO_POLL_SECONDS")
+    if not seconds:
+        return
+    original = replay_buffer.ReplayBuffer.__init__
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("poll_interval", float(seconds))
+        original(self, *args, **kwargs)
+
+    replay_buffer.ReplayBuffer.__init__ = __init__

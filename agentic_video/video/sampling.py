@@ -1,0 +1,130 @@
+"""Which frames to look at: pure functions from counts, rates and times to frame indices or times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_SAMPLES = 10_000_000
+"""More samples than any video needs: a request beyond it is a mistake (a rate in place of a count, say)."""
+
+
+def uniform_indices(num_frames: int, count: int) -> list[int]:
+    """Spreads `count` indices evenly over a video, the first and the last frame included.
+
+    Args:
+        num_frames: Frames in the video, at least 1.
+        count: Frames wanted, at least 1.
+
+    Returns:
+        `np.linspace(0, num_frames - 1, count)` rounded (one index: frame 0), strictly increasing; every frame once
+        when the video has no more than `count`.
+
+    Raises:
+        ValueError: On a count that is not positive or is absurd.
+    """
+    _check_count("num_frames", num_frames)
+    _check_count("count", count)
+    if num_frames <= count:
+        return list(range(num_frames))
+    return [int(index) for index in np.round(np.linspace(0, num_frames - 1, count))]
+
+
+def rate_times(duration: float, fps: float) -> list[float]:
+    """Lists the times at a fixed rate: 0, 1/fps, 2/fps ... below the duration.
+
+    Args:
+        duration: Seconds, not negative.
+        fps: Frames per second, positive.
+
+    Returns:
+        Times in seconds; empty when the duration is 0.
+
+    Raises:
+        ValueError: On values that are not finite, a negative duration, a rate that is not positive, or more than
+            `MAX_SAMPLES` times.
+    """
+    _check_time("duration", duration)
+    _check_finite("fps", fps)
+    if fps <= 0:
+        raise ValueError(f"fps must be positive, got {fps}")
+    if duration * fps > MAX_SAMPLES:
+        raise ValueError(f"duration {duration} s at {fps} fps gives more than {MAX_SAMPLES} times")
+    # The product may round up past the last time below the duration, so compare the times themselves.
+    return [time for time in (index / fps for index in range(math.ceil(duration * fps) + 1)) if time < duration]
+
+
+def linspace_times(start: float, end: float, count: int) -> list[float]:
+    """Spreads `count` times evenly from start to end, both included.
+
+    Args:
+        start: Seconds, not negative.
+        end: Seconds, not before `start`.
+        count: Times wanted, at least 1; a single one is the start.
+
+    Returns:
+        Times in seconds, not decreasing.
+
+    Raises:
+        ValueError: On values that are not finite, negative or in the wrong order, or an absurd count.
+    """
+    _check_time("start", start)
+    _check_time("end", end)
+    _check_count("count", count)
+    if end < start:
+        raise ValueError(f"end ({end}) must not be before start ({start})")
+    return [float(time) for time in np.linspace(start, end, count)]
+
+
+def nearest_indices(timestamps: npt.ArrayLike, times: Sequence[float]) -> list[int]:
+    """Finds for each time the frame presented closest to it; of two equally close ones the earlier.
+
+    Args:
+        timestamps: Presentation times of all frames in seconds, shape (num_frames,), not decreasing.
+        times: Wanted times in seconds, not negative; beyond the last frame they give the last frame.
+
+    Returns:
+        One frame index per time, in the order asked.
+
+    Raises:
+        ValueError: When there are no timestamps, they are not sorted, or a value is not finite or negative.
+    """
+    stamps = np.asarray(timestamps, dtype=np.float64)
+    if stamps.ndim != 1 or stamps.size == 0:
+        raise ValueError(f"timestamps must be a non-empty one-dimensional array, got shape {stamps.shape}")
+    if not np.isfinite(stamps).all():
+        raise ValueError("timestamps must be finite")
+    if (np.diff(stamps) < 0).any():
+        raise ValueError("timestamps must be sorted")
+    for time in times:
+        _check_time("time", time)
+    wanted = np.asarray(times, dtype=np.float64)
+    after = np.searchsorted(stamps, wanted, side="left").clip(0, stamps.size - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = np.where(np.abs(wanted - stamps[before]) <= np.abs(stamps[after] - wanted), before, after)
+    # Of frames that share one time, the first.
+    return [int(index) for index in np.searchsorted(stamps, stamps[nearest], side="left")]
+
+
+def _check_finite(name: str, value: float) -> None:
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
+
+
+def _check_time(name: str, value: float) -> None:
+    _check_finite(name, value)
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}")
+
+
+def _check_count(name: str, value: int) -> None:
+    _check_finite(name, value)
+    if int(value) != value:
+        raise ValueError(f"{name} must be a whole number, got {value}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    if value > MAX_SAMPLES * 10:
+        raise ValueError(f"{name} must be at most {MAX_SAMPLES * 10}, got {value}")

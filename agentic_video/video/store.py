@@ -1,0 +1,579 @@
+"""A bounded store of decoded frames, shared by everything that looks at videos in one process.
+
+Work runs on the store's own threads. The time limit of a request counts from the moment a thread takes it up, so that
+a busy machine delays requests but does not fail them. A decoder that hangs beyond the limit (a dead network disk, say)
+loses its place to a fresh thread, and its video is refused until it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator, Hashable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from agentic_video.video.frames import Frame, resize
+from agentic_video.video.reader import (
+    Backend,
+    VideoError,
+    VideoIndex,
+    VideoInfo,
+    VideoReader,
+    open_video,
+    raise_video_error,
+)
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+_GRACE = 1.0
+"""Seconds beyond its time limit after which a decoder counts as stuck, having missed its own checks."""
+_INDEX_BYTES = 256 * 2**20
+_FAILURES = 4096
+_LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
+
+
+class FrameSource(Protocol):
+    """Where frames come from: a store in this process, or the one of this node."""
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        """Facts about a video; raises VideoError."""
+        ...
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        """Frames in the asked order at `size` (width, height) in pixels, or as stored; raises VideoError."""
+        ...
+
+
+@dataclass(frozen=True)
+class StoreConfig:
+    """How a frame store is bounded.
+
+    Attributes:
+        max_bytes: Most bytes of decoded frames that are kept.
+        time_limit: Seconds that one request may keep a decoder busy.
+        workers: Decoders that run at the same time.
+        max_readers: Open but idle readers that are kept.
+        backend: Reader backend, "pyav" or "decord".
+
+    Raises:
+        ValueError: On values that make no store.
+    """
+
+    max_bytes: int = 2 * 2**30
+    time_limit: float = 60.0
+    workers: int = max(2, os.cpu_count() or 1)
+    max_readers: int = 16
+    backend: Backend = "pyav"
+
+    def __post_init__(self) -> None:
+        if self.max_bytes < 0:
+            raise ValueError(f"max_bytes must not be negative, got {self.max_bytes}")
+        if not self.time_limit > 0:
+            raise ValueError(f"time_limit must be positive seconds, got {self.time_limit}")
+        if self.workers < 1:
+            raise ValueError(f"workers must be at least 1, got {self.workers}")
+        if self.max_readers < 0:
+            raise ValueError(f"max_readers must not be negative, got {self.max_readers}")
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """What a store has done so far.
+
+    Attributes:
+        requested: Frames asked for, duplicates included.
+        decoded: Frames decoded.
+        hits: Frames served from the cache or from a decode under way for another request.
+        evicted: Frames dropped to stay within the bound.
+        errors: Videos that failed to open and frames that failed to decode, each counted once while remembered.
+        timeouts: Requests that ran out of time.
+        bytes: Bytes of frames held now.
+    """
+
+    requested: int
+    decoded: int
+    hits: int
+    evicted: int
+    errors: int
+    timeouts: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Identity:
+    path: str
+    inode: int
+    mtime_ns: int
+    size: int
+
+
+@dataclass(frozen=True)
+class _Key:
+    video: _Identity
+    index: int
+    size: tuple[int, int] | None
+
+
+class _Released(Exception):
+    """The request that was to produce this gave up before it came to it; whoever waits may try itself."""
+
+
+class FrameStore:
+    """Thread-safe cache of decoded frames with a bound in bytes; each distinct frame is decoded once.
+
+    Frames come as read-only arrays and stay valid after they are evicted.
+    """
+
+    def __init__(self, config: StoreConfig | None = None) -> None:
+        self._config = config or StoreConfig()
+        self._workers = _Workers(self._config.workers, self._on_stuck, self._on_return)
+        self._lock = threading.Lock()
+        self._images: _SizedLRU[_Key, np.ndarray] = _SizedLRU(self._config.max_bytes)
+        self._indexes: _SizedLRU[_Identity, VideoIndex] = _SizedLRU(_INDEX_BYTES)
+        self._failures: _SizedLRU[_Identity, VideoError] = _SizedLRU(_FAILURES)
+        self._readers: OrderedDict[int, tuple[_Identity, VideoReader]] = OrderedDict()
+        self._pending: dict[_Key | _Identity, Future[Any]] = {}
+        self._stuck: dict[str, int] = {}
+        self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
+
+    def probe(self, path: str) -> VideoInfo:
+        """Facts about a video.
+
+        Args:
+            path: Video file.
+
+        Returns:
+            Its facts, cached as long as the file does not change.
+
+        Raises:
+            VideoError: When it cannot be opened; remembered as long as the file does not change.
+        """
+        return _drive(self._probe_steps(path)).info
+
+    def timestamps(self, path: str) -> npt.NDArray[np.float64]:
+        """Presentation times of all frames in seconds, shape (num_frames,), read-only; raises as `probe`."""
+        return _drive(self._probe_steps(path)).timestamps
+
+    def frames(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        """Decodes frames, or finds them.
+
+        Args:
+            path: Video file.
+            indices: Frame indices in any order; duplicates are allowed.
+            size: (width, height) in pixels to resize to; None for the video's own.
+
+        Returns:
+            One frame per index in the asked order, images read-only.
+
+        Raises:
+            VideoError: When the video or a frame cannot be had in time.
+            ValueError: On a size that is not positive.
+        """
+        return _drive(self._frames_steps(path, indices, size))
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        """As `probe`, off the event loop."""
+        return (await _adrive(self._probe_steps(path))).info
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        """As `frames`, off the event loop."""
+        return await _adrive(self._frames_steps(path, indices, size))
+
+    def stats(self) -> StoreStats:
+        """Counts so far."""
+        with self._lock:
+            return StoreStats(
+                requested=self._requested,
+                decoded=self._decoded,
+                hits=self._hits,
+                evicted=self._images.evicted,
+                errors=self._errors,
+                timeouts=self._timeouts,
+                bytes=self._images.total,
+            )
+
+    def close(self) -> None:
+        """Closes idle readers and forgets everything cached; the store stays usable."""
+        with self._lock:
+            readers = [reader for _, reader in self._readers.values()]
+            self._readers.clear()
+            self._images.clear()
+            self._indexes.clear()
+            self._failures.clear()
+        for reader in readers:
+            reader.close()
+
+    # The steps of a request yield futures to wait for: work on the store's threads, or what others have under way.
+    # Nothing waits on a thread of the store, so requests cannot starve each other of threads.
+
+    def _probe_steps(self, path: str) -> Generator[Future[Any], Any, VideoIndex]:
+        while True:
+            outcome = yield self._submit(path, lambda job: self._find_index(job, _identify(path)))
+            if isinstance(outcome, VideoIndex):
+                return outcome
+            try:
+                return (yield outcome)
+            except _Released:
+                continue
+
+    def _frames_steps(
+        self, path: str, indices: Sequence[int], size: tuple[int, int] | None
+    ) -> Generator[Future[Any], Any, list[Frame]]:
+        wanted = [int(index) for index in indices]
+        if size is not None and (len(size) != 2 or min(size) < 1):
+            raise ValueError(f"size must be a positive (width, height) in pixels, got {size}")
+        request = _Request(path, frozenset(wanted), size)
+        with self._lock:
+            self._requested += len(wanted)
+        while True:
+            waiting: dict[int | None, Future[Any]] = yield self._submit(path, lambda job: self._load(job, request))
+            for index, future in waiting.items():
+                try:
+                    outcome = yield future
+                except _Released:
+                    continue
+                if index is not None:
+                    request.images[index] = outcome
+            if request.times is not None and len(request.images) == len(request.wanted):
+                break
+        with self._lock:
+            self._hits += len(wanted) - request.decoded
+        return [Frame(index, float(request.times[index]), request.images[index]) for index in wanted]
+
+    def _submit(self, path: str, run: Callable[[_Job], T]) -> Future[T]:
+        with self._lock:
+            if self._stuck.get(path):
+                raise VideoError(
+                    path, "timeout", "a decoder is still stuck on this file; check the disk or leave the video out"
+                )
+        return self._workers.submit(_Job(path, run, self._config.time_limit))
+
+    def _find_index(self, job: _Job, video: _Identity) -> VideoIndex | Future[Any]:
+        """The index of a video, or the future of the request that is making it; runs on a worker."""
+        with self._lock:
+            index = self._indexes.get(video)
+            if index is not None:
+                return index
+            failure = self._failures.get(video)
+            if failure is not None:
+                raise failure.bare()
+            if video in self._pending:
+                return self._pending[video]
+            self._claim(job, video)
+        try:
+            reader = open_video(video.path, self._config.backend, job.time_left())
+        except BaseException as error:
+            if isinstance(error, VideoError):
+                self._count(error)
+                if error.reason in _LASTING_REASONS:
+                    with self._lock:
+                        self._failures.put(video, error.bare(), 1)
+            self._settle(job, video, error=error)
+            raise
+        with self._lock:
+            self._indexes.put(video, reader.index, reader.index.nbytes)
+        self._park(video, reader)
+        self._settle(job, video, reader.index)
+        return reader.index
+
+    def _load(self, job: _Job, request: _Request) -> dict[int | None, Future[Any]]:
+        """Finds or decodes what a request lacks; returns what others have under way. Runs on a worker."""
+        video = _identify(request.path)
+        index = self._find_index(job, video)
+        if isinstance(index, Future):
+            return {None: index}
+        request.times = index.timestamps
+        waiting: dict[int | None, Future[Any]] = {}
+        own: list[int] = []
+        with self._lock:
+            for number in sorted(request.wanted - request.images.keys()):
+                key = _Key(video, number, request.size)
+                image = self._images.get(key)
+                if image is not None:
+                    request.images[number] = image
+                elif key in self._pending:
+                    waiting[number] = self._pending[key]
+                else:
+                    self._claim(job, key)
+                    own.append(number)
+        if own:
+            try:
+                self._decode(job, request, video, index, own)
+            except BaseException as error:
+                if isinstance(error, VideoError):
+                    self._count(error)
+                timeout = isinstance(error, VideoError) and error.reason == "timeout"
+                for key_or_video in list(job.claims):
+                    self._settle(job, key_or_video, error=error if timeout else _Released())
+                raise
+        return waiting
+
+    def _decode(self, job: _Job, request: _Request, video: _Identity, index: VideoIndex, own: list[int]) -> None:
+        reader = self._borrow(job, video, index)
+        try:
+            for number, picture in reader.stream(own, job.time_left()):
+                image = resize(picture, *request.size) if request.size is not None else picture
+                image.setflags(write=False)
+                key = _Key(video, number, request.size)
+                with self._lock:
+                    self._decoded += 1
+                    self._images.put(key, image, image.nbytes)
+                request.images[number] = image
+                request.decoded += 1
+                self._settle(job, key, image)
+        except BaseException:
+            reader.close()
+            raise
+        self._park(video, reader)
+
+    def _borrow(self, job: _Job, video: _Identity, index: VideoIndex) -> VideoReader:
+        with self._lock:
+            for place, (other, reader) in self._readers.items():
+                if other == video:
+                    del self._readers[place]
+                    return reader
+        return open_video(video.path, self._config.backend, job.time_left(), index)
+
+    def _park(self, video: _Identity, reader: VideoReader) -> None:
+        with self._lock:
+            self._readers[id(reader)] = (video, reader)
+            surplus = [
+                self._readers.popitem(last=False)[1][1]
+                for _ in range(max(0, len(self._readers) - self._config.max_readers))
+            ]
+        for old in surplus:
+            old.close()
+
+    def _count(self, error: VideoError) -> None:
+        with self._lock:
+            if error.reason == "timeout":
+                self._timeouts += 1
+            else:
+                self._errors += 1
+
+    def _claim(self, job: _Job, key: _Key | _Identity) -> None:
+        """Announces that a job will produce something; the lock is held."""
+        future: Future[Any] = Future()
+        # A waiter that is cancelled must not cancel it for the others.
+        future.set_running_or_notify_cancel()
+        self._pending[key] = job.claims[key] = future
+
+    def _settle(self, job: _Job, key: Hashable, result: object = None, error: BaseException | None = None) -> None:
+        with self._lock:
+            future = job.claims.pop(key, None)
+            if future is None:
+                return
+            del self._pending[key]  # type: ignore[arg-type]
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def _on_stuck(self, job: _Job, error: VideoError) -> None:
+        self._count(error)
+        with self._lock:
+            self._stuck[job.path] = self._stuck.get(job.path, 0) + 1
+            claims = list(job.claims)
+        for key in claims:
+            self._settle(job, key, error=error)
+
+    def _on_return(self, job: _Job) -> None:
+        with self._lock:
+            self._stuck[job.path] -= 1
+            if not self._stuck[job.path]:
+                del self._stuck[job.path]
+
+
+@dataclass(eq=False)
+class _Request:
+    """One call for frames, filled as it goes."""
+
+    path: str
+    wanted: frozenset[int]
+    size: tuple[int, int] | None
+    images: dict[int, np.ndarray] = field(default_factory=dict)
+    times: npt.NDArray[np.float64] | None = None
+    decoded: int = 0
+
+
+def _identify(path: str) -> _Identity:
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise_video_error(path, error)
+    return _Identity(path, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _drive(steps: Generator[Future[Any], Any, T]) -> T:
+    """Runs a request from an ordinary thread."""
+    try:
+        future = next(steps)
+        while True:
+            try:
+                result = future.result()
+            except BaseException as error:
+                future = steps.throw(error)
+            else:
+                future = steps.send(result)
+    except StopIteration as stop:
+        return stop.value
+
+
+async def _adrive(steps: Generator[Future[Any], Any, T]) -> T:
+    """Runs a request from an event loop."""
+    try:
+        future = next(steps)
+        while True:
+            try:
+                result = await asyncio.wrap_future(future)
+            except BaseException as error:
+                future = steps.throw(error)
+            else:
+                future = steps.send(result)
+    except StopIteration as stop:
+        return stop.value
+
+
+class _SizedLRU(Generic[K, V]):
+    """Least recently used first out, bounded by the sum of the sizes; not thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
+        self.total = 0
+        self.evicted = 0
+
+    def get(self, key: K) -> V | None:
+        item = self._items.get(key)
+        if item is None:
+            return None
+        self._items.move_to_end(key)
+        return item[0]
+
+    def put(self, key: K, value: V, size: int) -> None:
+        """Keeps a value; one larger than the bound is not kept."""
+        old = self._items.pop(key, None)
+        if old is not None:
+            self.total -= old[1]
+        if size > self._limit:
+            return
+        while self.total + size > self._limit:
+            _, (_, freed) = self._items.popitem(last=False)
+            self.total -= freed
+            self.evicted += 1
+        self._items[key] = (value, size)
+        self.total += size
+
+    def clear(self) -> None:
+        self._items.clear()
+        self.total = 0
+
+
+@dataclass(eq=False)
+class _Job:
+    """Work for a thread of the store on one video."""
+
+    path: str
+    run: Callable[[_Job], Any]
+    limit: float
+    future: Future[Any] = field(default_factory=Future)
+    claims: dict[Any, Future[Any]] = field(default_factory=dict)
+    end: float = math.inf
+
+    def time_left(self) -> float:
+        """Seconds before the time limit; a little when it has passed, so that whoever gets it fails at once."""
+        return max(self.end - time.monotonic(), 1e-6)
+
+
+class _Workers:
+    """A few daemon threads, started when there is work; a stuck one is replaced, which no stock executor does."""
+
+    def __init__(
+        self, count: int, on_stuck: Callable[[_Job, VideoError], None], on_return: Callable[[_Job], None]
+    ) -> None:
+        self._count = count
+        self._on_stuck = on_stuck
+        self._on_return = on_return
+        self._changed = threading.Condition()
+        self._queue: deque[_Job] = deque()
+        self._running: set[_Job] = set()
+        self._threads = 0
+        self._watching = False
+
+    def submit(self, job: _Job) -> Future[Any]:
+        with self._changed:
+            self._queue.append(job)
+            self._start_thread()
+        return job.future
+
+    def _start_thread(self) -> None:
+        if self._queue and self._threads < self._count:
+            self._threads += 1
+            threading.Thread(target=self._work, name="frame-store", daemon=True).start()
+        if not self._watching:
+            self._watching = True
+            threading.Thread(target=self._watch, name="frame-store-watch", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._queue:
+                    self._threads -= 1
+                    return
+                job = self._queue.popleft()
+                if not job.future.set_running_or_notify_cancel():
+                    continue
+                job.end = time.monotonic() + job.limit
+                self._running.add(job)
+                self._changed.notify()
+            result, error = None, None
+            try:
+                result = job.run(job)
+            except BaseException as raised:
+                error = raised
+            with self._changed:
+                stuck = job not in self._running
+                self._running.discard(job)
+            if stuck:
+                self._on_return(job)
+                return
+            if error is not None:
+                job.future.set_exception(error)
+            else:
+                job.future.set_result(result)
+            # Not to keep the last result alive while the thread idles.
+            del job, result, error
+
+    def _watch(self) -> None:
+        """Gives up on jobs that overrun their limit without noticing; ends when nothing runs."""
+        while True:
+            with self._changed:
+                if not self._running and not self._queue:
+                    self._watching = False
+                    return
+                now = time.monotonic()
+                late = [job for job in self._running if now > job.end + _GRACE]
+                self._running.difference_update(late)
+                self._threads -= len(late)
+                if late:
+                    self._start_thread()
+                else:
+                    ends = [job.end + _GRACE for job in self._running]
+                    self._changed.wait(max(0.01, min(ends, default=now + _GRACE) - now))
+            for job in late:
+                error = VideoError(
+                    job.path, "timeout", f"no answer within {job.limit:g} s; check the disk or leave the video out"
+                )
+                self._on_stuck(job, error)
+                job.future.set_exception(error)

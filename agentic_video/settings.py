@@ -8,23 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.rewards.judge import JudgeConfig
 from agentic_video.systems.base import System
-
-
-@dataclass(frozen=True)
-class FrameStoreConfig:
-    """The store of decoded frames, one per node.
-
-    Attributes:
-        max_bytes: Most bytes of frames that are kept.
-        reader: ``pyav`` or ``decord``.
-        threads: Decoding threads.
-        time_limit: Seconds that one request for frames may take.
-    """
-
-    max_bytes: int = 2 << 30
-    reader: str = "pyav"
-    threads: int = 4
-    time_limit: float = 60.0
+from agentic_video.video.store import StoreConfig
 
 
 @dataclass(frozen=True)
@@ -40,7 +24,7 @@ class Settings:
 
     system: System
     judge: JudgeConfig
-    frame_store: FrameStoreConfig
+    frame_store: StoreConfig
     max_turn_tokens: int = 0
 
 
@@ -62,7 +46,8 @@ def _settings(text: str) -> Settings:
     import hydra
 
     block = OmegaConf.create(text)
-    known = {"system", "judge", "frame_store", "max_turn_tokens"}
+    assert isinstance(block, DictConfig)
+    known = {"system", "judge", "frame_store", "max_turn_tokens", "episodes_dir", "episodes_per_step"}
     unknown = set(block) - known
     if unknown:
         raise ValueError(f"agentic_video.{min(map(str, unknown))}: unknown key; known keys are {sorted(known)}")
@@ -77,7 +62,7 @@ def _settings(text: str) -> Settings:
     return Settings(
         system=system,
         judge=_dataclass(JudgeConfig, block.get("judge"), "judge"),
-        frame_store=_dataclass(FrameStoreConfig, block.get("frame_store"), "frame_store"),
+        frame_store=_dataclass(StoreConfig, block.get("frame_store"), "frame_store"),
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),
     )
 
@@ -85,5 +70,5 @@ def _settings(text: str) -> Settings:
 def _dataclass(cls: type[Any], values: DictConfig | None, name: str) -> Any:
     try:
         return cls(**(OmegaConf.to_container(values) if values is not None else {}))  # type: ignore[arg-type]
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"agentic_video.{name}: {error}") from error

@@ -18,7 +18,7 @@ column           type            meaning
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 AnswerType = Literal["multiple_choice", "open_ended"]
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -91,7 +91,7 @@ class VideoQA:
             video=text("video"),
             question=text("question"),
             answer=answer,
-            answer_type=answer_type,
+            answer_type=cast(AnswerType, answer_type),
             options=options,
             data_source=text("data_source", "unknown"),
             extra=dict(extra or {}),

@@ -6,10 +6,10 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from agentic_video.settings import settings_of
 from agentic_video.data.schema import VideoQA
 from agentic_video.rewards.judge import Judge, JudgeError
 from agentic_video.rollout.trajectory import EndReason, Trajectory
+from agentic_video.settings import settings_of
 from agentic_video.systems.base import Score
 
 REWARD_MANAGER_NAME = "video_agent"

@@ -3,17 +3,18 @@
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 from PIL import Image
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 
-from agentic_video.settings import settings_of
 from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.settings import settings_of
 from agentic_video.video.frames import Frame
 from agentic_video.video.service import NodeFrameStore
 
@@ -73,6 +74,11 @@ class VerlEngine:
         return Completion(tuple(output.token_ids), output.log_probs, dict(output.extra_fields or {}))
 
 
+# verl makes an agent loop for every rollout; these are made once per process.
+_chat_format = lru_cache(maxsize=4)(ChatFormat)
+_frame_store = lru_cache(maxsize=4)(NodeFrameStore)
+
+
 @register(AGENT_NAME)
 class VideoAgentLoop(AgentLoopBase):
     """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data."""
@@ -80,7 +86,8 @@ class VideoAgentLoop(AgentLoopBase):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.settings = settings_of(self.config)
-        self.format = ChatFormat(self.tokenizer, self.processor.image_processor)
+        processor: Any = self.processor
+        self.format = _chat_format(self.tokenizer, processor.image_processor)
         rollout = self.rollout_config
         self.limits = TokenLimits(
             prompt=rollout.prompt_length,
@@ -104,7 +111,7 @@ class VideoAgentLoop(AgentLoopBase):
         engine = VerlEngine(self.server_manager, sampling_params)
         system = self.settings.system
         policy = TokenPolicy(engine, self.format, self.limits, system.stop)
-        source = NodeFrameStore(self.settings.frame_store)
+        source = _frame_store(self.settings.frame_store)
         trajectory = await play(system, policy, qa, source, rollout_index=int(row.get("session_id", 0)))
 
         sequence = policy.sequence
@@ -128,9 +135,9 @@ class VideoAgentLoop(AgentLoopBase):
             response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
             multi_modal_data={"images": engine.images(sequence.frames)},
             num_turns=2 * len(trajectory.turns),
-            metrics={
-                "generate_sequences": engine.seconds,
-                "tool_calls": max(0.0, self.loop.time() - started - engine.seconds),
-            },
+            metrics=AgentLoopMetrics(
+                generate_sequences=engine.seconds,
+                tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
+            ),
             extra_fields=extra_fields,
         )

@@ -130,9 +130,7 @@ class VideoZoomer(System):
             return self._refusal(str(error), notice)
         times = linspace_times(request.start, request.end, request.count)
         frames = await view.video.frames_at(times, self.frame_size(info))
-        return Observation(
-            ("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1
-        )
+        return Observation(("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1)
 
     def _refusal(self, reason: str, notice: str) -> Observation:
         return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from agentic_video.video.frames import Frame, resize  # noqa: F401
+from agentic_video.video.frames import Frame
 from agentic_video.video.reader import VideoInfo
 from agentic_video.video.store import FrameSource
 

@@ -238,7 +238,7 @@ def _small_squares(count: int, colour: str, rng: np.random.Generator) -> tuple[F
 @cache
 def _noise(side: int) -> npt.NDArray[np.int16]:
     """Noise to add to backgrounds: int16, shape (32, side, side, 3). Drawing it for every frame would cost the most."""
-    return np.random.default_rng(7).normal(0, 7, (32, side, side, 3)).astype(np.int16)
+    return np.random.default_rng(7).normal(0, 7, (32, side, side, 3)).clip(-28, 28).astype(np.int16)
 
 
 def _covered(figure: Figure, side: int) -> npt.NDArray[np.bool_]:
@@ -262,16 +262,17 @@ class Renderer:
     def __init__(self, scene: Scene, recipe: WorldRecipe):
         self._scene = scene
         self._recipe = recipe
-        self._background = np.array(TINTS[scene.tint], dtype=np.int16) + _noise(recipe.side)
+        self._tint = np.array(TINTS[scene.tint], dtype=np.int16)
         self._covered = {f: _covered(f, recipe.side) for flash in scene.flashes for f in flash.figures}
 
     def frame(self, index: int) -> npt.NDArray[np.uint8]:
         """The picture at ``index / fps`` seconds: RGB, shape (side, side, 3)."""
         time = index / self._recipe.fps
         # The scene's seed shifts the noise, so that videos of one tint differ; slow waves keep the picture moving.
-        noise = (index * 7 + self._scene.seed) % len(self._background)
-        picture = self._background[noise] + np.int16(round(8 * math.sin(time / 7 + self._scene.seed)))
-        picture = picture.clip(0, 255).astype(np.uint8)
+        noise = _noise(self._recipe.side)
+        wave = np.int16(round(8 * math.sin(time / 7 + self._scene.seed)))
+        # Tints, wave and noise together stay within 0 to 255: nothing to clip.
+        picture = (noise[(index * 7 + self._scene.seed) % len(noise)] + (self._tint + wave)).astype(np.uint8)
         if self._scene.mark_time is not None and abs(time - self._scene.mark_time) < 0.25:
             picture[: self._recipe.side // 2] = MARK_COLOUR
         for flash in self._scene.flashes:

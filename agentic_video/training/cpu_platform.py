@@ -71,7 +71,7 @@ class PlatformCPU(PlatformBase):
     def is_platform_available(self, use_smi_check: bool = False) -> bool:
         return False
 
-    def current_device(self) -> str:  # verl uses it as ``tensor.to(current_device())``
+    def current_device(self) -> str:  # type: ignore[override]  # verl uses it as ``tensor.to(current_device())``
         return "cpu"
 
     def device_count(self) -> int:

@@ -1,6 +1,7 @@
 """The few places in verl that have no seam. Each patch is named, says why, and is tested; all are for verl 0.9.1."""
 
 import os
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -51,8 +52,7 @@ def equal_length_positions(tensordict_utils: ModuleType) -> None:
         if values.shape[1] == int(offsets[-1]):
             positions._ragged_idx = 2
         elif values.shape[0] == int(offsets[-1]):
-            bounds = offsets.tolist()
-            rows = [values[start:end] for start, end in zip(bounds[:-1], bounds[1:], strict=True)]
+            rows = [values[start:end] for start, end in pairwise(offsets.tolist())]
             data["position_ids"] = tensordict_utils.nested_tensor_from_tensor_list(rows, ragged_idx=2)
 
     tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]

@@ -1,6 +1,10 @@
 """verl's synchronous trainer, which also logs what the episodes did."""
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +12,8 @@ import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from agentic_video.video.service import all_store_stats
 
 TRAINER_MODE = "agentic_video"
 
@@ -24,15 +30,42 @@ class VideoAgentTrainer(PPOTrainerSync):
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
-        metrics.update(self._episode_metrics(batch))
+        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        extras = [
+            extra
+            for tag, extra in zip(batch.tags, data["extra_fields"].tolist(), strict=True)
+            if not tag.get("is_padding", False)
+        ]
+        metrics.update(episode_metrics(extras))
+        metrics.update(self._store_metrics())
+        self._dump_episodes(extras)
 
     @staticmethod
-    def _episode_metrics(batch: Any) -> dict[str, float]:
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        values: dict[str, list[float]] = defaultdict(list)
-        for tag, extra in zip(batch.tags, data["extra_fields"].tolist(), strict=True):
-            if tag.get("is_padding", False):
-                continue
-            for key, value in extra.get("reward_extra_info", {}).items():
-                values[key].append(float(value))
-        return {f"episode/{key}": float(np.mean(items)) for key, items in values.items()}
+    def _store_metrics() -> dict[str, float]:
+        """Counters of the frame stores of all nodes, added up."""
+        total: Counter[str] = Counter()
+        for stats in all_store_stats():
+            total.update(asdict(stats))
+        return {f"frame_store/{key}": float(value) for key, value in total.items()}
+
+    def _dump_episodes(self, extras: list[dict[str, Any]]) -> None:
+        """Write some of the step's episodes to ``agentic_video.episodes_dir``, one json line each."""
+        block = self.config.agentic_video
+        if not block.get("episodes_dir") or not extras:
+            return
+        folder = Path(block.episodes_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        stride = max(1, len(extras) // max(1, block.episodes_per_step))
+        with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8") as file:
+            for extra in extras[::stride][: block.episodes_per_step]:
+                record = {key: extra[key] for key in ("video_qa", "trajectory", "reward_extra_info")}
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def episode_metrics(extras: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means over episodes of every key of their ``reward_extra_info``, as ``episode/<key>``."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for extra in extras:
+        for key, value in extra["reward_extra_info"].items():
+            values[key].append(float(value))
+    return {f"episode/{key}": float(np.mean(items)) for key, items in values.items()}

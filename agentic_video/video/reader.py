@@ -25,7 +25,6 @@ import av.error
 import numpy as np
 import numpy.typing as npt
 from av.container import InputContainer
-from av.sidedata.sidedata import Type as SideDataType
 from av.video.stream import VideoStream
 
 Backend = Literal["pyav", "decord"]
@@ -47,6 +46,9 @@ MAX_SIDE = 16384
 _NO_STAMP = np.iinfo(np.int64).min
 _CHECKED_FRAMES = 8
 _REORDER_LIMIT = 64
+_SKIPPING_CODECS = frozenset({"h264"})
+"""Codecs that mark the frames no other frame leans on, and whose decoder leaves out just those when told to."""
+_SKIP_MARGIN = 32
 _SEEK_TRIES = 3
 _UNKNOWN_PACKETS_LIMIT = 512
 
@@ -121,6 +123,8 @@ class VideoIndex:
         key_dts: Their dts.
         key_ranks: Index of the first frame (in presentation order) that decoding from there gives right.
         turn: How the stored picture becomes the displayed one: (transpose, mirror columns, mirror rows).
+        container: FFmpeg's name of the file format, e.g. "matroska,webm".
+        closed: Whether every frame after a keyframe in the file can be decoded from that keyframe.
     """
 
     info: VideoInfo
@@ -134,6 +138,8 @@ class VideoIndex:
     key_dts: npt.NDArray[np.int64]
     key_ranks: npt.NDArray[np.int64]
     turn: tuple[bool, bool, bool]
+    container: str
+    closed: bool
 
     @property
     def nbytes(self) -> int:
@@ -279,6 +285,7 @@ class _Packets:
     duration: npt.NDArray[np.int64]
     keyframe: npt.NDArray[np.bool_]
     hidden: npt.NDArray[np.bool_]
+    refreshed: bool
 
 
 def _check_file(path: str) -> None:
@@ -347,9 +354,7 @@ def _lacks_moov(path: str) -> bool:
 def _pick_stream(path: str, container: InputContainer) -> VideoStream:
     """The stream FFmpeg itself would play, cover art aside."""
     streams = [
-        stream
-        for stream in container.streams.video
-        if not stream.disposition & av.stream.Disposition.attached_pic  # type: ignore[attr-defined]
+        stream for stream in container.streams.video if not stream.disposition & av.stream.Disposition.attached_pic
     ]
     best = container.streams.best("video")
     for stream in streams:
@@ -375,6 +380,7 @@ def _prepare(path: str, container: InputContainer, stream: VideoStream) -> None:
     # One thread: errors then surface at the packet that causes them and cost no neighbouring frame, and a node decodes
     # many videos at once anyway.
     context.thread_count = 1
+    context.options = {"err_detect": "explode"}
 
 
 def _build_index(path: str, deadline: _Deadline) -> VideoIndex:
@@ -403,6 +409,7 @@ def _build_index(path: str, deadline: _Deadline) -> VideoIndex:
             order = order[~np.isin(order, lost)]
         else:
             regular = False
+    times: npt.NDArray[np.int64] | None
     if regular:
         stamps, stamp_is_pts = packets.pts, True
         times = packets.pts[order]
@@ -427,6 +434,7 @@ class _Start:
     codec: str
     time_base: float
     rate: float
+    container: str
 
 
 def _demux(container: InputContainer, stream: VideoStream, deadline: _Deadline) -> _Packets:
@@ -435,6 +443,9 @@ def _demux(container: InputContainer, stream: VideoStream, deadline: _Deadline) 
     duration: list[int] = []
     keyframe: list[bool] = []
     hidden: list[bool] = []
+    refreshed = True
+    extradata = stream.codec_context.extradata
+    avc = stream.codec_context.name == "h264" and extradata is not None and extradata[:1] == b"\x01"
     vp8 = stream.codec_context.name in ("vp8", "libvpx")
     for packet in container.demux(stream):
         if _is_end(packet):
@@ -448,13 +459,26 @@ def _demux(container: InputContainer, stream: VideoStream, deadline: _Deadline) 
         # are never shown, in packets of their own; bit 4 of the frame tag says so.
         invisible = vp8 and packet.size > 0 and not bytes(packet)[0] & 0x10
         hidden.append(packet.is_discard or packet.is_corrupt or invisible)
+        if refreshed and avc and packet.is_keyframe:
+            refreshed = _has_idr(memoryview(packet))
     return _Packets(
         np.array(pts, dtype=np.int64),
         np.array(dts, dtype=np.int64),
         np.array(duration, dtype=np.int64),
         np.array(keyframe, dtype=np.bool_),
         np.array(hidden, dtype=np.bool_),
+        refreshed,
     )
+
+
+def _has_idr(packet: memoryview) -> bool:
+    """Whether an H.264 packet of an MP4 or MKV file starts anew (IDR), as opposed to a mere recovery point."""
+    position = 0
+    while position + 4 < len(packet):
+        if packet[position + 4] & 0x1F == 5:
+            return True
+        position += 4 + int.from_bytes(packet[position : position + 4], "big")
+    return False
 
 
 def _decode_start(path: str, number: int, packets: _Packets, deadline: _Deadline) -> _Start:
@@ -502,6 +526,7 @@ def _decode_start(path: str, number: int, packets: _Packets, deadline: _Deadline
             codec=stream.codec_context.codec.canonical_name,
             time_base=float(stream.time_base or 0),
             rate=float(rate),
+            container=container.format.name,
         )
 
 
@@ -584,9 +609,9 @@ def _assemble(
     steps = np.diff(timestamps)
     uneven = bool(steps.size > 1 and np.ptp(steps) > max(2.5 * start.time_base, 0.01 * float(np.median(steps))))
     timestamps.setflags(write=False)
-    transposed, mirror_columns, mirror_rows = start.turn
-    width, height = (start.height, start.width) if transposed else (start.width, start.height)
+    width, height = (start.height, start.width) if start.turn[0] else (start.width, start.height)
     keyframes = np.flatnonzero(packets.keyframe)
+    key_ranks = _key_ranks(packets, keyframes, order)
     info = VideoInfo(
         path=path,
         fps=order.size / duration,
@@ -610,8 +635,10 @@ def _assemble(
         keyframes=keyframes,
         key_pts=packets.pts[keyframes],
         key_dts=packets.dts[keyframes],
-        key_ranks=_key_ranks(packets, keyframes, order),
+        key_ranks=key_ranks,
         turn=start.turn,
+        container=start.container,
+        closed=packets.refreshed and _without_leading_frames(keyframes, key_ranks, order),
     )
 
 
@@ -629,6 +656,15 @@ def _key_ranks(
     return ranks
 
 
+def _without_leading_frames(
+    keyframes: npt.NDArray[np.int64], key_ranks: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
+) -> bool:
+    """Whether no frame stored after a keyframe is presented before it."""
+    latest = np.maximum.accumulate(order)
+    inner = key_ranks > 0
+    return bool((latest[key_ranks[inner] - 1] < keyframes[inner]).all())
+
+
 _ROTATIONS = {
     (False, False, False): 0,
     (True, False, True): 90,
@@ -639,10 +675,10 @@ _ROTATIONS = {
 
 def _turn_of(frame: av.VideoFrame) -> tuple[bool, bool, bool]:
     """Reads the display matrix: x' = a x + c y, y' = b x + d y, each axis running right and down."""
-    side_data = frame.side_data.get(SideDataType.DISPLAYMATRIX)
+    side_data: Any = frame.side_data.get("DISPLAYMATRIX")
     if side_data is None:
         return False, False, False
-    a, b, _, c, d = (int(value) for value in np.frombuffer(bytes(side_data), dtype=np.int32)[:5])  # type: ignore[call-overload]
+    a, b, _, c, d = (int(value) for value in np.frombuffer(bytes(side_data), dtype=np.int32)[:5])
     if abs(b) > abs(a):
         return True, c < 0, b < 0
     return False, a < 0, d < 0
@@ -670,6 +706,7 @@ class _PyavReader(VideoReader):
         super().__init__(path, index, time_limit)
         self._container: InputContainer | None = None
         self._seekable = True
+        self._can_skip = index.info.codec in _SKIPPING_CODECS
         self._restart()
 
     def close(self) -> None:
@@ -744,7 +781,7 @@ class _PyavReader(VideoReader):
         while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
             deadline.check()
             found: list[tuple[int, np.ndarray]] = []
-            for frame in self._step():
+            for frame in self._step(skip=self._can_skip and self._next + _SKIP_MARGIN < ordinal):
                 assert frame.pts is not None
                 self._inside.discard(frame.pts)
                 index = missing.pop(frame.pts, None)
@@ -757,8 +794,8 @@ class _PyavReader(VideoReader):
             if ordinal in missing and ordinal in self._broken:
                 self._fail(missing[ordinal])
 
-    def _step(self) -> list[av.VideoFrame]:
-        """Sends one packet, or the end, to the decoder."""
+    def _step(self, skip: bool) -> list[av.VideoFrame]:
+        """Sends one packet, or the end, to the decoder; with `skip` it may leave out frames no other one leans on."""
         try:
             packet = self._first or next(self._rest, None)
             self._first = None
@@ -774,7 +811,9 @@ class _PyavReader(VideoReader):
             raise _LostTrack
         self._next += 1
         packet.pts = ordinal
-        self._inside.add(ordinal)
+        self._stream.codec_context.skip_frame = "NONREF" if skip else "DEFAULT"
+        if not skip:
+            self._inside.add(ordinal)
         if packet.is_corrupt:
             self._broken.append(ordinal)
         try:
@@ -882,6 +921,9 @@ class _DecordReader(VideoReader):
             raise VideoError(
                 path, "unsupported", "the decord backend needs `pip install decord` (x86-64 only); or use 'pyav'"
             ) from error
+        objection = _decord_objection(index)
+        if objection is not None:
+            self._refuse(objection)
         decord.logging.set_level(decord.logging.QUIET)
         try:
             self._video: Any = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
@@ -915,6 +957,18 @@ class _DecordReader(VideoReader):
     def _refuse(self, what: str, error: Exception | None = None) -> NoReturn:
         detail = f" ({str(error).splitlines()[-1] if str(error) else type(error).__name__})" if error else ""
         raise VideoError(self._path, "unsupported", f"decord {what}{detail}; use the pyav backend") from error
+
+
+def _decord_objection(index: VideoIndex) -> str | None:
+    """Why decord would return wrong frames of a file without noticing."""
+    mp4 = "mp4" in index.container.split(",")
+    if not mp4 and "matroska" not in index.container.split(","):
+        return f"loses its place in {index.container} files"
+    if not index.closed:
+        return "gives wrong frames after seeking in a file with open GOPs or gradual refresh"
+    if index.turn not in _ROTATIONS or (any(index.turn) and not mp4):
+        return "does not turn the pictures of this file upright"
+    return None
 
 
 def _is_end(packet: av.Packet) -> bool:

@@ -26,11 +26,17 @@ class _StoreActor:
         except VideoError as error:
             return error.bare()
 
-    async def frames(
-        self, path: str, indices: Sequence[int], size: tuple[int, int] | None
-    ) -> list[Frame] | VideoError:
+    async def frames(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame] | VideoError:
         try:
             return await self._store.aframes(path, indices, size)
+        except VideoError as error:
+            return error.bare()
+
+    async def frames_at(
+        self, path: str, times: Sequence[float], size: tuple[int, int] | None
+    ) -> list[Frame] | VideoError:
+        try:
+            return await self._store.aframes_at(path, times, size)
         except VideoError as error:
             return error.bare()
 
@@ -63,6 +69,11 @@ class NodeFrameStore:
         frames = await self._call("frames", path, list(indices), size)
         return _result(frames)
 
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        """As `FrameStore.aframes_at`."""
+        frames = await self._call("frames_at", path, list(times), size)
+        return _result(frames)
+
     async def stats(self) -> StoreStats:
         """Counts of the node's store so far."""
         return await self._call("stats")
@@ -88,7 +99,7 @@ def _node_actor(config: StoreConfig) -> Any:
     return (
         ray.remote(_StoreActor)
         .options(
-            name=f"agentic-video-frames-{node}",
+            name=_actor_name(node),
             get_if_exists=True,
             num_cpus=0,
             max_concurrency=_CONCURRENCY,
@@ -96,6 +107,23 @@ def _node_actor(config: StoreConfig) -> Any:
         )
         .remote(config)
     )
+
+
+def all_store_stats() -> list[StoreStats]:
+    """The counts of every node's store that exists; for a driver's log."""
+    import ray
+
+    handles = []
+    for node in ray.nodes():
+        try:
+            handles.append(ray.get_actor(_actor_name(node["NodeID"])))
+        except ValueError:  # no episode ran on that node
+            continue
+    return list(ray.get([handle.stats.remote() for handle in handles]))
+
+
+def _actor_name(node: str) -> str:
+    return f"agentic-video-frames-{node}"
 
 
 def _result(answer: T | VideoError) -> T:

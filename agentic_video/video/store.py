@@ -31,6 +31,7 @@ from agentic_video.video.reader import (
     open_video,
     raise_video_error,
 )
+from agentic_video.video.sampling import nearest_indices
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -52,6 +53,10 @@ class FrameSource(Protocol):
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """Frames in the asked order at `size` (width, height) in pixels, or as stored; raises VideoError."""
+        ...
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        """The frames closest to the given times in seconds, in the asked order; raises VideoError."""
         ...
 
 
@@ -189,6 +194,11 @@ class FrameStore:
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As `frames`, off the event loop."""
         return await _adrive(self._frames_steps(path, indices, size))
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        """The frames closest to the given times (seconds), off the event loop; raises as `frames`."""
+        timestamps = (await _adrive(self._probe_steps(path))).timestamps
+        return await self.aframes(path, nearest_indices(timestamps, times), size)
 
     def stats(self) -> StoreStats:
         """Counts so far."""
@@ -514,11 +524,11 @@ class _Workers:
     def submit(self, job: _Job) -> Future[Any]:
         with self._changed:
             self._queue.append(job)
-            self._start_thread()
+            self._start_threads()
         return job.future
 
-    def _start_thread(self) -> None:
-        if self._queue and self._threads < self._count:
+    def _start_threads(self) -> None:
+        for _ in range(min(len(self._queue), self._count - self._threads)):
             self._threads += 1
             threading.Thread(target=self._work, name="frame-store", daemon=True).start()
         if not self._watching:
@@ -567,7 +577,7 @@ class _Workers:
                 self._running.difference_update(late)
                 self._threads -= len(late)
                 if late:
-                    self._start_thread()
+                    self._start_threads()
                 else:
                     ends = [job.end + _GRACE for job in self._running]
                     self._changed.wait(max(0.01, min(ends, default=now + _GRACE) - now))

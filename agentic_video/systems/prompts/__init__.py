@@ -23,6 +23,7 @@ def load_prompt(name: str) -> str:
 
 def fill(template: str, **values: object) -> str:
     """Replace ``{name}`` and ``{name:format}`` by values; any other brace stays as it is (templates hold JSON)."""
+
     def replace(match: "re.Match[str]") -> str:
         name, spec = match[1], match[2] or ""
         return format(values[name], spec) if name in values else match[0]

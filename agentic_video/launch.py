@@ -1,0 +1,355 @@
+"""What ``recipes/<system>/run_grpo.sh`` runs: choose the profile, make what it needs, start stock verl, sum up.
+
+The training itself is ``python -m verl.trainer.main_ppo`` with the recipe's yaml; this file only finds out where it
+runs, hands it paths and environment variables, and cleans up behind it.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+LAPTOP_ENV = {
+    "VERL_PLATFORM": "cpu",
+    "TORCHDYNAMO_DISABLE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
+    "HF_HUB_OFFLINE": "1",
+    "CUDA_VISIBLE_DEVICES": "",
+}
+COMMON_ENV = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HYDRA_FULL_ERROR": "1",
+}
+RUN_FILE = "run.json"
+"""Written into a run's folder: its overrides, so that the same command finds it again and resumes it."""
+
+
+class LaunchError(Exception):
+    """The job can't start; the message says what to set."""
+
+
+def count_gpus() -> int:
+    """Number of NVIDIA GPUs that the driver reports."""
+    try:
+        listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
+
+
+def choose_profile(asked: str | None, gpus: int, environment: Mapping[str, str]) -> str:
+    """``laptop`` without GPUs, ``cluster`` with them (or on a Ray cluster), unless one is asked for.
+
+    Raises:
+        LaunchError: The cluster profile lacks a model or data.
+    """
+    profile = asked or ("cluster" if gpus or environment.get("MODEL_PATH") else "laptop")
+    if profile == "cluster":
+        missing = [name for name in ("MODEL_PATH", "TRAIN_FILES") if not environment.get(name)]
+        if missing:
+            raise LaunchError(
+                f"{gpus} GPUs found, but {' and '.join(missing)} not set. MODEL_PATH is the checkpoint to train (the "
+                "recipe's README says which), TRAIN_FILES a parquet or jsonl file of rows (the columns are in "
+                "agentic_video/data/schema.py). To run the small job on the synthetic world instead: --profile laptop"
+            )
+    return profile
+
+
+def run_folder(root: Path, overrides: Sequence[str]) -> tuple[Path, bool]:
+    """The folder of this run below ``root``: an unfinished one with the same overrides, else a new one.
+
+    Returns:
+        The folder, and whether it is an unfinished run that will be resumed.
+    """
+    existing = sorted(root.glob("run-*")) if root.is_dir() else []
+    for folder in reversed(existing):
+        with contextlib.suppress(OSError, ValueError):
+            record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+            if record["overrides"] == list(overrides) and not record["finished"]:
+                clean_leftovers(record)
+                return folder, True
+    number = max((int(folder.name.removeprefix("run-")) for folder in existing if folder.name[4:].isdigit()), default=0)
+    folder = root / f"run-{number + 1:03d}"
+    folder.mkdir(parents=True)
+    write_record(folder, overrides=list(overrides), finished=False)
+    return folder, False
+
+
+def write_record(folder: Path, **fields: Any) -> None:
+    """Note facts about a run: its overrides, whether it has finished, what it took."""
+    file = folder / RUN_FILE
+    record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    file.write_text(json.dumps({**record, **fields}), encoding="utf-8")
+
+
+def clean_leftovers(record: Mapping[str, Any]) -> None:
+    """Remove what a killed attempt left: its temporary folder, and shared memory that it made and nobody maps."""
+    if record.get("temporary"):
+        shutil.rmtree(record["temporary"], ignore_errors=True)
+    since = record.get("started_at", time.time())
+    remove_segments({segment for segment in shared_segments() if _modified(segment) >= since})
+
+
+def _modified(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+def shared_segments() -> set[Path]:
+    """Shared-memory segments of Python programs."""
+    return set(Path("/dev/shm").glob("psm_*")) if Path("/dev/shm").is_dir() else set()
+
+
+def remove_segments(candidates: set[Path]) -> int:
+    """Remove those of our own shared-memory segments that no process maps any more (vLLM's engine is killed before it
+    can unlink them).
+
+    Returns:
+        Number of removed segments.
+    """
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped |= {line.split()[-1] for line in maps.read_text().splitlines() if "/dev/shm/" in line}
+    removed = 0
+    for segment in candidates:
+        with contextlib.suppress(OSError):
+            if str(segment) not in mapped and segment.stat().st_uid == os.getuid():
+                segment.unlink()
+                removed += 1
+    return removed
+
+
+@contextlib.contextmanager
+def clean_machine() -> Iterator[Path]:
+    """A short temporary folder for everything that the job writes on the side; gone afterwards, as are the job's
+    shared-memory segments."""
+    before = shared_segments()
+    folder = Path(tempfile.mkdtemp(prefix="av-"))
+    try:
+        yield folder
+    finally:
+        remove_segments(shared_segments() - before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class PeakMemory:
+    """Watches the memory of a process and its descendants (proportional set size, so shared pages count once)."""
+
+    def __init__(self, root: int, interval: float = 3.0):
+        self.peak = 0
+        self._root, self._interval = root, interval
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._interval):
+            self.peak = max(self.peak, self._now())
+
+    def _now(self) -> int:
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._root).children(recursive=True):
+                with contextlib.suppress(psutil.Error, OSError, ValueError, IndexError):
+                    text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+                    total += int(text.split("\nPss:")[1].split()[0]) * 1024
+        return total
+
+    def stop(self) -> int:
+        """Stop watching; the peak in bytes."""
+        self._done.set()
+        self._thread.join()
+        return self.peak
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end the job when the launcher is killed, so that the machine isn't left busy."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def run_verl(command: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, int]:
+    """Run the training, show its output and keep it.
+
+    Returns:
+        Exit status and peak memory in bytes.
+    """
+    with log.open("a", encoding="utf-8") as file:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+        memory = PeakMemory(os.getpid())
+
+        def forward(number: int, frame: object) -> None:
+            process.send_signal(signal.SIGINT)
+
+        previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            if shown := interesting(line):
+                print(shown, flush=True)
+        status = process.wait()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    return status, memory.stop()
+
+
+def interesting(line: str) -> str:
+    """The part of a log line that a user wants to see: each step's key figures, warnings of ours, errors."""
+    if "step:" in line and "episode/reward:" in line:
+        values = dict(pair.rsplit(":", 1) for pair in line.split("step:", 1)[1].strip().split(" - ") if ":" in pair)
+        step = line.split("step:", 1)[1].split(" - ")[0].strip()
+        keys = ("reward", "acc", "format", "tool", "turns", "frames")
+        shown = [f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in keys]
+        shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
+        shown.append(f"prob diff {values.get('training/rollout_probs_diff_mean', '?')[:8]}")
+        shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
+        return f"step {step}: " + ", ".join(shown)
+    if any(mark in line for mark in ("row left out", "rows left out", "Resuming from", "agentic_video could not")):
+        return line.rstrip()
+    if "Error" in line or "error:" in line.lower():
+        return line.rstrip()[:300]
+    return ""
+
+
+def _number(text: str, digits: int = 2) -> str:
+    try:
+        return f"{float(text.split('(')[-1].rstrip(')')):.{digits}f}"
+    except ValueError:
+        return "?"
+
+
+def laptop_overrides(recipe: str) -> list[str]:
+    """Make the synthetic world and the tiny model (once), and name them to verl."""
+    from agentic_video.toyworld.build import ensure
+
+    world = ensure(recipe)
+    return [
+        f"actor_rollout_ref.model.path={world.model}",
+        f"data.train_files={world.train}",
+        f"data.val_files={world.heldout}",
+    ]
+
+
+def ray_overrides(environment: Mapping[str, str], variables: Mapping[str, str], temporary: Path) -> list[str]:
+    """How verl reaches Ray: a cluster that RAY_ADDRESS names, or one of its own in the temporary folder."""
+    if environment.get("RAY_ADDRESS"):
+        pairs = [f"+ray_kwargs.ray_init.runtime_env.env_vars.{key}='{value}'" for key, value in variables.items()]
+        return ["ray_kwargs.ray_init.num_cpus=null", "+ray_kwargs.ray_init.ignore_reinit_error=True", *pairs]
+    return [f"+ray_kwargs.ray_init._temp_dir={temporary / 'ray'}"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a recipe's GRPO job.
+
+    Returns:
+        Exit status.
+    """
+    parser = argparse.ArgumentParser(
+        prog="run_grpo.sh",
+        description="GRPO for one system. Everything else on the command line is a Hydra override for verl.",
+    )
+    parser.add_argument("recipe", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--profile", choices=("laptop", "cluster"), help="default: laptop without GPUs")
+    parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
+    parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
+    known, overrides = parser.parse_known_args(arguments)
+    bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
+    if bad:
+        parser.error(f"not an option and not a Hydra override (key=value): {bad[0]}")
+    try:
+        return launch(known.recipe.resolve(), known.profile, known.submit, known.dry_run, overrides)
+    except LaunchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrides: Sequence[str]) -> int:
+    """See :func:`main`."""
+    environment = {**os.environ}
+    gpus = count_gpus()
+    profile = choose_profile(asked, gpus, environment)
+    if submit:
+        from agentic_video.submit import submit_job
+
+        return submit_job(recipe, profile, overrides, environment)
+
+    print(f"{recipe.name}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
+    started = time.monotonic()
+    root = Path(environment.get("OUTPUT_DIR") or "outputs").resolve() / f"{recipe.name}-{profile}"
+    variables = {**COMMON_ENV, **(LAPTOP_ENV if profile == "laptop" else {})}
+    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-dir", str(recipe / "config")]
+    command += ["--config-name", profile]
+    if profile == "laptop":
+        command += laptop_overrides(recipe.name)
+    if dry_run:
+        print(shlex.join([*command, *overrides]))
+        return 0
+
+    folder, resumed = run_folder(root, overrides)
+    print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
+    attempt = len(list(folder.glob("metrics-*.jsonl"))) + 1
+    variables_here = {
+        **variables,
+        "VERL_FILE_LOGGER_PATH": str(folder / f"metrics-{attempt:03d}.jsonl"),
+        "TENSORBOARD_DIR": str(folder / "tensorboard"),
+        "PYTHONUNBUFFERED": "1",
+    }
+    with clean_machine() as temporary:
+        command += [
+            f"hydra.run.dir={folder / 'hydra'}",
+            f"trainer.default_local_dir={folder / 'checkpoints'}",
+            f"agentic_video.episodes_dir={folder / 'episodes'}",
+            *ray_overrides(environment, variables_here, temporary),
+            *overrides,
+        ]
+        write_record(folder, temporary=str(temporary), started_at=time.time())
+        (folder / "command.sh").write_text(shlex.join(command) + "\n", encoding="utf-8")
+        print("starting verl: the first step comes after about two minutes of imports", flush=True)
+        environment.update(variables_here)
+        if not environment.get("RAY_ADDRESS"):
+            environment["TMPDIR"] = str(temporary)
+        status, peak = run_verl(command, environment, folder / "log.txt")
+    if status:
+        print(f"verl stopped with status {status}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
+        print("the same command goes on from the last checkpoint", file=sys.stderr)
+        return status
+    seconds = time.monotonic() - started
+    write_record(folder, finished=True, recipe=recipe.name, profile=profile, seconds=seconds, peak_bytes=peak)
+    from agentic_video.report.summary import write_summary
+
+    print(write_summary(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

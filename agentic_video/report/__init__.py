@@ -1,0 +1,1 @@
+"""What a run leaves for its reader."""

@@ -1,0 +1,188 @@
+"""The summary of a finished run: reward curve, figures of first and last steps, a few episodes as readable text."""
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Trajectory
+
+SMOOTHING = 5
+"""Steps of the moving average in the picture."""
+SHOWN = ("reward", "acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
+
+
+def read_metrics(folder: Path) -> dict[int, dict[str, float]]:
+    """Metrics by step from a run's metrics files; a later attempt's value of a step wins.
+
+    A line that a kill cut short is passed over.
+    """
+    steps: dict[int, dict[str, float]] = {}
+    for file in sorted(folder.glob("metrics-*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            steps.setdefault(int(record["step"]), {}).update(
+                {key: value for key, value in record["data"].items() if isinstance(value, int | float)}
+            )
+    return dict(sorted(steps.items()))
+
+
+def series(metrics: Mapping[int, Mapping[str, float]], key: str) -> tuple[list[int], list[float]]:
+    """Steps that have a metric, and its values."""
+    pairs = [(step, values[key]) for step, values in metrics.items() if key in values]
+    return [step for step, _ in pairs], [value for _, value in pairs]
+
+
+def smooth(values: Sequence[float], width: int = SMOOTHING) -> list[float]:
+    """Centred moving average; the window shrinks at the ends."""
+    half = width // 2
+    return [statistics.fmean(values[max(0, i - half) : i + half + 1]) for i in range(len(values))]
+
+
+def thirds(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean of the first third, mean of the last third, and the standard error of their difference."""
+    size = max(1, len(values) // 3)
+    first, last = values[:size], values[-size:]
+    if size < 2:
+        return first[0], last[-1], float("inf")
+    error = ((statistics.variance(first) + statistics.variance(last)) / size) ** 0.5
+    return statistics.fmean(first), statistics.fmean(last), error
+
+
+def draw_curve(steps: Sequence[int], values: Sequence[float], title: str, file: Path) -> None:
+    """Reward by step, raw and smoothed, as a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 3.6), dpi=120)
+    axes.plot(steps, values, color="#9db7d5", linewidth=1, marker=".", label="mean reward of a step")
+    axes.plot(steps, smooth(values), color="#1f4e8c", linewidth=2.2, label=f"moving average over {SMOOTHING} steps")
+    axes.set(xlabel="GRPO step", ylabel="reward", title=title)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(file)
+    pyplot.close(figure)
+
+
+def episode_text(record: Mapping[str, Any]) -> str:
+    """One episode as readable text: the question, what was shown and said in turn, what it earned."""
+    trajectory = Trajectory.from_dict(record["trajectory"])
+    qa, info = record["video_qa"], record["reward_extra_info"]
+    lines = [f"video {qa['video']}", f"question {qa['question']}"]
+    lines += [f"  {chr(65 + number)}. {option}" for number, option in enumerate(qa["options"])]
+    lines += [f"right answer {qa['answer']}", ""]
+    shown = tuple(part for message in trajectory.opening for part in message.parts)
+    lines.append(f"[shown] overview: {_frames(shown)}")
+    for number, turn in enumerate(trajectory.turns, 1):
+        lines.append(f"[turn {number}] {turn.text}")
+        if turn.observation:
+            words = "".join(
+                part for part in turn.observation if isinstance(part, str) and not part.startswith("<frame")
+            )
+            lines.append(f"[shown] {_frames(turn.observation) or ' '.join(words.split())}")
+    lines.append(f"[end] {trajectory.end}{': ' + trajectory.error if trajectory.error else ''}")
+    lines.append(f"[reward] {info['reward']:.2f} (acc {info['acc']:.0f}, format {info['format']:.0f})")
+    return "\n".join(lines)
+
+
+def _frames(parts: Sequence[RecordedPart]) -> str:
+    refs = [part for part in parts if isinstance(part, FrameRef)]
+    times = ", ".join(f"{ref.time:.2f}" for ref in refs)
+    return f"{len(refs)} frames of {refs[0].width}x{refs[0].height} at {times} s" if refs else ""
+
+
+def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:
+    """Episodes of the last steps: right ones that used the tool first, one wrong one if there is one."""
+    records: list[Mapping[str, Any]] = []
+    for file in sorted((folder / "episodes").glob("step_*.jsonl"))[-4:]:
+        records += [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    right = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"]["tool"]]
+    wrong = [r for r in records if r["reward_extra_info"]["acc"] < 1.0]
+    chosen = right[-(count - 1) :] + wrong[-1:]
+    chosen += [record for record in reversed(records) if all(record is not other for other in chosen)]
+    return chosen[:count]
+
+
+def write_summary(folder: Path) -> str:
+    """Write ``summary.md`` and ``reward.png`` into a run's folder.
+
+    Args:
+        folder: The run's folder with its metrics files, episodes and record.
+
+    Returns:
+        The summary's text, without the episodes.
+    """
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    recipe, profile = record.get("recipe", folder.parent.name), record.get("profile", "unfinished")
+    metrics = read_metrics(folder)
+    steps, rewards = series(metrics, "episode/reward")
+    if not rewards:
+        return f"no step was finished; see {folder / 'log.txt'}"
+    draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png")
+    first, last, error = thirds(rewards)
+    lines = [
+        f"# {recipe}, {profile}: {len(steps)} GRPO steps",
+        "",
+        f"Mean reward of the first third of the steps {first:.3f}, of the last third {last:.3f} "
+        f"(difference {last - first:+.3f}, standard error {error:.3f}).",
+        "",
+        "![reward by step](reward.png)",
+        "",
+        "| mean over episodes | first third | last third |",
+        "|---|---|---|",
+    ]
+    for key in SHOWN:
+        start, end, _ = thirds(series(metrics, f"episode/{key}")[1])
+        lines.append(f"| {key} | {start:.3f} | {end:.3f} |")
+    held_out = {
+        key: series(metrics, key) for values in metrics.values() for key in values if _is_held_out_accuracy(key)
+    }
+    for key, (at, values) in held_out.items():
+        lines.append("")
+        lines.append(
+            f"Held-out accuracy (`{key}`, sampled episodes): "
+            + ", ".join(f"{value:.3f} after step {step}" for step, value in zip(at, values, strict=True))
+        )
+    _, difference = series(metrics, "training/rollout_probs_diff_mean")
+    _, pearson = series(metrics, "training/rollout_actor_probs_pearson_corr")
+    _, evicted = series(metrics, "training/filter_groups/evicted_samples")
+    _, seconds_a_step = series(metrics, "timing_s/step")
+    _, requested = series(metrics, "frame_store/requested")
+    _, decoded = series(metrics, "frame_store/decoded")
+    lines += [
+        "",
+        "| check | value |",
+        "|---|---|",
+        f"| largest mean difference of rollout and actor probabilities | {max(difference, default=0):.1e} |",
+        f"| smallest Pearson correlation of the two | {min(pearson, default=0):.6f} |",
+        f"| groups evicted by dynamic sampling and replaced | {sum(evicted):.0f} |",
+        f"| frames asked for, decoded | {max(requested, default=0):.0f}, {max(decoded, default=0):.0f} |",
+        f"| seconds a step (median) | {statistics.median(seconds_a_step):.1f} |",
+        f"| seconds in all | {record.get('seconds', 0):.0f} |",
+        f"| peak memory | {record.get('peak_bytes', 0) / 2**30:.1f} GiB |",
+        "",
+        "## Where everything lies",
+        "",
+        f"- checkpoints: `{folder / 'checkpoints'}`",
+        f"- metrics of every step: `{folder}/metrics-*.jsonl`",
+        f"- TensorBoard: `tensorboard --logdir {folder}/tensorboard`",
+        f"- sampled episodes: `{folder / 'episodes'}`; verl's log: `{folder / 'log.txt'}`",
+        "",
+        "## Three episodes",
+    ]
+    for episode in sample_episodes(folder):
+        lines += ["", "```", episode_text(episode), "```"]
+    text = "\n".join(lines) + "\n"
+    (folder / "summary.md").write_text(text, encoding="utf-8")
+    return text.split("## Three episodes")[0] + f"summary: {folder / 'summary.md'}"
+
+
+def _is_held_out_accuracy(key: str) -> bool:
+    return key.startswith("val-core/") and "/acc/mean@" in key

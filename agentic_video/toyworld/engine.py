@@ -1,0 +1,150 @@
+"""An engine of its own for the tiny model: gathers concurrent requests into one batch.
+
+It serves the cold start's gate and tests, where starting vLLM would take longer than all the episodes.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import DynamicCache
+
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import Completion
+from agentic_video.toyworld.model import embed, patches, positions
+from agentic_video.video.frames import Frame
+
+
+@dataclass
+class _Request:
+    prompt_ids: list[int]
+    frames: list[Frame]
+    stop_ids: frozenset[int]
+    max_tokens: int
+    banned_ids: frozenset[int]
+    result: asyncio.Future[Completion] = field(repr=False)
+
+
+class BatchEngine:
+    """Samples from the tiny model, all requests that wait at one moment together.
+
+    Args:
+        model: See :func:`agentic_video.toyworld.model.build_model`.
+        tokenizer: Its tokenizer; every stop text must be one token of it.
+        temperature: 0 takes the likeliest token.
+        seed: Of the sampling; the same requests in the same order give the same tokens.
+        max_batch: Most sequences of one batch.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, temperature: float = 1.0, seed: int = 0, max_batch: int = 512):
+        self._model = model
+        self._tokenizer = tokenizer
+        self._temperature = temperature
+        self._generator = torch.Generator().manual_seed(seed)
+        self._max_batch = max_batch
+        self._waiting: list[_Request] = []
+        self._flush: asyncio.Task[None] | None = None
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        """See :class:`agentic_video.rollout.tokens.Engine`."""
+        stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in stop)})
+        loop = asyncio.get_running_loop()
+        request = _Request(
+            list(prompt_ids), list(frames), stop_ids, max_tokens, frozenset(banned_ids), loop.create_future()
+        )
+        self._waiting.append(request)
+        if self._flush is None:
+            self._flush = loop.create_task(self._serve())
+        return await request.result
+
+    def _token(self, text: str) -> int:
+        ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) != 1:
+            raise EngineError(f"the stop text {text!r} must be one token of the tiny model's tokenizer")
+        return int(ids[0])
+
+    async def _serve(self) -> None:
+        # Wait until the other episodes have asked as well: when a few passes of the event loop bring no new request,
+        # everyone who can ask has asked.
+        count, quiet = 0, 0
+        while quiet < 3 and len(self._waiting) < self._max_batch:
+            await asyncio.sleep(0.002)
+            quiet = quiet + 1 if len(self._waiting) == count else 0
+            count = len(self._waiting)
+        batch, self._waiting = self._waiting[: self._max_batch], self._waiting[self._max_batch :]
+        self._flush = asyncio.get_running_loop().create_task(self._serve()) if self._waiting else None
+        try:
+            completions = self._sample(batch)
+        except Exception as error:
+            for request in batch:
+                request.result.set_exception(EngineError(f"sampling failed: {error}"))
+            return
+        for request, completion in zip(batch, completions, strict=True):
+            if not request.result.done():
+                request.result.set_result(completion)
+
+    @torch.no_grad()
+    def _sample(self, batch: Sequence[_Request]) -> list[Completion]:
+        """Sample left-padded sequences with a key-value cache until each has stopped."""
+        model, size, length = self._model, len(batch), max(len(request.prompt_ids) for request in batch)
+        ids = torch.full((size, length), self._tokenizer.pad_token_id)
+        mask = torch.zeros((size, length), dtype=torch.long)
+        for row, request in enumerate(batch):
+            ids[row, length - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
+            mask[row, length - len(request.prompt_ids) :] = 1
+        images = [frame.image for request in batch for frame in request.frames]
+        pixels = torch.from_numpy(patches(images)) if images else None
+        banned = torch.zeros((size, model.config.text_config.vocab_size), dtype=torch.bool)
+        for row, request in enumerate(batch):
+            banned[row, list(request.banned_ids)] = True
+        stops = [request.stop_ids for request in batch]
+
+        cache = DynamicCache(config=model.config.text_config)
+        embedded, place = embed(model, ids, pixels), positions(mask)
+        said = np.zeros((size, max(request.max_tokens for request in batch)), dtype=np.int64)
+        scores = np.zeros(said.shape, dtype=np.float32)
+        lengths = np.array([request.max_tokens for request in batch])
+        active = np.ones(size, dtype=bool)
+        for step in range(said.shape[1]):
+            output = model.model.language_model(
+                inputs_embeds=embedded,
+                position_ids=place,
+                attention_mask=mask,
+                past_key_values=cache,
+                use_cache=True,
+            )
+            logits = model.lm_head(output.last_hidden_state[:, -1]).masked_fill(banned, -torch.inf)
+            tokens, log_probs = self._choose(logits)
+            said[:, step], scores[:, step] = tokens.numpy(), log_probs.numpy()
+            for row in np.flatnonzero(active):
+                if int(said[row, step]) in stops[row] or step + 1 >= lengths[row]:
+                    lengths[row], active[row] = step + 1, False
+            if not active.any():
+                break
+            mask = torch.cat([mask, torch.ones((size, 1), dtype=torch.long)], 1)
+            embedded = embed(model, tokens[:, None], None)
+            place = place[:, :, -1:] + 1
+        return [
+            Completion(tuple(said[row, : lengths[row]].tolist()), tuple(scores[row, : lengths[row]].tolist()))
+            for row in range(size)
+        ]
+
+    def _choose(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Next tokens and their log-probabilities; logits of shape (batch, vocabulary)."""
+        log_probs = (logits / (self._temperature or 1.0)).log_softmax(-1)
+        if self._temperature == 0:
+            tokens = logits.argmax(-1)
+        else:
+            tokens = torch.multinomial(log_probs.exp(), 1, generator=self._generator)[:, 0]
+        return tokens, log_probs.gather(1, tokens[:, None])[:, 0]

@@ -1,0 +1,223 @@
+"""Is a cold start fit for reinforcement learning? Sampled episodes on real files, and thresholds for what they show.
+
+A model that can't write a call, or can't read what it is shown, isn't repaired by GRPO: it collapses to guessing.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
+from agentic_video.rollout.trajectory import FrameRef, Trajectory
+from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.toyworld.engine import BatchEngine
+from agentic_video.toyworld.laptop import LIMITS
+from agentic_video.toyworld.model import image_processor, load_checkpoint
+from agentic_video.toyworld.world import EVENT_SECONDS
+from agentic_video.video.store import FrameSource, FrameStore
+
+
+@dataclass(frozen=True)
+class Played:
+    """One sampled episode and what it earned."""
+
+    qa: VideoQA
+    trajectory: Trajectory
+    reward: float
+    right: bool
+    well_formed: bool
+
+    @property
+    def zoomed(self) -> bool:
+        """Whether a legal call was made."""
+        return self.trajectory.tool_calls > 0
+
+    @property
+    def needs_zoom(self) -> bool:
+        """Whether the overview alone can't answer."""
+        return self.qa.extra["event_time"] is not None
+
+    @property
+    def saw_event(self) -> bool:
+        """Whether a zoom showed a frame within the event."""
+        if not self.needs_zoom:
+            return False
+        shown = [part for turn in self.trajectory.turns for part in turn.observation if isinstance(part, FrameRef)]
+        return any(abs(frame.time - self.qa.extra["event_time"]) < EVENT_SECONDS / 2 for frame in shown)
+
+
+@dataclass(frozen=True)
+class GateLimits:
+    """What a cold start must reach.
+
+    Attributes:
+        grammar: Share of episodes on questions that need it with a legal call and an answer.
+        perception: Share of right answers where the event was shown.
+        margin: How much more an episode that zooms earns than one that guesses.
+        max_accuracy: More than this leaves reinforcement learning no room.
+    """
+
+    grammar: float = 0.8
+    perception: float = 0.8
+    margin: float = 0.15
+    max_accuracy: float = 0.8
+
+
+@dataclass(frozen=True)
+class GateReport:
+    """Figures of sampled episodes; shares from 0 to 1.
+
+    Attributes:
+        accuracy: Share of right answers.
+        grammar: See :class:`GateLimits`.
+        answered: Share of episodes that gave an answer.
+        well_formed: Share of episodes in which every turn follows the system's grammar.
+        zoom_rate: Share of episodes with a legal call, of those on questions that need it.
+        saw_event: Share of episodes whose zoom showed the event, of those on questions that need it.
+        perception: See :class:`GateLimits`.
+        zoom_reward: Mean reward of episodes that zoomed, on questions that need it.
+        guess_reward: Reward of a well-formed answer that is right by chance.
+        by_kind: Accuracy by kind of question.
+        perception_by_kind: Perception by kind of question.
+    """
+
+    episodes: int
+    accuracy: float
+    grammar: float
+    answered: float
+    well_formed: float
+    zoom_rate: float
+    saw_event: float
+    perception: float
+    zoom_reward: float
+    guess_reward: float
+    by_kind: Mapping[str, float]
+    perception_by_kind: Mapping[str, float]
+
+    def __str__(self) -> str:
+        kinds = ", ".join(
+            f"{kind} {share:.2f} (read {self.perception_by_kind[kind]:.2f})" if kind in self.perception_by_kind
+            else f"{kind} {share:.2f}"
+            for kind, share in self.by_kind.items()
+        )  # fmt: skip
+        return (
+            f"{self.episodes} sampled episodes: accuracy {self.accuracy:.3f} ({kinds}); grammar {self.grammar:.3f}, "
+            f"answered {self.answered:.3f}, well formed {self.well_formed:.3f}; zoomed {self.zoom_rate:.3f}, "
+            f"saw the event {self.saw_event:.3f}, perception {self.perception:.3f}; reward of zooming "
+            f"{self.zoom_reward:.3f}, of guessing {self.guess_reward:.3f}"
+        )
+
+
+class GateError(RuntimeError):
+    """The cold start isn't fit; the message names the figures, the thresholds and the remedy."""
+
+
+def read_rows(file: Path) -> list[VideoQA]:
+    """The rows of a split, with the videos' paths made absolute."""
+    rows = []
+    for number, row in enumerate(pq.read_table(file).to_pylist()):
+        row["video"] = str(file.parent / row["video"])
+        rows.append(VideoQA.from_row(row, f"{file.name} row {number}"))
+    return rows
+
+
+async def play_all(
+    model: Any,
+    tokenizer: Any,
+    system: VideoZoomer,
+    questions: Sequence[VideoQA],
+    source: FrameSource,
+    *,
+    samples: int,
+    temperature: float = 1.0,
+    seed: int = 0,
+) -> list[Played]:
+    """Play ``samples`` episodes on each question, all at once; the samples of a question lie together."""
+    chat_format = ChatFormat(tokenizer, image_processor())
+    engine = BatchEngine(model, tokenizer, temperature=temperature, seed=seed)
+
+    async def one(qa: VideoQA, number: int) -> Played:
+        policy = TokenPolicy(engine, chat_format, LIMITS, system.stop)
+        trajectory = await play(system, policy, qa, source, rollout_index=number)
+        score = await system.score(trajectory, qa, None)
+        return Played(qa, trajectory, score.reward, score.acc == 1.0, score.format == 1.0)
+
+    return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))
+
+
+def _share(chosen: Sequence[bool]) -> float:
+    return sum(chosen) / len(chosen) if chosen else 0.0
+
+
+def summarize(episodes: Sequence[Played], system: VideoZoomer) -> GateReport:
+    """The figures of played episodes."""
+    needing = [one for one in episodes if one.needs_zoom]
+    saw = [one for one in needing if one.saw_event]
+    zoomed = [one.reward for one in needing if one.zoomed]
+    kinds = sorted({one.qa.extra["kind"] for one in episodes})
+    return GateReport(
+        episodes=len(episodes),
+        accuracy=_share([one.right for one in episodes]),
+        grammar=_share([one.zoomed and one.trajectory.answer is not None for one in needing]),
+        answered=_share([one.trajectory.answer is not None for one in episodes]),
+        well_formed=_share([one.well_formed for one in episodes]),
+        zoom_rate=_share([one.zoomed for one in needing]),
+        saw_event=_share([one.saw_event for one in needing]),
+        perception=_share([one.right for one in saw]),
+        zoom_reward=sum(zoomed) / len(zoomed) if zoomed else 0.0,
+        guess_reward=system.weights.acc / 4 + system.weights.format,
+        by_kind={kind: _share([one.right for one in episodes if one.qa.extra["kind"] == kind]) for kind in kinds},
+        perception_by_kind={
+            kind: _share([one.right for one in saw if one.qa.extra["kind"] == kind])
+            for kind in kinds
+            if any(one.qa.extra["kind"] == kind for one in saw)
+        },
+    )
+
+
+def measure(
+    model_dir: Path, rows: Path, system: VideoZoomer, *, questions: int = 128, samples: int = 2, temperature: float = 1.0
+) -> GateReport:
+    """Sample episodes of a checkpoint on the first questions of a split."""
+    model, tokenizer = load_checkpoint(model_dir)
+    model.eval()
+    torch.manual_seed(0)
+    played = play_all(
+        model, tokenizer, system, read_rows(rows)[:questions], FrameStore(), samples=samples, temperature=temperature
+    )
+    return summarize(asyncio.run(played), system)
+
+
+def check(model_dir: Path, rows: Path, system: VideoZoomer, limits: GateLimits | None = None) -> GateReport:
+    """Measure a cold start and refuse one that is unfit.
+
+    Raises:
+        GateError: A figure misses its threshold.
+    """
+    limits = limits or GateLimits()
+    report = measure(model_dir, rows, system)
+    margin = report.zoom_reward - report.guess_reward
+    misses = [
+        f"{name} {value:.3f}, needed {sign} {limit} ({remedy})"
+        for name, value, sign, limit, met, remedy in (
+            ("grammar", report.grammar, ">=", limits.grammar, report.grammar >= limits.grammar,
+             "raise steps, or lower the share of direct guesses"),
+            ("perception", report.perception, ">=", limits.perception, report.perception >= limits.perception,
+             "raise steps or practice_steps, or take harder kinds out of the mixture"),
+            ("reward of zooming less that of guessing", margin, ">=", limits.margin, margin >= limits.margin,
+             "lower off_aim, or raise steps"),
+            ("accuracy", report.accuracy, "<=", limits.max_accuracy, report.accuracy <= limits.max_accuracy,
+             "raise off_aim: nothing is left to learn"),
+        )
+        if not met
+    ]  # fmt: skip
+    if misses:
+        raise GateError(f"the cold start in {model_dir} isn't fit for training: {'; '.join(misses)}. {report}")
+    return report

@@ -1,0 +1,69 @@
+"""Fixtures shared by the whole suite."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from transformers import Qwen2VLImageProcessor
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.toyworld.model import build_tokenizer
+from agentic_video.video.frames import Frame
+from agentic_video.video.reader import VideoError, VideoInfo
+from agentic_video.video.sampling import nearest_indices
+
+
+class MemorySource:
+    """A FrameSource of grey frames: 10 frames a second, no file. Counts what was asked for."""
+
+    def __init__(self, duration: float = 60.0, fps: float = 10.0, size: tuple[int, int] = (64, 64), fail: bool = False):
+        self.info = VideoInfo(
+            path="memory", fps=fps, num_frames=int(duration * fps), duration=duration, width=size[0], height=size[1],
+            rotation=0, variable_frame_rate=False, codec="none", pixel_format="rgb24", start_time=0.0,
+        )  # fmt: skip
+        self.fail_frames = fail
+        self.requested = 0
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        return self.info
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        if self.fail_frames:
+            raise VideoError(path, "corrupt", "made to fail")
+        self.requested += len(indices)
+        width, height = size or (self.info.width, self.info.height)
+        return [
+            Frame(index, index / self.info.fps, np.full((height, width, 3), index % 256, np.uint8)) for index in indices
+        ]
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        stamps = np.arange(self.info.num_frames) / self.info.fps
+        return await self.aframes(path, nearest_indices(stamps, times), size)
+
+
+@pytest.fixture
+def source() -> MemorySource:
+    return MemorySource()
+
+
+@pytest.fixture
+def qa() -> VideoQA:
+    return VideoQA(
+        id="q1", video="memory", question="What colour flashes at 42 s?", answer="B",
+        options=("red", "green", "blue", "grey"), data_source="test",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def chat_format() -> ChatFormat:
+    """A real tokenizer with Qwen2.5-VL's special tokens, small, and the real image processor."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    processor = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
+    return ChatFormat(build_tokenizer([text]), processor)
+
+
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.load_profile("suite")

@@ -1,0 +1,216 @@
+"""The ids that are trained on are the ids that were generated and shown, and nothing else."""
+
+import asyncio
+import random
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.rollout.trajectory import EndReason, Trajectory
+from agentic_video.systems.base import Message
+from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.video.frames import Frame
+from tests.conftest import MemorySource
+
+SYSTEM = VideoZoomer(min_pixels=784, max_pixels=3136, overview_max_frames=4, max_images=24)
+IMAGE = "<|vision_start|>{}<|vision_end|>"
+ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
+
+
+class RecordedEngine:
+    """Generates the given ids turn by turn, stops where an engine would, and keeps what it was asked."""
+
+    def __init__(self, turns: Sequence[Sequence[int]], chat_format: ChatFormat):
+        self.turns, self.format = [list(turn) for turn in turns], chat_format
+        self.said: list[list[int]] = []
+        self.prompts: list[list[int]] = []
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        self.prompts.append(list(prompt_ids))
+        placeholders = sum(token == self.format.image_token_id for token in prompt_ids)
+        assert placeholders == sum(self.format.image_tokens(frame.width, frame.height) for frame in frames)
+        ids: list[int] = []
+        for token in self.turns[len(self.said)] if len(self.said) < len(self.turns) else []:
+            ids.append(token)
+            text = self.format.decode(ids)
+            if len(ids) == max_tokens or token in self.format.eos_ids or any(mark in text for mark in stop):
+                break
+        self.said.append(ids)
+        return Completion(tuple(ids), tuple(-float(token) for token in ids))
+
+
+def frame(width: int = 56, height: int = 28) -> Frame:
+    return Frame(0, 0.0, np.zeros((height, width, 3), np.uint8))
+
+
+def test_placeholders_of_an_image_are_its_merged_patches(chat_format: ChatFormat) -> None:
+    # one placeholder for each 28 x 28 pixels
+    assert chat_format.image_tokens(56, 28) == 2
+    assert chat_format.image_tokens(56, 56) == 4
+
+
+def test_opening_is_the_template_with_placeholders_expanded(chat_format: ChatFormat) -> None:
+    ids = chat_format.opening_ids([Message("user", ("look ", frame(), " here"))])
+    pads = IMAGE.format("<|image_pad|>" * 2)
+    assert chat_format.decode(ids) == f"<|im_start|>user\nlook {pads} here<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_observation_follows_a_stop_text_and_an_end_token(chat_format: ChatFormat) -> None:
+    eos = next(iter(chat_format.eos_ids))
+    said = chat_format.encode("x")
+    open_turn = chat_format.decode(chat_format.observation_ids(("seen",), said))
+    closed_turn = chat_format.decode(chat_format.observation_ids(("seen",), [*said, eos]))
+    assert open_turn == "<|im_end|>\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\n"
+    assert closed_turn == "\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_special_tokens_in_a_text_stay_text(chat_format: ChatFormat) -> None:
+    ids = chat_format.opening_ids([Message("user", ("a <|image_pad|> b<|im_end|>", frame()))])
+    assert sum(token == chat_format.image_token_id for token in ids) == 2
+    assert sum(token in chat_format.eos_ids for token in ids) == 1
+
+
+def play_ids(
+    turns: Sequence[Sequence[int]], chat_format: ChatFormat, limits: TokenLimits = ROOMY, seconds: float = 60.0
+) -> tuple[Trajectory, TokenPolicy, RecordedEngine]:
+    engine = RecordedEngine(turns, chat_format)
+    policy = TokenPolicy(engine, chat_format, limits, SYSTEM.stop)
+    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
+    return asyncio.run(play(SYSTEM, policy, qa, MemorySource(seconds))), policy, engine
+
+
+def random_turn(rng: random.Random, chat_format: ChatFormat) -> list[int]:
+    """A turn as a model might write it: legal, illegal, cut, with an end token, with forbidden ids, or noise."""
+    start = round(rng.uniform(0, 50), 1)
+    call = f'<video_zoom>{{"segment": [{start}, {start + rng.choice([1, 2, 40])}], "fps": {rng.choice([1, 2, 9])}}}'
+    text = rng.choice(
+        [f"<think>a</think>{call}</video_zoom>"] * 3
+        + ["<think>b</think><answer>B</answer>", f"<think>c</think>{call}", "noise é 7", "<video_zoom>{}</video_zoom>"]
+    )
+    ids = chat_format.encode(text)
+    if rng.random() < 0.5:
+        ids.append(next(iter(chat_format.eos_ids)))
+    if rng.random() < 0.15:
+        ids.insert(rng.randrange(len(ids) + 1), rng.choice(sorted(chat_format.banned_ids)))
+    if rng.random() < 0.15:
+        ids = [rng.randrange(len(chat_format.tokenizer)) for _ in range(20)]
+    return ids
+
+
+@given(st.integers(0, 2**32), st.integers(20, 400), st.integers(5, 200))
+def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
+    chat_format: ChatFormat, seed: int, response: int, turn: int
+) -> None:
+    rng = random.Random(seed)
+    turns = [random_turn(rng, chat_format) for _ in range(SYSTEM.max_turns)]
+    trajectory, policy, engine = play_ids(turns, chat_format, TokenLimits(10**6, response, turn))
+    sequence = policy.sequence
+    assert sequence is not None
+    # budgets hold
+    assert len(sequence.response_ids) <= response
+    assert all(len(said) <= turn for said in engine.said)
+    assert len(trajectory.frames) == len(sequence.frames) <= SYSTEM.max_images
+    # mask 1 covers exactly what was generated, up to a forbidden token
+    kept = []
+    for said in engine.said:
+        end = next((i for i, token in enumerate(said) if token in chat_format.banned_ids), len(said))
+        kept += said[:end]
+    generated = [token for token, mask in zip(sequence.response_ids, sequence.response_mask, strict=True) if mask]
+    assert generated == kept
+    # log-probabilities line up with their ids
+    assert len(sequence.log_probs) == len(sequence.response_ids)
+    for token, mask, value in zip(sequence.response_ids, sequence.response_mask, sequence.log_probs, strict=True):
+        assert value == (-float(token) if mask else 0.0)
+    # images equal placeholders
+    placeholders = sum(token == chat_format.image_token_id for token in sequence.ids)
+    assert placeholders == sum(chat_format.image_tokens(f.width, f.height) for f in sequence.frames)
+    # what the engine saw in each turn is a prefix of what is trained on
+    for prompt in engine.prompts:
+        assert sequence.ids[: len(prompt)] == prompt
+    # what was said and shown is what the ids decode to
+    assert [said.text for said in trajectory.turns] == [
+        chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids)
+        for ids in _turn_ids(sequence.response_ids, sequence.response_mask, trajectory)
+    ]
+    assert isinstance(trajectory.end, EndReason)
+
+
+def _turn_ids(ids: list[int], mask: list[int], trajectory: Trajectory) -> list[list[int]]:
+    generated = [token for token, kept in zip(ids, mask, strict=True) if kept]
+    out = []
+    for turn in trajectory.turns:
+        out.append(generated[: turn.num_tokens])
+        generated = generated[turn.num_tokens :]
+    return out
+
+
+def test_whole_sequence_reads_as_the_conversation(chat_format: ChatFormat) -> None:
+    zoom = '<think>a</think><video_zoom>{"segment": [1, 3], "fps": 1}</video_zoom>'
+    answer = "<think>b</think><answer>B</answer>"
+    eos = next(iter(chat_format.eos_ids))
+    turns = [chat_format.encode(zoom), [*chat_format.encode(answer), eos]]
+    trajectory, policy, _ = play_ids(turns, chat_format)
+    assert trajectory.end is EndReason.ANSWER
+    assert policy.sequence is not None
+    picture = IMAGE.format("<|image_pad|>" * chat_format.image_tokens(56, 56))
+    assert chat_format.decode(policy.sequence.response_ids) == (
+        f"{zoom}<|im_end|>\n<|im_start|>user\n<tool_response>\n<frame0_time1.00s>{picture}<frame1_time3.00s>{picture}"
+        f"\n</tool_response><|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>"
+    )
+
+
+def test_opening_beyond_the_prompt_budget_is_not_played(chat_format: ChatFormat) -> None:
+    trajectory, policy, _ = play_ids([], chat_format, TokenLimits(prompt=10, response=100, turn=100))
+    assert trajectory.end is EndReason.TOKEN_BUDGET
+    assert policy.sequence is None
+
+
+def test_a_turn_that_is_cut_ends_for_its_budget(chat_format: ChatFormat) -> None:
+    long = [chat_format.encode("<think>" + "word " * 50)]
+    trajectory, _, _ = play_ids(long, chat_format, TokenLimits(prompt=10**6, response=100, turn=5))
+    assert trajectory.end is EndReason.TOKEN_BUDGET
+    assert not trajectory.turns[0].finished
+
+
+def test_forbidden_token_ends_the_episode_and_is_not_trained_on(chat_format: ChatFormat) -> None:
+    ids = [*chat_format.encode("<think>a"), chat_format.image_token_id, *chat_format.encode("</think>")]
+    trajectory, policy, _ = play_ids([ids], chat_format)
+    assert trajectory.end is EndReason.ILLEGAL
+    assert policy.sequence is not None
+    assert policy.sequence.response_ids == chat_format.encode("<think>a")
+
+
+def test_silent_engine_ends_the_episode(chat_format: ChatFormat) -> None:
+    trajectory, _, _ = play_ids([[]], chat_format)
+    assert trajectory.end is EndReason.ENGINE_ERROR
+
+
+def test_misaligned_probabilities_are_an_engine_error(chat_format: ChatFormat) -> None:
+    from agentic_video.rollout.tokens import TokenSequence
+
+    with pytest.raises(EngineError, match="2 ids with 1"):
+        TokenSequence([1], []).append_generated([5, 6], [0.0])
+
+
+def test_template_that_drops_messages_is_refused(chat_format: ChatFormat) -> None:
+    import copy
+
+    tokenizer = copy.deepcopy(chat_format.tokenizer)
+    tokenizer.chat_template = "{{ messages[-1].content }}"
+    with pytest.raises(ValueError, match="chat template"):
+        ChatFormat(tokenizer, chat_format._image_processor)

@@ -1,0 +1,254 @@
+"""The frame store: bounded, shared, once each, and never stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agentic_video.video import store as store_module
+from agentic_video.video.frames import resize
+from agentic_video.video.reader import VideoError, VideoReader, open_video
+from agentic_video.video.store import FrameStore, StoreConfig
+from tests.video.video_files import number_in
+
+Video = Callable[[str], str]
+FRAME = 128 * 64 * 3
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Paths in the order in which the store opens them."""
+    paths: list[str] = []
+
+    def opening(path: str, *arguments: object) -> VideoReader:
+        paths.append(path)
+        return open_video(path, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store_module, "open_video", opening)
+    return paths
+
+
+def test_frames_times_and_facts(video: Video) -> None:
+    store, path = FrameStore(), video("variable_rate")
+    with open_video(path) as reader:
+        assert store.probe(path) == reader.info
+        assert np.array_equal(store.timestamps(path), reader.timestamps)
+        frames = store.frames(path, [40, 3, 40])
+        assert [frame.index for frame in frames] == [40, 3, 40]
+        assert [frame.time for frame in frames] == [reader.timestamps[index] for index in (40, 3, 40)]
+        assert [number_in(frame.image) for frame in frames] == [40, 3, 40]
+        small = store.frames(path, [7], (64, 32))[0]
+        assert np.array_equal(small.image, resize(reader.read([7])[0], 64, 32))
+    assert (small.width, small.height) == (64, 32)
+    assert not small.image.flags.writeable and not frames[0].image.flags.writeable
+    stats = store.stats()
+    assert (stats.requested, stats.decoded, stats.hits) == (4, 3, 1)
+    assert stats.bytes == 2 * FRAME + 64 * 32 * 3
+
+
+def test_a_second_request_decodes_nothing(video: Video, opened: list[str]) -> None:
+    store, path = FrameStore(), video("h264_b_frames")
+    first = store.frames(path, [1, 2])
+    second = store.frames(path, [2, 1])
+    assert first[0].image is second[1].image
+    assert (store.stats().decoded, store.stats().hits, opened) == (2, 2, [path])
+
+
+def test_many_at_once_decode_each_frame_once(video: Video, opened: list[str]) -> None:
+    store, path = FrameStore(StoreConfig(workers=4)), video("h264_long_gop")
+
+    async def episodes() -> list[list[int]]:
+        wanted = [[10, 50, 90], [50, 90, 10], [90], [10, 11], [11, 50]] * 6
+        answers = await asyncio.gather(*(store.aframes(path, indices) for indices in wanted))
+        assert [[frame.index for frame in frames] for frames in answers] == wanted
+        return [[number_in(frame.image) for frame in frames] for frames in answers]
+
+    numbers = asyncio.run(episodes())
+    assert numbers[:5] == [[10, 50, 90], [50, 90, 10], [90], [10, 11], [11, 50]]
+    stats = store.stats()
+    assert (stats.requested, stats.decoded, stats.hits) == (66, 4, 62)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda index: store.frames(path, [index % 20]), range(100)))
+    assert [number_in(frames[0].image) for frames in answers] == [index % 20 for index in range(100)]
+    assert store.stats().decoded == 4 + 20 - 2
+
+
+def test_the_event_loop_stays_free(video: Video) -> None:
+    store, path = FrameStore(), video("h264_long_gop")
+
+    async def watch() -> float:
+        worst, done = 0.0, False
+
+        async def tick() -> None:
+            nonlocal worst
+            while not done:
+                start = time.monotonic()
+                await asyncio.sleep(0.001)
+                worst = max(worst, time.monotonic() - start)
+
+        ticking = asyncio.create_task(tick())
+        await store.aframes(path, range(120), (256, 128))
+        done = True
+        await ticking
+        return worst
+
+    assert asyncio.run(watch()) < 0.25
+
+
+def test_failures_are_remembered_until_the_file_changes(video: Video, tmp_path: Path, opened: list[str]) -> None:
+    path = tmp_path / "video.mp4"
+    store = FrameStore()
+    for _ in range(2):
+        with pytest.raises(VideoError, match="no such file"):
+            store.probe(str(path))
+    path.write_bytes(b"nothing of value" * 100)
+    for call in (store.probe, store.probe, lambda name: store.frames(name, [0])):
+        with pytest.raises(VideoError) as caught:
+            call(str(path))
+        assert caught.value.reason == "corrupt"
+    assert (len(opened), store.stats().errors) == (1, 1)
+    path.write_bytes(Path(video("h264_b_frames")).read_bytes())
+    assert store.probe(str(path)).num_frames == 60
+
+
+def test_a_changed_file_is_another_video(video: Video, tmp_path: Path) -> None:
+    path, store = tmp_path / "video.mp4", FrameStore()
+    path.write_bytes(Path(video("h264_b_frames")).read_bytes())
+    assert store.frames(str(path), [0])[0].time == 0
+    path.write_bytes(Path(video("edit_list")).read_bytes())
+    os.utime(path, ns=(1, 1))
+    assert number_in(store.frames(str(path), [0])[0].image) == 17
+
+
+def test_bad_requests(video: Video) -> None:
+    store, path = FrameStore(), video("h264_b_frames")
+    for indices in ([60], [-1]):
+        with pytest.raises(VideoError) as caught:
+            store.frames(path, indices)
+        assert caught.value.reason == "out_of_range"
+    for size in ((0, 10), (10, -1)):
+        with pytest.raises(ValueError, match="size"):
+            store.frames(path, [0], size)
+    assert number_in(store.frames(path, [59])[0].image) == 59
+    for config in ({"max_bytes": -1}, {"time_limit": 0.0}, {"workers": 0}, {"max_readers": -1}):
+        with pytest.raises(ValueError):
+            StoreConfig(**config)  # type: ignore[arg-type]
+
+
+def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = VideoReader.stream
+
+    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, np.ndarray]]:
+        for index in indices:
+            time.sleep(0.02)
+            if index == 5:
+                raise VideoError("x", "corrupt", "frame 5")
+            yield from stream(self, [index], limit)
+
+    monkeypatch.setattr(VideoReader, "stream", failing)
+    store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
+    store.probe(path)
+
+    async def together() -> list[object]:
+        return await asyncio.gather(
+            store.aframes(path, [4, 5, 6]), store.aframes(path, [6]), store.aframes(path, [5]), return_exceptions=True
+        )
+
+    both, sound, broken = asyncio.run(together())
+    assert isinstance(both, VideoError) and isinstance(broken, VideoError)
+    assert isinstance(sound, list) and number_in(sound[0].image) == 6
+
+
+def test_slow_decoding_times_out(video: Video) -> None:
+    store = FrameStore(StoreConfig(time_limit=1e-4))
+    with pytest.raises(VideoError) as caught:
+        store.frames(video("h264_long_gop"), [100])
+    assert caught.value.reason == "timeout" and store.stats().timeouts == 1
+
+
+def test_a_stuck_decoder_is_left_behind(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, stuck_path = threading.Event(), video("h264_long_gop")
+    calls: list[str] = []
+
+    def opening(path: str, *arguments: object) -> VideoReader:
+        calls.append(path)
+        if path == stuck_path:
+            release.wait(20)
+        return open_video(path, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store_module, "open_video", opening)
+    monkeypatch.setattr(store_module, "_GRACE", 0.1)
+    store, good = FrameStore(StoreConfig(workers=1, time_limit=0.3)), video("h264_b_frames")
+
+    async def both() -> None:
+        stuck = asyncio.create_task(store.aframes(stuck_path, [0]))
+        await asyncio.sleep(0.05)
+        assert number_in((await store.aframes(good, [9]))[0].image) == 9
+        with pytest.raises(VideoError) as caught:
+            await stuck
+        assert caught.value.reason == "timeout"
+
+    asyncio.run(both())
+    with pytest.raises(VideoError, match="still stuck"):
+        store.probe(stuck_path)
+    assert calls.count(stuck_path) == 1 and store.stats().timeouts == 1
+    release.set()
+    for _ in range(200):
+        try:
+            assert store.probe(stuck_path).num_frames == 120
+            break
+        except VideoError:
+            time.sleep(0.01)
+    else:
+        pytest.fail("the video is still refused though its decoder came back")
+
+
+def test_a_cancelled_request_does_not_cancel_others(video: Video) -> None:
+    store, path = FrameStore(), video("h264_long_gop")
+
+    async def cancel_one() -> list[int]:
+        first = asyncio.create_task(store.aframes(path, range(0, 120, 3)))
+        second = asyncio.create_task(store.aframes(path, range(0, 120, 3)))
+        await asyncio.sleep(0.02)
+        first.cancel()
+        return [number_in(frame.image) for frame in await second]
+
+    assert asyncio.run(cancel_one()) == list(range(0, 120, 3))
+
+
+def test_few_readers_stay_open(video: Video, opened: list[str]) -> None:
+    store = FrameStore(StoreConfig(max_readers=1, max_bytes=0))
+    a, b = video("h264_b_frames"), video("hevc")
+    for path in (a, a, b, a):
+        assert number_in(store.frames(path, [3])[0].image) == 3
+    assert opened == [a, b, a]
+    store.close()
+    assert number_in(store.frames(a, [4])[0].image) == 4
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 6 * FRAME),
+    st.lists(
+        st.tuples(st.lists(st.integers(0, 59), max_size=6), st.sampled_from([None, (64, 32), (32, 32)])), max_size=6
+    ),
+)
+def test_never_holds_more_than_its_bound(
+    video: Video, bound: int, requests: list[tuple[list[int], tuple[int, int] | None]]
+) -> None:
+    store, path = FrameStore(StoreConfig(max_bytes=bound, workers=1)), video("h264_b_frames")
+    for indices, size in requests:
+        frames = store.frames(path, indices, size)
+        assert [frame.index for frame in frames] == indices
+        held = sum(image.nbytes for image, _ in store._images._items.values())
+        assert held == store.stats().bytes <= bound

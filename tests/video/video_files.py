@@ -1,0 +1,140 @@
+"""Small videos whose frames carry their number as a pattern of blocks, so that a wrong frame is obvious."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import av
+import numpy as np
+
+CELL = 16
+WIDTH, HEIGHT = 8 * CELL, 4 * CELL
+FPS = 25
+
+
+def picture(number: int) -> np.ndarray:
+    """Row 0: the number's bits, row 1: their inverse, row 2: something that moves, row 3: which way is up."""
+    image = np.full((HEIGHT, WIDTH, 3), 60, dtype=np.uint8)
+    for bit in range(8):
+        value = 235 if number >> bit & 1 else 20
+        columns = slice(bit * CELL, (bit + 1) * CELL)
+        image[:CELL, columns] = value
+        image[CELL : 2 * CELL, columns] = 255 - value
+    image[2 * CELL : 3 * CELL] = ((np.arange(WIDTH) * 5 + number * 11) % 200)[None, :, None]
+    image[3 * CELL :, :CELL] = (250, 20, 20)
+    return image
+
+
+def number_in(image: np.ndarray) -> int:
+    """Reads the number back; fails on a picture that is damaged or turned."""
+    assert image.dtype == np.uint8 and image.shape == (HEIGHT, WIDTH, 3)
+    cells = image.mean(axis=2).reshape(4, CELL, 8, CELL)[:, 4:12, :, 4:12].mean(axis=(1, 3))
+    bits = cells[0] > 128
+    assert ((cells[1] > 128) == ~bits).all() and (np.abs(cells[0] - cells[1]) > 100).all(), "damaged picture"
+    red, green, _ = image[3 * CELL + 4 : -4, 4 : CELL - 4].mean(axis=(0, 1))
+    assert red > 150 and green < 100, "turned picture"
+    return sum(1 << bit for bit in range(8) if bits[bit])
+
+
+@dataclass(frozen=True)
+class Spec:
+    """How to make one file."""
+
+    suffix: str
+    codec: str
+    options: dict[str, str] = field(default_factory=dict)
+    count: int = 60
+    pixel_format: str = "yuv420p"
+    rotation: int = 0
+    pts: Callable[[int], int] = lambda number: number
+    rate: int = FPS
+    shift: int = 0
+    muxing: dict[str, str] = field(default_factory=dict)
+    container: str | None = None
+    audio: bool = False
+
+
+X264 = {"preset": "veryfast", "bf": "3", "g": "12"}
+SPECS = {
+    "h264_b_frames": Spec("mp4", "libx264", X264),
+    "h264_long_gop": Spec("mp4", "libx264", {**X264, "g": "250", "sc_threshold": "0"}, count=120),
+    "h264_open_gop": Spec("mkv", "libx264", {**X264, "x264-params": "open-gop=1:keyint=12:scenecut=0"}),
+    "h264_intra_refresh": Spec("mp4", "libx264", {"preset": "veryfast", "g": "15", "x264-params": "intra-refresh=1"}),
+    "h264_10_bit": Spec("mp4", "libx264", X264, pixel_format="yuv420p10le"),
+    "h264_ts": Spec("ts", "libx264", X264),
+    "h264_fragmented": Spec("mp4", "libx264", X264, muxing={"movflags": "frag_keyframe+empty_moov"}),
+    "h264_raw": Spec("h264", "libx264", X264, count=40),
+    "hevc": Spec("mp4", "libx265", {"preset": "ultrafast", "x265-params": "log-level=none:keyint=12:bframes=3"}),
+    "hevc_10_bit_ts": Spec(
+        "ts", "libx265", {"preset": "ultrafast", "x265-params": "log-level=none:keyint=12"}, pixel_format="yuv420p10le"
+    ),
+    "vp8": Spec("webm", "libvpx", {"g": "20", "b": "400k"}),
+    "vp9_alt_ref": Spec(
+        "webm", "libvpx-vp9", {"auto-alt-ref": "1", "lag-in-frames": "12", "g": "20", "b": "400k", "cpu-used": "8"}
+    ),
+    "av1": Spec("mkv", "libsvtav1", {"preset": "12", "g": "20", "svtav1-params": "lp=1"}),
+    "mpeg4_avi": Spec("avi", "mpeg4", {"bf": "2", "g": "12", "b": "800k"}),
+    "mpeg2_ps": Spec("mpg", "mpeg2video", {"bf": "2", "g": "12", "b": "1500k"}),
+    "variable_rate": Spec("mp4", "libx264", X264, rate=1000, pts=lambda n: n * 40 + (n * n % 7) * 5 + (n > 30) * 2000),
+    "variable_rate_mkv": Spec("mkv", "libx264", X264, rate=1000, pts=lambda n: n * 33 + (n * n % 7) * 4),
+    "late_start": Spec("mkv", "libx264", X264, shift=50),
+    "late_start_mp4": Spec("mp4", "libx264", X264, shift=50),
+    "edit_list": Spec("mp4", "libx264", X264, shift=-17),
+    "rotated_90": Spec("mp4", "libx264", X264, rotation=90),
+    "rotated_180": Spec("mp4", "libx264", X264, rotation=180),
+    "rotated_270": Spec("mkv", "libx264", X264, rotation=270),
+    "with_audio": Spec("mp4", "libx264", X264, audio=True),
+    "one_frame": Spec("mp4", "libx264", X264, count=1),
+}
+
+
+def make(path: Path, spec: Spec) -> Path:
+    """Encodes a file; its frames are stored turned when the spec rotates, so that they display upright."""
+    with av.open(str(path), "w", format=spec.container, options=spec.muxing) as container:
+        stream = container.add_stream(spec.codec, rate=spec.rate, options={"threads": "1", **spec.options})
+        turns = spec.rotation // 90
+        stream.width, stream.height = (HEIGHT, WIDTH) if turns % 2 else (WIDTH, HEIGHT)
+        stream.pix_fmt = spec.pixel_format
+        if spec.rotation:
+            stream.set_display_rotation(spec.rotation)
+        sound = container.add_stream("aac", rate=44100) if spec.audio else None
+        packets = []
+        for number in range(spec.count):
+            stored = np.ascontiguousarray(np.rot90(picture(number), -turns))
+            frame = av.VideoFrame.from_ndarray(stored, format="rgb24")
+            frame.pts = spec.pts(number)
+            packets += stream.encode(frame)
+        packets += stream.encode(None)
+        for packet in packets:
+            packet.pts += spec.shift
+            packet.dts += spec.shift
+            container.mux(packet)
+        if sound is not None:
+            samples = av.AudioFrame.from_ndarray(np.zeros((1, 44100), dtype=np.float32), format="fltp", layout="mono")
+            samples.sample_rate, samples.pts = 44100, 0
+            for packet in [*sound.encode(samples), *sound.encode(None)]:
+                container.mux(packet)
+    return path
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A full sequential decode, done without the code under test."""
+
+    images: list[np.ndarray]
+    times: list[float]
+
+
+def sequential(path: str, rotation: int = 0, stream: int | None = None) -> Truth:
+    """Decodes everything; rotation in degrees counterclockwise."""
+    with av.open(path) as container:
+        source = container.streams.best("video") if stream is None else container.streams[stream]
+        frames = [(f.pts, np.rot90(f.to_ndarray(format="rgb24"), rotation // 90)) for f in container.decode(source)]
+        base = source.time_base
+    first = frames[0][0]
+    times = [
+        float((pts - first) * base) if pts is not None and first is not None else float("nan") for pts, _ in frames
+    ]
+    return Truth([image for _, image in frames], times)

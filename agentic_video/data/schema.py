@@ -78,7 +78,7 @@ class VideoQA:
             if not 2 <= len(options) <= len(LETTERS):
                 raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
             letter = answer.strip().rstrip(".").upper()
-            if letter not in LETTERS[: len(options)]:
+            if len(letter) != 1 or letter not in LETTERS[: len(options)]:
                 raise RowError(
                     f"{where}: field 'answer' must be a letter from A to {LETTERS[len(options) - 1]}, got {answer!r}"
                 )

@@ -4,9 +4,20 @@ Index `i` always means the i-th frame in presentation order of a full sequential
 presentation times in seconds, counted from the first frame, which is therefore at 0; where the file's own clock puts
 that frame is `VideoInfo.start_time`.
 
-Two backends share the interface. PyAV is exact for every file in the test suite. decord is faster on some files but
-brings its own FFmpeg 4 and its own idea of frames; `open_video` compares its frame count, times and picture size with
-the demuxed index and refuses the file when they differ.
+Damage: a frame that is missing, or that leans on a packet which does not decode, raises VideoError and keeps its index.
+Bits that are wrong yet decode are beyond this: FFmpeg conceals them, and the concealed picture is returned.
+
+Two backends share the interface. PyAV is exact for every file in the test suite. decord 0.6 brings its own FFmpeg 4 and
+is refused (VideoError "unsupported") where it was found wrong, frame by frame:
+
+- open GOPs (H.264, HEVC as x265 makes it by default) and gradual intra refresh: wrong frames after seeking;
+- containers other than MP4 and Matroska/WebM: in MPEG-TS it begins at the second keyframe, in AVI and MPEG-PS its times
+  are wrong, raw streams do not open;
+- edit lists: it shows the frames that the file hides;
+- rotation outside MP4: ignored; mirrored pictures: ignored;
+- AV1: no decoder.
+
+Beyond these, its frame count, times and picture size must equal those of the demuxed index.
 """
 
 from __future__ import annotations
@@ -380,7 +391,6 @@ def _prepare(path: str, container: InputContainer, stream: VideoStream) -> None:
     # One thread: errors then surface at the packet that causes them and cost no neighbouring frame, and a node decodes
     # many videos at once anyway.
     context.thread_count = 1
-    context.options = {"err_detect": "explode"}
 
 
 def _build_index(path: str, deadline: _Deadline) -> VideoIndex:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -35,13 +36,13 @@ def test_worked_by_hand() -> None:
 def test_uniform_indices_promises(frames: int, count: int) -> None:
     indices = uniform_indices(frames, count)
     assert len(indices) == min(frames, count)
-    assert all(a < b for a, b in zip(indices, indices[1:], strict=False))
+    assert all(a < b for a, b in pairwise(indices))
     assert indices[0] == 0 and (count == 1 or indices[-1] == frames - 1)
     steps = np.diff(indices)
     assert steps.size == 0 or np.ptp(steps) <= 1
 
 
-@given(st.floats(0, 1e4), st.floats(0.01, 60))
+@given(st.floats(0, 500), st.floats(0.01, 60))
 def test_rate_times_promises(duration: float, fps: float) -> None:
     times = rate_times(duration, fps)
     assert times == [index / fps for index in range(len(times))]
@@ -49,7 +50,11 @@ def test_rate_times_promises(duration: float, fps: float) -> None:
     assert len(times) / fps >= duration
 
 
-@given(st.lists(st.floats(0, 1e5), min_size=1, max_size=50), st.lists(st.floats(0, 2e5), max_size=20))
+# Multiples of 1/16, so that differences are exact and ties are ties.
+TIME = st.integers(0, 10**6).map(lambda sixteenths: sixteenths / 16)
+
+
+@given(st.lists(TIME, min_size=1, max_size=50), st.lists(TIME, max_size=20))
 def test_nearest_indices_are_nearest_and_earliest(stamps: list[float], times: list[float]) -> None:
     stamps = sorted(stamps)
     for time, index in zip(times, nearest_indices(stamps, times), strict=True):
@@ -60,7 +65,7 @@ def test_nearest_indices_are_nearest_and_earliest(stamps: list[float], times: li
 @pytest.mark.parametrize("bad", [*BAD, 0, 1.5, 10**18])
 def test_bad_counts(bad: float) -> None:
     for call in (lambda: uniform_indices(bad, 4), lambda: uniform_indices(4, bad), lambda: linspace_times(0, 1, bad)):
-        with pytest.raises(ValueError, match="num_frames|count"):
+        with pytest.raises(ValueError, match=r"num_frames|count"):
             call()
 
 

@@ -71,7 +71,7 @@ SPECS = {
         "ts", "libx265", {"preset": "ultrafast", "x265-params": "log-level=none:keyint=12"}, pixel_format="yuv420p10le"
     ),
     "vp8": Spec("webm", "libvpx", {"g": "20", "b": "400k"}),
-    "vp9_alt_ref": Spec(
+    "vp9": Spec(
         "webm", "libvpx-vp9", {"auto-alt-ref": "1", "lag-in-frames": "12", "g": "20", "b": "400k", "cpu-used": "8"}
     ),
     "av1": Spec("mkv", "libsvtav1", {"preset": "12", "g": "20", "svtav1-params": "lp=1"}),

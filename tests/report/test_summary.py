@@ -1,0 +1,61 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video.report.summary import episode_text, read_metrics, smooth, thirds, write_summary
+from tests.rollout.test_trajectory import FULL
+
+
+def record() -> dict:
+    qa = {"video": "v.mp4", "question": "What?", "options": ["x", "y"], "answer": "B"}
+    info = {"reward": 1.5, "acc": 1.0, "format": 1.0, "tool": 1.0}
+    return {"video_qa": qa, "trajectory": FULL.to_dict(), "reward_extra_info": info}
+
+
+def run_folder(folder: Path, rewards: list[float]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps({"recipe": "r", "profile": "laptop", "seconds": 9, "peak_bytes": 2**30}))
+    names = ("reward", "acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
+    lines = [
+        json.dumps({"step": i, "data": {**{f"episode/{name}": value for name in names}, "timing_s/step": 2.0}})
+        for i, value in enumerate(rewards, 1)
+    ]
+    (folder / "metrics-001.jsonl").write_text("\n".join(lines) + '\n{"step": 99, "da')
+    (folder / "episodes").mkdir()
+    (folder / "episodes" / "step_000001.jsonl").write_text(json.dumps(record()) + "\n")
+
+
+def test_summary_holds_curve_figures_and_episodes(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.1, 0.2, 0.3, 0.4, 0.5])
+    write_summary(tmp_path)
+    text = (tmp_path / "summary.md").read_text()
+    # thirds of six steps: (0.1 + 0.1) / 2 and (0.4 + 0.5) / 2
+    assert "first third of the steps 0.100, of the last third 0.450" in text
+    assert "1.0 GiB" in text
+    assert "[turn 1] a" in text
+    assert (tmp_path / "reward.png").stat().st_size > 5_000
+
+
+def test_a_later_attempt_wins_and_a_cut_line_is_passed_over(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2])
+    (tmp_path / "metrics-002.jsonl").write_text(json.dumps({"step": 2, "data": {"episode/reward": 0.7, "x": "y"}}))
+    metrics = read_metrics(tmp_path)
+    assert list(metrics) == [1, 2]
+    assert metrics[2]["episode/reward"] == 0.7
+
+
+def test_moving_average_shrinks_at_the_ends() -> None:
+    assert smooth([1.0, 2.0, 3.0, 4.0], 3) == [1.5, 2.0, 3.0, 3.5]
+
+
+def test_thirds_and_their_error() -> None:
+    # variances of (0, 2) and (4, 6) are 2 each: sqrt((2 + 2) / 2)
+    assert thirds([0.0, 2.0, 9.0, 9.0, 4.0, 6.0]) == (1.0, 5.0, pytest.approx(2**0.5))
+
+
+def test_episode_reads_as_a_story() -> None:
+    text = episode_text(record())
+    assert "A. x" in text and "right answer B" in text
+    assert "[shown] overview: 1 frames of 56x28 at 0.30 s" in text
+    assert "[end] answer" in text

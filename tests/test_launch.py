@@ -1,0 +1,126 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import shared_memory
+from pathlib import Path
+
+import pytest
+
+from agentic_video import launch
+
+
+def test_no_gpu_means_laptop() -> None:
+    assert launch.choose_profile(None, 0, {}) == "laptop"
+
+
+def test_gpus_without_model_or_data_say_what_to_set() -> None:
+    with pytest.raises(launch.LaunchError, match="MODEL_PATH and TRAIN_FILES"):
+        launch.choose_profile(None, 8, {})
+    with pytest.raises(launch.LaunchError, match="TRAIN_FILES"):
+        launch.choose_profile(None, 8, {"MODEL_PATH": "m"})
+    assert launch.choose_profile(None, 8, {"MODEL_PATH": "m", "TRAIN_FILES": "t"}) == "cluster"
+    assert launch.choose_profile("laptop", 8, {}) == "laptop"
+
+
+def test_an_unfinished_run_is_resumed_by_the_same_command_only(tmp_path: Path) -> None:
+    first, resumed = launch.run_folder(tmp_path, ["a=1"])
+    assert (first.name, resumed) == ("run-001", False)
+    assert launch.run_folder(tmp_path, ["a=1"]) == (first, True)
+    other, resumed = launch.run_folder(tmp_path, ["a=2"])
+    assert (other.name, resumed) == ("run-002", False)
+    launch.write_record(first, finished=True)
+    assert launch.run_folder(tmp_path, ["a=1"])[0].name == "run-003"
+
+
+def test_a_damaged_record_is_not_resumed(tmp_path: Path) -> None:
+    first, _ = launch.run_folder(tmp_path, [])
+    (first / launch.RUN_FILE).write_text("{")
+    assert launch.run_folder(tmp_path, [])[0].name == "run-002"
+
+
+def test_only_segments_that_nobody_maps_are_removed() -> None:
+    kept = shared_memory.SharedMemory(create=True, size=16)
+    orphan = Path("/dev/shm/psm_agentic_video_test")
+    orphan.write_bytes(b"x")
+    try:
+        launch.remove_segments({orphan, Path("/dev/shm") / kept.name})
+        assert not orphan.exists()
+        assert (Path("/dev/shm") / kept.name).exists()
+    finally:
+        kept.close()
+        kept.unlink()
+        orphan.unlink(missing_ok=True)
+
+
+def test_machine_is_left_clean() -> None:
+    with launch.clean_machine() as folder:
+        (folder / "x").write_text("x")
+        orphan = Path("/dev/shm/psm_agentic_video_test2")
+        orphan.write_bytes(b"x")
+    assert not folder.exists()
+    assert not orphan.exists()
+
+
+def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    launch.clean_leftovers({"temporary": str(left), "started_at": time.time()})
+    assert not left.exists()
+
+
+def test_status_and_output_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "print('hello'); print('step:3 - episode/reward:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
+    status, _ = launch.run_verl([sys.executable, "-c", code], os.environ, tmp_path / "log.txt")
+    assert status == 3
+    assert "hello" in (tmp_path / "log.txt").read_text()
+    assert capsys.readouterr().out.startswith("step 3: reward 0.50")
+
+
+def test_the_job_ends_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    child = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(60)"
+    code = (
+        "import os, sys; from pathlib import Path; from agentic_video import launch; "
+        f"launch.run_verl([sys.executable, '-c', {child!r}], os.environ, Path({str(tmp_path / 'log.txt')!r}))"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", code])
+    log = tmp_path / "log.txt"
+    for _ in range(200):
+        if log.exists() and "\n" in log.read_text():
+            break
+        time.sleep(0.1)
+    # the log is buffered by the launcher: find the child by its parent instead
+    import psutil
+
+    children = psutil.Process(launcher.pid).children()
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    assert children
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def test_words_that_are_no_override_are_refused() -> None:
+    with pytest.raises(SystemExit):
+        launch.main(["recipes/videozoomer", "--profile", "laptop", "oops"])
+
+
+def test_metrics_line_is_shortened() -> None:
+    line = (
+        "(TaskRunner pid=1) step:7 - episode/reward:np.float64(1.25) - episode/acc:0.5 - episode/format:1.0 - "
+        "episode/tool:0.9 - episode/turns:1.9 - episode/frames:9.8 - training/filter_groups/evicted_samples:2 - "
+        "training/rollout_probs_diff_mean:1.2e-05 - timing_s/step:4.21\n"
+    )
+    assert launch.interesting(line) == (
+        "step 7: reward 1.25, acc 0.50, format 1.00, tool 0.90, turns 1.90, frames 9.80, evicted groups 2, "
+        "prob diff 1.2e-05, 4.2 s"
+    )
+    assert launch.interesting("loading weights\n") == ""
+
+
+def test_record_keeps_its_fields(tmp_path: Path) -> None:
+    launch.write_record(tmp_path, overrides=["a=1"], finished=False)
+    launch.write_record(tmp_path, finished=True)
+    assert json.loads((tmp_path / launch.RUN_FILE).read_text()) == {"overrides": ["a=1"], "finished": True}

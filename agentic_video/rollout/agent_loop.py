@@ -133,7 +133,10 @@ class VideoAgentLoop(AgentLoopBase):
             response_ids=sequence.response_ids,
             response_mask=sequence.response_mask,
             response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
-            multi_modal_data={"images": engine.images(sequence.frames)},
+            multi_modal_data={
+                "images": engine.images(sequence.frames),
+                "frame_keys": [(qa.video, frame.index, frame.width, frame.height) for frame in sequence.frames],
+            },
             num_turns=2 * len(trajectory.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=engine.seconds,

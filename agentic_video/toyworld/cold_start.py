@@ -8,7 +8,7 @@ lack is what reinforcement learning can find; what it can't repair (grammar, rea
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,13 +34,20 @@ from agentic_video.toyworld.model import (
     save_checkpoint,
 )
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.world import COLOURS, COUNTS, SHAPES, TINTS, Renderer, Scene, WorldRecipe
+from agentic_video.toyworld.world import COLOURS, COUNTS, SHAPES, TINTS, Kind, Renderer, Scene, WorldRecipe
 from agentic_video.video.frames import Frame, resize
 from agentic_video.video.reader import VideoInfo
 from agentic_video.video.sampling import nearest_indices
 
-WORD_POOLS: tuple[tuple[str, ...], ...] = (tuple(COLOURS), SHAPES, COUNTS, tuple(TINTS))
-_PRACTICE_QUERIES = 3
+WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
+    "colour": tuple(COLOURS),
+    "order": tuple(COLOURS),
+    "marker": tuple(COLOURS),
+    "shape": SHAPES,
+    "count": COUNTS,
+    "overview": tuple(TINTS),
+}
+"""The words that a kind of question's options are drawn from."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class ColdStartRecipe:
         off_aim: Share of demonstrations of zooming that aim 3 to 9 seconds off. Only their call is trained on: an
             answer about frames that don't show the event would poison reading.
         direct: Share of demonstrations that guess at once.
-        practice_steps: Steps of text-only practice in looking up an option's letter, before anything else.
+        practice_steps: Most steps of text-only practice in looking up an option's letter, before anything else; it ends
+            when that is learnt.
         practice_batch: Its sequences a step.
         kept_practice: Practice sequences a step kept on later.
         steps: Steps on demonstrations.
@@ -65,9 +73,9 @@ class ColdStartRecipe:
     demonstrations: int = 4000
     off_aim: float = 0.4
     direct: float = 0.1
-    practice_steps: int = 400
-    practice_batch: int = 64
-    kept_practice: int = 16
+    practice_steps: int = 800
+    practice_batch: int = 128
+    kept_practice: int = 32
     steps: int = 600
     batch: int = 32
     learning_rate: float = 2e-3
@@ -126,7 +134,13 @@ class _ScriptEngine:
         self._format = chat_format
 
     async def generate(
-        self, prompt_ids: Sequence[int], frames: Sequence[Frame], *, stop: Sequence[str], max_tokens: int, banned_ids: Any
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
     ) -> Completion:
         text = next(self._turns)
         ids = self._format.encode(text)
@@ -182,7 +196,9 @@ def make_demonstrations(
     """Play scripted episodes and keep their ids, masks and images."""
     chat_format = ChatFormat(tokenizer, image_processor())
     rng = np.random.default_rng([recipe.seed, 2])
-    shown = {f"scene:{scene.seed}": scene for scene in scenes("demonstrations", recipe.demonstrations, world_seed, world)}
+    shown = {
+        f"scene:{scene.seed}": scene for scene in scenes("demonstrations", recipe.demonstrations, world_seed, world)
+    }
     source = SceneSource(shown, world)
 
     async def demonstrate(path: str, scene: Scene) -> Demonstration:
@@ -207,28 +223,28 @@ def _record(sequence: TokenSequence, trained_turns: int) -> Demonstration:
     return Demonstration(tuple(sequence.ids), trained, np.stack([frame.image for frame in sequence.frames]))
 
 
-def make_practice(tokenizer: Any, system: VideoZoomer, count: int, seed: int) -> list[Demonstration]:
-    """Text-only practice: options, then every option's word with its letter to be found."""
+def make_practice(
+    tokenizer: Any, system: VideoZoomer, world: WorldRecipe, count: int, seed: int
+) -> list[Demonstration]:
+    """Text-only practice: four options, then one of their words with its letter to be found.
+
+    The words are drawn as the mixture of questions draws them. All of the answer carries loss, the word too although
+    nothing tells which it will be: learning to name one of the options is the way to learning to look its letter up.
+    """
     chat_format = ChatFormat(tokenizer, image_processor())
-    header = chat_format.encode("<|im_end|>\n<|im_start|>assistant\n")
     rng = np.random.default_rng([seed, 3])
+    shares = np.array([share for _, share in world.mixture])
     practice = []
-    for _ in range(count):
-        pool = WORD_POOLS[int(rng.choice(len(WORD_POOLS), p=(0.55, 0.15, 0.15, 0.15)))]
-        options = [str(word) for word in rng.permutation(pool)[:4]]
+    for number in rng.choice(len(shares), count, p=shares / shares.sum()):
+        options = [str(word) for word in rng.permutation(WORD_POOLS[world.mixture[number][0]])[:4]]
         lines = "\n".join(
             system.option_format.format(letter=letter, text=word) for letter, word in zip("ABCD", options, strict=True)
         )
-        ids = chat_format.encode(f"<|im_start|>user\n\n{lines}")
-        trained = [False] * len(ids)
-        # Drawn with repetition: going through all four once would teach to rule letters out, not to look them up.
-        for place in rng.integers(4, size=_PRACTICE_QUERIES):
-            said = chat_format.encode(oracle.answer_text(options[place], "ABCD"[place]))
-            # "<think>it is red A</think><answer>A</answer>": what follows the word can be known.
-            known = said.index(chat_format.encode(" " + "ABCD"[place])[0])
-            ids += header + said
-            trained += [False] * (len(header) + known) + [True] * (len(said) - known)
-        practice.append(Demonstration(tuple(ids), np.array(trained), np.zeros((0, 28, 28, 3), np.uint8)))
+        place = int(rng.integers(4))
+        asked = chat_format.encode(f"<|im_start|>user\n{lines}<|im_end|>\n<|im_start|>assistant\n")
+        said = chat_format.encode(oracle.answer_text(options[place], "ABCD"[place]))
+        trained = np.array([False] * len(asked) + [True] * len(said))
+        practice.append(Demonstration((*asked, *said), trained, np.zeros((0, 28, 28, 3), np.uint8)))
     return practice
 
 
@@ -246,9 +262,12 @@ def _batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int) -> torc
 
 
 def train(
-    model: Any, demonstrations: Sequence[Demonstration], practice: Sequence[Demonstration], pad_id: int,
+    model: Any,
+    demonstrations: Sequence[Demonstration],
+    practice: Sequence[Demonstration],
+    pad_id: int,
     recipe: ColdStartRecipe,
-) -> None:  # fmt: skip
+) -> None:
     """Train in place: first practice alone, then demonstrations with some practice beside them."""
     torch.set_num_threads(recipe.threads)
     rng = np.random.default_rng([recipe.seed, 4])
@@ -262,24 +281,36 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = rate * recipe.learning_rate
         optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
+    def report(phase: str, step: int, losses: list[float]) -> None:
+        print(f"[cold start] {phase} {step}: loss {np.mean(losses[-25:]):.4f}, {time.monotonic() - started:.0f} s",
+              flush=True)  # fmt: skip
+
     started = time.monotonic()
+    losses: list[float] = []
+    # Only the word can't be known; when all else is learnt, its entropy is the whole loss.
+    learnt = 1.03 * math.log(4) / int(practice[0].trained.sum())
     for step in range(1, recipe.practice_steps + 1):
         loss = _batch_loss(model, draw(practice, recipe.practice_batch), pad_id)
         update(loss, min(1.0, step / 50))
-        if step % 50 == 0:
-            print(f"[cold start] practice {step}: loss {loss.item():.4f}, {time.monotonic() - started:.0f} s", flush=True)
+        losses.append(loss.item())
+        done = step >= 25 and np.mean(losses[-5:]) < learnt
+        if step % 50 == 0 or done:
+            report("practice", step, losses)
+        if done:
+            break
+    losses = []
     for step in range(1, recipe.steps + 1):
         loss = _batch_loss(model, draw(demonstrations, recipe.batch), pad_id)
         kept = _batch_loss(model, draw(practice, recipe.kept_practice), pad_id)
         decay = 0.1 + 0.45 * (1 + math.cos(math.pi * step / recipe.steps))
         update(loss + kept, min(1.0, step / 50) * decay)
+        losses.append(loss.item())
         if step % 50 == 0:
-            print(f"[cold start] step {step}: loss {loss.item():.3f}, practice {kept.item():.3f}, "
-                  f"{time.monotonic() - started:.0f} s", flush=True)  # fmt: skip
+            report("demonstrations", step, losses)
     model.eval()
 
 
@@ -290,7 +321,7 @@ def tokenizer_corpus(system: VideoZoomer, world: WorldRecipe) -> list[str]:
     for scene in scenes("demonstrations", 300, 0, world):
         texts += [scene.question, *(f"{letter}. {word}" for letter, word in zip("ABCD", scene.options, strict=True))]
         texts += [oracle.answer_text(scene.answer, scene.letter), oracle.zoom_text(scene.seconds - 3)]
-    texts += [oracle.answer_text(word, "A") for pool in WORD_POOLS for word in pool]
+    texts += [oracle.answer_text(word, "A") for pool in WORD_POOLS.values() for word in pool]
     return texts * 2
 
 
@@ -303,9 +334,10 @@ def make_cold_start(
     tokenizer = build_tokenizer(tokenizer_corpus(system, world))
     model = build_model(tokenizer, model_recipe)
     demonstrations = make_demonstrations(tokenizer, system, world, recipe, world_seed)
-    practice = make_practice(tokenizer, system, 20_000, recipe.seed)
+    practice = make_practice(tokenizer, system, world, 20_000, recipe.seed)
     lengths = [len(one.ids) for one in demonstrations]
-    print(f"[cold start] {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens (at most {max(lengths)}), "
-          f"vocabulary {len(tokenizer)}, {time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
+    print(f"[cold start] {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
+          f"(at most {max(lengths)}), vocabulary {len(tokenizer)}, {time.monotonic() - started:.1f} s",
+          flush=True)  # fmt: skip
     train(model, demonstrations, practice, tokenizer.pad_token_id, recipe)
     save_checkpoint(model, tokenizer, folder)

@@ -183,7 +183,13 @@ def summarize(episodes: Sequence[Played], system: VideoZoomer) -> GateReport:
 
 
 def measure(
-    model_dir: Path, rows: Path, system: VideoZoomer, *, questions: int = 128, samples: int = 2, temperature: float = 1.0
+    model_dir: Path,
+    rows: Path,
+    system: VideoZoomer,
+    *,
+    questions: int = 128,
+    samples: int = 2,
+    temperature: float = 1.0,
 ) -> GateReport:
     """Sample episodes of a checkpoint on the first questions of a split."""
     model, tokenizer = load_checkpoint(model_dir)

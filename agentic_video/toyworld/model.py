@@ -23,9 +23,9 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
     Qwen2VLImageProcessor,
-    Qwen2VLVideoProcessor,
 )
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -38,7 +38,9 @@ SPECIAL_TOKENS = (
     "<|video_pad|>",
 )
 TAGS = tuple(
-    f"<{slash}{name}>" for name in ("think", "answer", "video_zoom", "tool_response", "tool_call") for slash in ("", "/")
+    f"<{slash}{name}>"
+    for name in ("think", "answer", "video_zoom", "tool_response", "tool_call")
+    for slash in ("", "/")
 )
 
 FRAME_SIDE = 28
@@ -168,17 +170,18 @@ def build_model(tokenizer: Any, recipe: ModelRecipe) -> Qwen2_5_VLForConditional
         "out_hidden_size": recipe.hidden,
         "tokens_per_second": 2,
     }
-    config = Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=ids["<|image_pad|>"],
-        video_token_id=ids["<|video_pad|>"],
-        vision_start_token_id=ids["<|vision_start|>"],
-        vision_end_token_id=ids["<|vision_end|>"],
-        tie_word_embeddings=False,
-        eos_token_id=ids["<|im_end|>"],
-        pad_token_id=ids["<|endoftext|>"],
-    )
+    fields: dict[str, Any] = {
+        "text_config": text,
+        "vision_config": vision,
+        "image_token_id": ids["<|image_pad|>"],
+        "video_token_id": ids["<|video_pad|>"],
+        "vision_start_token_id": ids["<|vision_start|>"],
+        "vision_end_token_id": ids["<|vision_end|>"],
+        "tie_word_embeddings": False,
+        "eos_token_id": ids["<|im_end|>"],
+        "pad_token_id": ids["<|endoftext|>"],
+    }
+    config = Qwen2_5_VLConfig(**fields)
     config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
     config._attn_implementation = "sdpa"
     torch.manual_seed(recipe.seed)
@@ -221,7 +224,7 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     config_file.write_text(json.dumps(config, indent=2, ensure_ascii=False))
 
     reloaded = AutoTokenizer.from_pretrained(folder)
-    sample = '<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>'
+    sample = "<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>"
     if len(reloaded) != len(tokenizer) or reloaded(sample)["input_ids"] != tokenizer(sample)["input_ids"]:
         raise RuntimeError("the saved tokenizer differs from the one that was trained with")
     Qwen2_5_VLProcessor(
@@ -258,7 +261,9 @@ def patches(images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
     grid = FRAME_SIDE // PATCH_SIDE
     cells = pixels.reshape(-1, grid, PATCH_SIDE, grid, PATCH_SIDE, 3).transpose(0, 1, 3, 5, 2, 4)
     cells = cells.reshape(-1, _PATCHES, 3, 1, PATCH_SIDE**2)
-    return np.ascontiguousarray(cells.repeat(TEMPORAL_PATCH, 3).reshape(-1, _PATCHES, 3 * TEMPORAL_PATCH * PATCH_SIDE**2))
+    return np.ascontiguousarray(
+        cells.repeat(TEMPORAL_PATCH, 3).reshape(-1, _PATCHES, 3 * TEMPORAL_PATCH * PATCH_SIDE**2)
+    )
 
 
 def _encode_images(model: Any, pixels: torch.Tensor) -> torch.Tensor:
@@ -325,9 +330,7 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
     return (mask.cumsum(1) - 1).clamp(min=0)[None].expand(3, -1, -1)
 
 
-def logits_at(
-    model: Any, ids: torch.Tensor, pixels: torch.Tensor | None, wanted: torch.Tensor
-) -> torch.Tensor:
+def logits_at(model: Any, ids: torch.Tensor, pixels: torch.Tensor | None, wanted: torch.Tensor) -> torch.Tensor:
     """Next-token logits at chosen places of right-padded sequences.
 
     Args:

@@ -72,9 +72,8 @@ class WorldRecipe:
     max_seconds: int = 99
     overview_frames: int = 6
     mixture: tuple[tuple[Kind, float], ...] = (
-        ("colour", 0.6),
+        ("colour", 0.7),
         ("shape", 0.1),
-        ("order", 0.1),
         ("marker", 0.1),
         ("overview", 0.1),
     )
@@ -158,7 +157,9 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
     mark_time: float | None = None
     if kind == "marker":
         # A mark in the first or the last frame would leave no room for an event two seconds later, or for two digits.
-        mark_time = float(rng.choice([time for time in overview if _FIRST_SECOND <= time <= seconds - 2 * _EDGE_SECONDS]))
+        mark_time = float(
+            rng.choice([time for time in overview if _FIRST_SECOND <= time <= seconds - 2 * _EDGE_SECONDS])
+        )
         event_time = mark_time + MARK_DELAY
     elif kind != "overview":
         free = [

@@ -32,8 +32,8 @@ class VideoAgentTrainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, *args, **kwargs)
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         extras = [
-            extra
-            for tag, extra in zip(batch.tags, data["extra_fields"].tolist(), strict=True)
+            getattr(extra, "data", extra)
+            for tag, extra in zip(batch.tags, list(data["extra_fields"]), strict=True)
             if not tag.get("is_padding", False)
         ]
         metrics.update(episode_metrics(extras))

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
 
@@ -87,7 +87,13 @@ def test_config_passes_verls_validation(profile: str, monkeypatch: pytest.Monkey
         config.actor_rollout_ref.model.path = "/models/tiny"
     OmegaConf.resolve(config)
     validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    for block in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref", "reward"):
+    ref = config.actor_rollout_ref.ref
+    with open_dict(ref):  # as verl's worker does before it converts the block
+        for key in [key for key in ref if str(key).startswith("log_prob_")]:
+            del ref[key]
+        ref.ppo_micro_batch_size_per_gpu = 1
+        ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size
+    for block in ("actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref", "algorithm"):
         omega_conf_to_dataclass(OmegaConf.select(config, block))
     settings = settings_of(config)
     assert isinstance(settings.system, VideoZoomer)

@@ -1,0 +1,100 @@
+"""verl's agent-loop workers, which process each distinct frame once.
+
+A stock worker runs the image processor on all images of a trajectory twice, for every rollout (once for the score,
+once for the batch). Here a frame's patches are kept, so that the rollouts of a group share them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import ray
+import torch
+from PIL import Image
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+
+PATCH_CACHE_BYTES = 1 << 30
+"""Most bytes of processed frames that one worker keeps."""
+
+FRAME_KEYS = "frame_keys"
+"""Where an agent loop names its images in ``multi_modal_data``, so that equal ones are recognised."""
+
+
+class PatchCache:
+    """What the image processor makes of frames, each distinct one once; least recently used ones go first.
+
+    Args:
+        image_processor: The model's image processor.
+        max_bytes: Most bytes that are kept.
+    """
+
+    def __init__(self, image_processor: Any, max_bytes: int = PATCH_CACHE_BYTES):
+        self._image_processor = image_processor
+        self._max_bytes = max_bytes
+        self._patches: OrderedDict[Hashable, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
+        self._bytes = 0
+        self.processed = 0
+
+    def inputs(self, images: Sequence[Image.Image], keys: Sequence[Hashable]) -> dict[str, torch.Tensor]:
+        """The processor's output for a sequence of images.
+
+        Args:
+            images: The images.
+            keys: One key an image; equal keys mean equal images.
+
+        Returns:
+            ``pixel_values`` (patches, values a patch), ``image_grid_thw`` (images, 3) and ``images_seqlens`` (patches
+            of each image), as verl's worker makes them.
+        """
+        found = {key: self._patches[key] for key in keys if key in self._patches}
+        missing = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
+        if missing:
+            output = self._image_processor(images=list(missing.values()), return_tensors="pt")
+            grids = output["image_grid_thw"]
+            pieces = output["pixel_values"].split(grids.prod(dim=-1).tolist())
+            for key, grid, piece in zip(missing, grids, pieces, strict=True):
+                found[key] = (piece.clone(), grid)
+            self.processed += len(missing)
+        for key in keys:
+            self._keep(key, found[key])
+        grid_thw = torch.stack([found[key][1] for key in keys])
+        return {
+            "pixel_values": torch.cat([found[key][0] for key in keys]),
+            "image_grid_thw": grid_thw,
+            "images_seqlens": torch.repeat_interleave(grid_thw[:, 1] * grid_thw[:, 2], grid_thw[:, 0]),
+        }
+
+    def _keep(self, key: Hashable, entry: tuple[torch.Tensor, torch.Tensor]) -> None:
+        if key in self._patches:
+            self._patches.move_to_end(key)
+            return
+        self._patches[key] = entry
+        self._bytes += entry[0].nbytes
+        while self._bytes > self._max_bytes:
+            _, (patches, _) = self._patches.popitem(last=False)
+            self._bytes -= patches.nbytes
+
+
+class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc,name-defined]
+    """verl's worker with a cache of processed frames."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._patch_cache = PatchCache(self.processor.image_processor)
+
+    def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
+        data = output.multi_modal_data or {}
+        if FRAME_KEYS not in data:
+            return super()._compute_multi_modal_inputs(output, input_ids)  # type: ignore[no-any-return]
+        inputs: dict[str, Any] = dict(self._patch_cache.inputs(data["images"], data[FRAME_KEYS]))
+        # Its presence makes verl's position ids tell text from images; verl fills in the values.
+        inputs["mm_token_type_ids"] = torch.zeros_like(input_ids)
+        return inputs
+
+
+class VideoAgentLoopManager(AgentLoopManagerTQ):
+    """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``)."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.agent_loop_workers_class = ray.remote(VideoAgentLoopWorker)

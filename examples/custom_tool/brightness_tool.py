@@ -1,0 +1,117 @@
+"""A tool and a system of one's own, outside the package.
+
+VideoZoomer shows evenly spaced frames of the stretch that the agent asks for: what flashes between two of them goes
+unseen. Here the same call is answered with the frames at which the brightness changes most. The grammar stays
+VideoZoomer's, so whoever has learnt it, the laptop profile's tiny model for one, can play at once.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rewards.judge import Judge
+from agentic_video.rollout.trajectory import FrameRef, Trajectory
+from agentic_video.systems.base import Calls, EpisodeView, Illegal, Message, Observation, Score
+from agentic_video.systems.prompts import fill
+from agentic_video.systems.videozoomer import VideoZoomer, labelled
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.video_zoom import check_zoom
+from agentic_video.video.frames import Frame
+from agentic_video.video.sampling import linspace_times
+
+THUMBNAIL = (32, 32)
+"""Width and height in pixels at which frames are compared: small ones are cheap to keep in the frame store."""
+
+INSTRUCTIONS = """You answer a question about a video of {duration:.2f} seconds. First you see a few frames from all \
+over it, each with its number and its time in front. Think inside <think> and </think>, then do one of two things.
+
+Look for changes: <video_zoom>{"segment": [start_sec, end_sec], "fps": n}</video_zoom> compares the frames of that \
+stretch and shows those right after its strongest changes, in order of time: n frames for each second of the stretch, \
+{max_frames} at most. You may look {max_calls} times.
+
+Answer: write the letter of the right option, or a short answer, inside <answer> and </answer>.
+
+The frames:
+"""
+
+
+async def find_changes(
+    video: Video, start: float, end: float, count: int, size: tuple[int, int], candidates: int = 64
+) -> list[Frame]:
+    """The tool: frames right after the strongest changes of brightness in a stretch of the video.
+
+    Args:
+        video: Where to look.
+        start: Beginning of the stretch in seconds.
+        end: Its end in seconds, not before ``start``.
+        count: Most frames to return.
+        size: (width, height) in pixels of the returned frames.
+        candidates: Most frames to compare; a stretch that has more is thinned evenly.
+
+    Returns:
+        At least one frame, in order of time; ``Frame.time`` says when the change was. Of equally strong changes the
+        earliest are taken.
+
+    Raises:
+        VideoError: Frames can't be had.
+    """
+    available = round((end - start) * video.info.fps) + 1
+    looks = await video.frames_at(linspace_times(start, end, min(candidates, available)), THUMBNAIL)
+    looks = [look for number, look in enumerate(looks) if number == 0 or look.index != looks[number - 1].index]
+    changes = [
+        float(np.abs(after.image.astype(np.int16) - before.image.astype(np.int16)).mean())
+        for before, after in pairwise(looks)
+    ]
+    strongest = sorted(range(len(changes)), key=lambda number: -changes[number])[:count]
+    indices = [looks[number + 1].index for number in sorted(strongest)] or [looks[0].index]
+    return await video.frames(indices, size)
+
+
+@dataclass(frozen=True)
+class SharpZoomer(VideoZoomer):
+    """VideoZoomer whose zoom shows changes, and costs something.
+
+    Attributes:
+        candidates: Most frames that one zoom compares.
+        frame_price: Taken off the reward for each frame that a zoom has shown.
+        own_words: Put :data:`INSTRUCTIONS` in place of VideoZoomer's prompt. Off by default, as the laptop profile's
+            tiny model understands no words but those it was taught with.
+    """
+
+    name: str = "sharpzoomer"
+    candidates: int = 64
+    frame_price: float = 0.01
+    own_words: bool = False
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        (message,) = await super().opening(view)
+        if not self.own_words:
+            return (message,)
+        words = fill(
+            INSTRUCTIONS,
+            duration=view.video.info.duration,
+            max_frames=self.zoom_max_frames,
+            max_calls=self.max_turns - 1,
+        )
+        return (replace(message, parts=(words, *message.parts[1:])),)
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        info = view.video.info
+        try:
+            if isinstance(action, Illegal):
+                raise ToolError(action.reason)
+            request = check_zoom(action.calls[0].arguments, info.duration, self.zoom_max_frames)
+        except ToolError:
+            return await super().observe(action, view)  # VideoZoomer says what is wrong with it
+        size = self.frame_size(info)
+        frames = await find_changes(view.video, request.start, request.end, request.count, size, self.candidates)
+        notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
+        return Observation(("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1)
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, judge: Judge | None) -> Score:
+        score = await super().score(trajectory, qa, judge)
+        shown = sum(isinstance(part, FrameRef) for turn in trajectory.turns for part in turn.observation)
+        price = self.frame_price * shown
+        return replace(score, reward=score.reward - price, terms={**score.terms, "frame_price": -price})

@@ -1,5 +1,6 @@
 """Fixtures shared by the whole suite."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,11 +10,16 @@ from hypothesis import settings
 from transformers import Qwen2VLImageProcessor
 
 from agentic_video.data.schema import VideoQA
+from agentic_video.launch import count_gpus
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.video.frames import Frame
 from agentic_video.video.reader import VideoError, VideoInfo
 from agentic_video.video.sampling import nearest_indices
+
+
+if not count_gpus():
+    os.environ.setdefault("VERL_PLATFORM", "cpu")  # before anything imports verl
 
 
 class MemorySource:

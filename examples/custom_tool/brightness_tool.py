@@ -98,13 +98,13 @@ class SharpZoomer(VideoZoomer):
         return (replace(message, parts=(words, *message.parts[1:])),)
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if isinstance(action, Illegal):
+            return await super().observe(action, view)
         info = view.video.info
         try:
-            if isinstance(action, Illegal):
-                raise ToolError(action.reason)
             request = check_zoom(action.calls[0].arguments, info.duration, self.zoom_max_frames)
         except ToolError:
-            return await super().observe(action, view)  # VideoZoomer says what is wrong with it
+            return await super().observe(action, view)  # VideoZoomer tells the agent what is wrong with the call
         size = self.frame_size(info)
         frames = await find_changes(view.video, request.start, request.end, request.count, size, self.candidates)
         notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""

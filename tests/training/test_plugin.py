@@ -1,0 +1,124 @@
+"""What verl finds after it has loaded the plugin."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from agentic_video import plugin
+from agentic_video.training import patches
+
+CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
+
+
+def test_plugin_is_light() -> None:
+    code = "import agentic_video.plugin, sys; print([m for m in ('torch', 'verl', 'ray', 'av') if m in sys.modules])"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert output.stdout.strip() == "[]"
+
+
+def test_another_version_of_verl_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugin, "version", lambda name: "0.8.0")
+    with pytest.raises(SystemExit, match=r"verl 0\.9\.1.*0\.8\.0"):
+        plugin.install()
+
+
+def test_a_failing_hook_is_loud(capsys: pytest.CaptureFixture[str]) -> None:
+    def broken(module: object) -> None:
+        raise ValueError("no such thing")
+
+    with pytest.raises(SystemExit, match="no such thing"):
+        plugin._loudly(broken)(sys)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_agent_loop_reward_manager_and_trainer_are_registered() -> None:
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+    from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+    from verl.trainer.ppo.v1 import get_trainer_cls
+    from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+    assert _agent_loop_registry["video_agent"]["_target_"] == "agentic_video.rollout.agent_loop.VideoAgentLoop"
+    assert get_reward_manager_cls("video_agent").__name__ == "VideoAgentRewardManager"
+    assert issubclass(get_trainer_cls("agentic_video"), PPOTrainerSync)
+
+
+@CPU_ONLY
+def test_cpu_platform_is_in_use() -> None:
+    from verl.plugin.platform.platform_manager import get_platform
+    from verl.utils.device import get_device_name
+
+    platform = get_platform()
+    assert type(platform).__name__ == "PlatformCPU"
+    assert get_device_name() == "cpu"
+    assert torch.zeros(1).to(platform.current_device()).device.type == "cpu"
+    free, total = platform.device_module.mem_get_info()
+    assert 0 < free < total
+
+
+@CPU_ONLY
+def test_offload_policy_does_not_pin() -> None:
+    import torch.distributed.fsdp as fsdp
+
+    assert fsdp.CPUOffloadPolicy(pin_memory=True).pin_memory is False
+
+
+@CPU_ONLY
+def test_process_group_is_asked_for_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
+    import verl.utils.distributed as distributed
+
+    asked = {}
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda **kwargs: asked.update(kwargs))
+    distributed.initialize_global_process_group_ray()
+    assert asked["backend"] == "gloo"
+
+
+def positions(*lengths: int) -> list[torch.Tensor]:
+    return [torch.arange(4 * length).reshape(4, length) + 100 * number for number, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("lengths", [(5, 5, 5), (3, 5, 4), (4, 4), (7,)])
+def test_rope_positions_survive_rows_of_one_length(lengths: tuple[int, ...]) -> None:
+    import verl.utils.tensordict_utils as tensordict_utils
+
+    rows = positions(*lengths)
+    for nested in (
+        torch.nested.as_nested_tensor(rows, layout=torch.jagged),
+        tensordict_utils.nested_tensor_from_tensor_list(rows, ragged_idx=2),
+    ):
+        data = TensorDict({"position_ids": nested}, batch_size=len(rows))
+        tensordict_utils.maybe_fix_3d_position_ids(data)
+        assert [row.tolist() for row in data["position_ids"].unbind()] == [row.tolist() for row in rows]
+
+
+def test_other_positions_are_left_alone() -> None:
+    import verl.utils.tensordict_utils as tensordict_utils
+
+    flat = TensorDict({"position_ids": torch.arange(6).reshape(2, 3)}, batch_size=2)
+    tensordict_utils.maybe_fix_3d_position_ids(flat)
+    assert flat["position_ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    tensordict_utils.maybe_fix_3d_position_ids(TensorDict({}, batch_size=2))
+
+
+def test_poll_interval_is_set_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Buffer:
+        def __init__(self, poll_interval: float = 2.0):
+            self.poll_interval = poll_interval
+
+    module = type("module", (), {"ReplayBuffer": Buffer})
+    monkeypatch.delenv("AGENTIC_VIDEO_POLL_SECONDS", raising=False)
+    patches.poll_interval(module)  # type: ignore[arg-type]
+    assert Buffer().poll_interval == 2.0
+    monkeypatch.setenv("AGENTIC_VIDEO_POLL_SECONDS", "0.1")
+    patches.poll_interval(module)  # type: ignore[arg-type]
+    assert Buffer().poll_interval == 0.1
+    assert Buffer(poll_interval=1.0).poll_interval == 1.0
+
+
+def test_vllm_is_found_under_its_name() -> None:
+    from importlib.metadata import version
+
+    assert version("vllm").startswith("0.24.0")

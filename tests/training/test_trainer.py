@@ -1,0 +1,34 @@
+import json
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from agentic_video.training.trainer import VideoAgentTrainer, episode_metrics
+from tests.rollout.test_trajectory import FULL
+
+
+def test_means_over_episodes() -> None:
+    extras = [{"reward_extra_info": {"reward": 1.0, "acc": 1.0}}, {"reward_extra_info": {"reward": 0.1, "acc": 0.0}}]
+    assert episode_metrics(extras) == {"episode/reward": 0.55, "episode/acc": 0.5}
+
+
+def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:
+    trainer = VideoAgentTrainer.__new__(VideoAgentTrainer)
+    trainer.config = OmegaConf.create({"agentic_video": {"episodes_dir": str(tmp_path / "e"), "episodes_per_step": 2}})
+    trainer.global_steps = 7
+    extra = {"video_qa": {"id": "q"}, "trajectory": FULL.to_dict(), "reward_extra_info": {"reward": 1.0}, "other": 1}
+    trainer._dump_episodes([extra] * 5)
+    lines = (tmp_path / "e" / "step_000007.jsonl").read_text().splitlines()
+    assert len(lines) == 2
+    assert set(json.loads(lines[0])) == {"video_qa", "trajectory", "reward_extra_info"}
+
+
+@pytest.mark.parametrize("folder", ["", "{tmp}/none"])
+def test_nothing_is_written_where_nothing_is_asked(tmp_path: Path, folder: str) -> None:
+    trainer = VideoAgentTrainer.__new__(VideoAgentTrainer)
+    block = {"episodes_dir": folder.format(tmp=tmp_path), "episodes_per_step": 2}
+    trainer.config = OmegaConf.create({"agentic_video": block})
+    trainer.global_steps = 1
+    trainer._dump_episodes([])
+    assert not list(tmp_path.iterdir())

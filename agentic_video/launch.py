@@ -247,15 +247,29 @@ def _number(text: str, digits: int = 2) -> str:
         return "?"
 
 
-def laptop_overrides(recipe: str) -> list[str]:
-    """Make the synthetic world and the tiny model (once), and name them to verl."""
-    from agentic_video.toyworld.build import ensure
+def laptop_overrides() -> list[str]:
+    """Make the synthetic world and the tiny model (once; a process of its own, whose memory is then free again), and
+    name them to verl.
 
-    world = ensure(recipe)
+    Raises:
+        LaunchError: The build failed; its own message came before.
+    """
+    command = [sys.executable, "-m", "agentic_video.toyworld.build"]
+    paths = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as build:
+        assert build.stdout is not None
+        for line in build.stdout:
+            name, _, value = line.strip().partition(": ")
+            if name in ("train", "heldout", "model"):
+                paths[name] = value
+            elif line.startswith("[toyworld]"):
+                print(line, end="", flush=True)
+    if build.returncode:
+        raise LaunchError("the synthetic world and its tiny model could not be built")
     return [
-        f"actor_rollout_ref.model.path={world.model}",
-        f"data.train_files={world.train}",
-        f"data.val_files={world.heldout}",
+        f"actor_rollout_ref.model.path={paths['model']}",
+        f"data.train_files={paths['train']}",
+        f"data.val_files={paths['heldout']}",
     ]
 
 
@@ -309,7 +323,7 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-dir", str(recipe / "config")]
     command += ["--config-name", profile]
     if profile == "laptop":
-        command += laptop_overrides(recipe.name)
+        command += laptop_overrides()
     if dry_run:
         print(shlex.join([*command, *overrides]))
         return 0

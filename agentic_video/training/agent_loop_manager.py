@@ -75,7 +75,7 @@ class PatchCache:
             self._bytes -= patches.nbytes
 
 
-class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[misc,name-defined]
+class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
     """verl's worker with a cache of processed frames."""
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -85,7 +85,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}
         if FRAME_KEYS not in data:
-            return super()._compute_multi_modal_inputs(output, input_ids)  # type: ignore[no-any-return]
+            return super()._compute_multi_modal_inputs(output, input_ids)
         inputs: dict[str, Any] = dict(self._patch_cache.inputs(data["images"], data[FRAME_KEYS]))
         # Its presence makes verl's position ids tell text from images; verl fills in the values.
         inputs["mm_token_type_ids"] = torch.zeros_like(input_ids)

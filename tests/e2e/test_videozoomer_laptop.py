@@ -1,0 +1,127 @@
+"""The whole job as a user runs it: killed half way, started again, and then everything that a run promises."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentic_video.launch import shared_segments
+from agentic_video.report.summary import read_metrics, series, thirds
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+COMMAND = ["bash", str(REPOSITORY / "recipes" / "videozoomer" / "run_grpo.sh"), "--profile", "laptop"]
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+
+
+def start(output: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OUTPUT_DIR": str(output)}
+    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
+    return subprocess.Popen(
+        COMMAND, env=environment, cwd=output, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, str]]:
+    """The run's folder, and the output of the attempt that was killed and of the one that finished."""
+    output = tmp_path_factory.mktemp("outputs")
+    before = shared_segments()
+    first = start(output)
+    assert first.stdout is not None
+    killed = ""
+    for line in first.stdout:
+        killed += line
+        print(line, end="", flush=True)
+        if re.match(r"step 1[3-9]:", line):  # a checkpoint was written after step 10
+            first.send_signal(signal.SIGKILL)
+            break
+    first.stdout.close()
+    first.wait()
+    time.sleep(15)  # the job notices that its launcher is gone
+    started = time.monotonic()
+    second = start(output)
+    assert second.stdout is not None
+    finished = ""
+    for line in second.stdout:
+        finished += line
+        print(line, end="", flush=True)
+    assert second.wait() == 0, finished[-3000:]
+    print(f"resumed attempt: {time.monotonic() - started:.0f} s")
+    folders = list(output.glob("videozoomer-laptop/run-*"))
+    assert len(folders) == 1
+    assert shared_segments() <= before
+    yield folders[0], killed, finished
+
+
+def test_resumes_at_the_step_after_the_checkpoint(run: tuple[Path, str, str]) -> None:
+    folder, _, finished = run
+    assert "resuming" in finished
+    steps = [int(number) for number in re.findall(r"^step (\d+):", finished, re.MULTILINE)]
+    assert steps[0] == 11
+    assert steps == list(range(11, steps[-1] + 1))
+    assert (folder / "checkpoints" / "latest_checkpointed_iteration.txt").read_text() == str(steps[-1])
+
+
+def test_at_least_twenty_steps_and_the_reward_rises(run: tuple[Path, str, str]) -> None:
+    steps, rewards = series(read_metrics(run[0]), "episode/reward")
+    assert len(steps) >= 20
+    first, last, error = thirds(rewards)
+    assert last - first > error
+
+
+def test_rollout_and_actor_agree_at_every_step(run: tuple[Path, str, str]) -> None:
+    metrics = read_metrics(run[0])
+    steps, _ = series(metrics, "episode/reward")
+    at, difference = series(metrics, "training/rollout_probs_diff_mean")
+    assert at == steps and max(difference) < 1e-4
+    at, pearson = series(metrics, "training/rollout_actor_probs_pearson_corr")
+    assert at == steps and min(pearson) > 0.999
+
+
+def test_tools_are_used_and_groups_are_replaced(run: tuple[Path, str, str]) -> None:
+    metrics = read_metrics(run[0])
+    _, calls = series(metrics, "episode/tool_calls")
+    assert sum(calls) / len(calls) > 0.5
+    assert sum(series(metrics, "training/filter_groups/evicted_samples")[1]) >= 1
+
+
+@pytest.mark.parametrize("key", ["reward", "acc", "format", "tool", "turns", "frames"])
+def test_every_step_logs_what_episodes_did(run: tuple[Path, str, str], key: str) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    metrics = read_metrics(run[0])
+    assert series(metrics, f"episode/{key}")[0] == series(metrics, "episode/reward")[0]
+    tags: set[str] = set()
+    for file in (run[0] / "tensorboard").glob("events*"):
+        events = EventAccumulator(str(file))
+        events.Reload()
+        tags |= set(events.Tags()["scalars"])
+    assert f"episode/{key}" in tags
+
+
+def test_each_distinct_frame_is_decoded_once(run: tuple[Path, str, str]) -> None:
+    last = list(read_metrics(run[0]).values())[-1]
+    # 8 rollouts of a question ask for the same overview, and often for the same zoom
+    assert last["frame_store/decoded"] < last["frame_store/requested"] / 4
+    assert last["frame_store/decoded"] + last["frame_store/hits"] == last["frame_store/requested"]
+    assert last["frame_store/evicted"] == last["frame_store/errors"] == last["frame_store/timeouts"] == 0
+
+
+def test_summary_curve_and_three_episodes(run: tuple[Path, str, str]) -> None:
+    text = (run[0] / "summary.md").read_text()
+    assert (run[0] / "reward.png").stat().st_size > 5_000
+    assert text.count("[end]") == 3
+    assert "Held-out accuracy" in text
+
+
+def test_memory_and_leftovers(run: tuple[Path, str, str]) -> None:
+    record = json.loads((run[0] / "run.json").read_text())
+    assert record["peak_bytes"] < 12 * 2**30
+    assert not Path(record["temporary"]).exists()

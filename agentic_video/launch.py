@@ -26,6 +26,8 @@ import psutil
 LAPTOP_ENV = {
     "VERL_PLATFORM": "cpu",
     "TORCHDYNAMO_DISABLE": "1",
+    # many processes on few cores: a second thread each would only wait for the others
+    "OMP_NUM_THREADS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
@@ -224,11 +226,13 @@ def run_verl(command: Sequence[str], environment: Mapping[str, str], log: Path) 
 
 def interesting(line: str) -> str:
     """The part of a log line that a user wants to see: each step's key figures, warnings of ours, errors."""
-    if "step:" in line and "episode/reward:" in line:
+    if "step:" in line and "episode/reward_sampled:" in line:
         values = dict(pair.rsplit(":", 1) for pair in line.split("step:", 1)[1].strip().split(" - ") if ":" in pair)
         step = line.split("step:", 1)[1].split(" - ")[0].strip()
-        keys = ("reward", "acc", "format", "tool", "turns", "frames")
-        shown = [f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in keys]
+        shown = [f"reward {_number(values.get('episode/reward_sampled', ''))}"]
+        shown += [
+            f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in ("acc", "format", "tool", "turns", "frames")
+        ]
         shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
         shown.append(f"prob diff {values.get('training/rollout_probs_diff_mean', '?')[:8]}")
         shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
@@ -328,6 +332,9 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
         print(shlex.join([*command, *overrides]))
         return 0
 
+    if profile == "cluster" and not environment.get("RAY_ADDRESS"):  # this machine alone
+        environment.setdefault("NNODES", "1")
+        environment.setdefault("GPUS_PER_NODE", str(gpus))
     folder, resumed = run_folder(root, overrides)
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     attempt = len(list(folder.glob("metrics-*.jsonl"))) + 1

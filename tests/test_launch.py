@@ -72,7 +72,7 @@ def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_status_and_output_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code = "print('hello'); print('step:3 - episode/reward:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
+    code = "print('hello'); print('step:3 - episode/reward_sampled:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
     status, _ = launch.run_verl([sys.executable, "-c", code], os.environ, tmp_path / "log.txt")
     assert status == 3
     assert "hello" in (tmp_path / "log.txt").read_text()
@@ -109,7 +109,7 @@ def test_words_that_are_no_override_are_refused() -> None:
 
 def test_metrics_line_is_shortened() -> None:
     line = (
-        "(TaskRunner pid=1) step:7 - episode/reward:np.float64(1.25) - episode/acc:0.5 - episode/format:1.0 - "
+        "(TaskRunner pid=1) step:7 - episode/reward_sampled:np.float64(1.25) - episode/acc:0.5 - episode/format:1.0 - "
         "episode/tool:0.9 - episode/turns:1.9 - episode/frames:9.8 - training/filter_groups/evicted_samples:2 - "
         "training/rollout_probs_diff_mean:1.2e-05 - timing_s/step:4.21\n"
     )

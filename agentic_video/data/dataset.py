@@ -95,7 +95,8 @@ class VideoQADataset(Dataset):
     """Questions about videos for verl's trainer. A row that can't be used is reported and left out.
 
     Args:
-        data_files: Parquet or jsonl files of the schema in ``agentic_video.data.schema``.
+        data_files: Parquet or jsonl files of the schema in ``agentic_video.data.schema``: a list, or one string
+            with commas in between.
         tokenizer: Not needed; verl passes it.
         processor: Not needed; verl passes it.
         config: verl's ``data`` block; ``check_videos`` is ours (``exists`` or ``probe``).
@@ -108,7 +109,7 @@ class VideoQADataset(Dataset):
     def __init__(
         self, data_files: Any, tokenizer: Any = None, processor: Any = None, config: Any = None, max_samples: int = -1
     ):
-        files = [data_files] if isinstance(data_files, str | Path) else list(data_files)
+        files = str(data_files).split(",") if isinstance(data_files, str | Path) else list(data_files)
         check = (config or {}).get("check_videos", "exists")
         self.rows, self.problems = load_rows(files, check)
         for problem in self.problems[:MAX_REPORTED]:

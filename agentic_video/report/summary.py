@@ -10,6 +10,8 @@ from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Trajectory
 
 SMOOTHING = 5
 """Steps of the moving average in the picture."""
+REWARD = "episode/reward_sampled"
+"""Mean over all sampled groups: those that dynamic sampling evicts would hide what was learnt."""
 SHOWN = ("reward", "acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
 
 
@@ -122,7 +124,7 @@ def write_summary(folder: Path) -> str:
     record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     recipe, profile = record.get("recipe", folder.parent.name), record.get("profile", "unfinished")
     metrics = read_metrics(folder)
-    steps, rewards = series(metrics, "episode/reward")
+    steps, rewards = series(metrics, REWARD)
     if not rewards:
         return f"no step was finished; see {folder / 'log.txt'}"
     draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png")

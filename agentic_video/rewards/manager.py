@@ -13,6 +13,8 @@ from agentic_video.settings import settings_of
 from agentic_video.systems.base import Score
 
 REWARD_MANAGER_NAME = "video_agent"
+REWARD_KEY_UNITS = 1e4
+"""``reward_key`` counts in units of one over this."""
 
 
 def reward_info(trajectory: Trajectory, score: Score, judge_failed: bool = False) -> dict[str, float]:
@@ -23,7 +25,7 @@ def reward_info(trajectory: Trajectory, score: Score, judge_failed: bool = False
     """
     info = {
         "reward": score.reward,
-        "reward_key": float(round(score.reward * 1e4)),
+        "reward_key": float(round(score.reward * REWARD_KEY_UNITS)),
         "acc": score.acc,
         "format": score.format,
         "tool": float(trajectory.tool_calls > 0),

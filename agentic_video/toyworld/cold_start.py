@@ -70,13 +70,13 @@ class ColdStartRecipe:
         seed: Of everything random.
     """
 
-    demonstrations: int = 4000
+    demonstrations: int = 4500
     off_aim: float = 0.4
     direct: float = 0.1
-    practice_steps: int = 800
+    practice_steps: int = 1200
     practice_batch: int = 128
-    kept_practice: int = 32
-    steps: int = 600
+    kept_practice: int = 16
+    steps: int = 950
     batch: int = 32
     learning_rate: float = 2e-3
     threads: int = 2

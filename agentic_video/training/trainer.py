@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import transfer_queue as tq
 from omegaconf import DictConfig, open_dict
+from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from agentic_video.rewards.manager import REWARD_KEY_UNITS
 from agentic_video.video.service import all_store_stats
 
 TRAINER_MODE = "agentic_video"
@@ -37,6 +39,11 @@ class VideoAgentTrainer(PPOTrainerSync):
             if not tag.get("is_padding", False)
         ]
         metrics.update(episode_metrics(extras))
+        metrics["episode/reward_sampled"] = sampled_reward(
+            [extra["reward_extra_info"]["reward"] for extra in extras],
+            metrics.get(DAPO_FILTERED_REWARD_COUNTS_KEY, {}),
+            self.config.actor_rollout_ref.rollout.n,
+        )
         metrics.update(self._store_metrics())
         self._dump_episodes(extras)
 
@@ -60,6 +67,20 @@ class VideoAgentTrainer(PPOTrainerSync):
             for extra in extras[::stride][: block.episodes_per_step]:
                 record = {key: extra[key] for key in ("video_qa", "trajectory", "reward_extra_info")}
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:
+    """Mean reward over all groups that were sampled, those that dynamic sampling evicted included.
+
+    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides what was learnt.
+
+    Args:
+        kept: Rewards of the episodes that are trained on.
+        evicted: Number of evicted groups by the ``reward_key`` (units of 1e-4) that their members share.
+        group_size: Episodes a group.
+    """
+    total = sum(kept) + sum(key / REWARD_KEY_UNITS * count * group_size for key, count in evicted.items())
+    return total / (len(kept) + sum(evicted.values()) * group_size)
 
 
 def episode_metrics(extras: Sequence[Mapping[str, Any]]) -> dict[str, float]:

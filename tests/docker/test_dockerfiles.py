@@ -1,4 +1,4 @@
-"""The Dockerfiles agree with the repository: images are pinned, what they copy exists, what they install is in the lock."""
+"""The Dockerfiles agree with the repository: images are pinned, what they copy exists, extras are in the lock."""
 
 import re
 import shlex

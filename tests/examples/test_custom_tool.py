@@ -1,6 +1,6 @@
 """The example's tool and system.
 
-MemorySource's frame number i is grey i % 256, 10 frames a second: neighbours differ by 1, except that frame 256 (25.6 s)
+MemorySource's frame number i is grey i % 256, at 10 frames a second: neighbours differ by 1, but frame 256 (at 25.6 s)
 falls from 255 to 0.
 """
 
@@ -25,7 +25,11 @@ from agentic_video.settings import settings_of
 from agentic_video.systems.base import Score, System
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
-from agentic_video.video.store import FrameStore
+from agentic_video.toyworld import oracle
+from agentic_video.toyworld.cold_start import SceneSource
+from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.world import Scene, WorldRecipe
+from agentic_video.video.store import FrameSource, FrameStore
 from tests.conftest import MemorySource
 from tests.examples.conftest import CUSTOM_TOOL
 
@@ -42,7 +46,7 @@ def changes(start: float, end: float, count: int, candidates: int = 64) -> list[
     return asyncio.run(look())
 
 
-def run(system: System, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
+def run(system: System, qa: VideoQA, source: FrameSource, *texts: str) -> Trajectory:
     return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns)]), qa, source))
 
 
@@ -118,6 +122,23 @@ def test_a_zoom_shows_changes_with_their_times(qa: VideoQA, source: MemorySource
     assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.ANSWER, "B", 1)
 
 
+def test_a_zoom_at_an_event_of_the_synthetic_world_shows_it() -> None:
+    world = WorldRecipe()
+    shown = {f"scene:{scene.seed}": scene for scene in scenes("heldout", 30, 0, world)}
+    source = SceneSource(shown, world)
+    sharp = SharpZoomer(overview_max_frames=6, min_pixels=784, max_pixels=784)
+    for path, scene in shown.items():
+        if scene.event_time is not None:
+            trajectory = run(sharp, row_of(scene, path, "heldout"), source, *oracle_turns(scene))
+            seen = [part for part in trajectory.turns[0].observation if isinstance(part, FrameRef)]
+            assert any(flash.start <= frame.time < flash.end for frame in seen for flash in scene.flashes)
+
+
+def oracle_turns(scene: Scene) -> tuple[str, str]:
+    assert scene.event_time is not None
+    return oracle.zoom_text(int(scene.event_time)), oracle.answer_text(scene.answer, scene.letter)
+
+
 def test_reward_pays_for_frames(qa: VideoQA, source: MemorySource) -> None:
     # 0.9 right + 0.1 format + 0.5 tool - 4 frames of 0.01
     earned = score(run(SMALL, qa, source, ZOOM, REPLY), qa)
@@ -167,13 +188,15 @@ def test_config_alone_selects_it() -> None:
 @pytest.mark.e2e
 @pytest.mark.timeout(3600)
 def test_two_steps_of_the_laptop_job(tmp_path: Path) -> None:
+    # the command sets the platform by itself
+    environment = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
     job = subprocess.run(
         [
             "bash", str(CUSTOM_TOOL / "run.sh"), "--profile", "laptop",
             "trainer.total_training_steps=2", "trainer.val_before_train=False", "trainer.save_freq=-1",
             "trainer.test_freq=-1",
         ],
-        env={**os.environ, "PYTHON": sys.executable, "OUTPUT_DIR": str(tmp_path)},
+        env={**environment, "PYTHON": sys.executable, "OUTPUT_DIR": str(tmp_path)},
         capture_output=True, text=True, timeout=3500, check=False,
     )  # fmt: skip
     assert job.returncode == 0, job.stdout[-4000:] + job.stderr[-4000:]

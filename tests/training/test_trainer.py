@@ -4,13 +4,19 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.training.trainer import VideoAgentTrainer, episode_metrics
+from agentic_video.training.trainer import VideoAgentTrainer, episode_metrics, sampled_reward
 from tests.rollout.test_trajectory import FULL
 
 
 def test_means_over_episodes() -> None:
     extras = [{"reward_extra_info": {"reward": 1.0, "acc": 1.0}}, {"reward_extra_info": {"reward": 0.1, "acc": 0.0}}]
     assert episode_metrics(extras) == {"episode/reward": 0.55, "episode/acc": 0.5}
+
+
+def test_sampled_reward_counts_evicted_groups() -> None:
+    # four kept episodes of 0.5 in mean, one evicted group of two at 1.5: (4 * 0.5 + 2 * 1.5) / 6
+    assert sampled_reward([0.0, 1.0, 0.0, 1.0], {15_000.0: 1}, 2) == pytest.approx(5 / 6)
+    assert sampled_reward([0.0, 1.0], {}, 2) == 0.5
 
 
 def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:

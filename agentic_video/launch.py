@@ -28,6 +28,7 @@ LAPTOP_ENV = {
     "TORCHDYNAMO_DISABLE": "1",
     # many processes on few cores: a second thread each would only wait for the others
     "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
@@ -40,7 +41,7 @@ COMMON_ENV = {
     "HYDRA_FULL_ERROR": "1",
 }
 RUN_FILE = "run.json"
-"""Written into a run's folder: its overrides, so that the same command finds it again and resumes it."""
+"""Written into a run's folder, so that the same command finds it again and resumes it."""
 
 
 class LaunchError(Exception):
@@ -74,8 +75,16 @@ def choose_profile(asked: str | None, gpus: int, environment: Mapping[str, str])
     return profile
 
 
-def run_folder(root: Path, overrides: Sequence[str]) -> tuple[Path, bool]:
-    """The folder of this run below ``root``: an unfinished one with the same overrides, else a new one.
+def run_identity(overrides: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """What makes two commands the same run: the overrides, the model and the data."""
+    named = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES")
+    return [*overrides, *(f"{name}={environment[name]}" for name in named if environment.get(name))]
+
+
+def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
+    """The folder of this run below ``root``: an unfinished one of the same command, else a new one.
+
+    A run whose launcher is still alive is left alone.
 
     Returns:
         The folder, and whether it is an unfinished run that will be resumed.
@@ -84,18 +93,30 @@ def run_folder(root: Path, overrides: Sequence[str]) -> tuple[Path, bool]:
     for folder in reversed(existing):
         with contextlib.suppress(OSError, ValueError):
             record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-            if record["overrides"] == list(overrides) and not record["finished"]:
+            if record["identity"] == list(identity) and not record["finished"] and not _alive(record["launcher"]):
                 clean_leftovers(record)
+                write_record(folder, launcher=_process(os.getpid()))
                 return folder, True
     number = max((int(folder.name.removeprefix("run-")) for folder in existing if folder.name[4:].isdigit()), default=0)
     folder = root / f"run-{number + 1:03d}"
     folder.mkdir(parents=True)
-    write_record(folder, overrides=list(overrides), finished=False)
+    write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()))
     return folder, False
 
 
+def _process(pid: int) -> list[float]:
+    """A process's number and start time, which together name it for good."""
+    return [pid, psutil.Process(pid).create_time()]
+
+
+def _alive(process: Sequence[float]) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return _process(int(process[0])) == list(process)
+    return False
+
+
 def write_record(folder: Path, **fields: Any) -> None:
-    """Note facts about a run: its overrides, whether it has finished, what it took."""
+    """Note facts about a run: what it is, whether it has finished, what it took."""
     file = folder / RUN_FILE
     record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     file.write_text(json.dumps({**record, **fields}), encoding="utf-8")
@@ -281,7 +302,8 @@ def ray_overrides(environment: Mapping[str, str], variables: Mapping[str, str], 
     """How verl reaches Ray: a cluster that RAY_ADDRESS names, or one of its own in the temporary folder."""
     if environment.get("RAY_ADDRESS"):
         pairs = [f"+ray_kwargs.ray_init.runtime_env.env_vars.{key}='{value}'" for key, value in variables.items()]
-        return ["ray_kwargs.ray_init.num_cpus=null", "+ray_kwargs.ray_init.ignore_reinit_error=True", *pairs]
+        sizes = ["ray_kwargs.ray_init.num_cpus=null", "++ray_kwargs.ray_init.num_gpus=null"]
+        return [*sizes, "+ray_kwargs.ray_init.ignore_reinit_error=True", *pairs]
     return [f"+ray_kwargs.ray_init._temp_dir={temporary / 'ray'}"]
 
 
@@ -318,7 +340,7 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
     if submit:
         from agentic_video.submit import submit_job
 
-        return submit_job(recipe, profile, overrides, environment)
+        return submit_job(recipe, profile, overrides, environment, dry_run)
 
     print(f"{recipe.name}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
     started = time.monotonic()
@@ -335,7 +357,7 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
     if profile == "cluster" and not environment.get("RAY_ADDRESS"):  # this machine alone
         environment.setdefault("NNODES", "1")
         environment.setdefault("GPUS_PER_NODE", str(gpus))
-    folder, resumed = run_folder(root, overrides)
+    folder, resumed = run_folder(root, run_identity(overrides, environment))
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     attempt = len(list(folder.glob("metrics-*.jsonl"))) + 1
     variables_here = {

@@ -44,6 +44,11 @@ def _register_cpu_platform(manager: ModuleType) -> None:
         manager.PlatformRegistry.register(platform="cpu")(PlatformCPU)
 
 
+def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
+    patches.poll_interval(replay_buffer)
+    patches.failed_groups(replay_buffer)
+
+
 def install() -> None:
     """Register the hooks.
 
@@ -60,13 +65,14 @@ def install() -> None:
         "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.rollout.agent_loop"),
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.rewards.manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
-        "verl.trainer.ppo.v1.replay_buffer": _loudly(patches.poll_interval),
+        "verl.trainer.ppo.v1.replay_buffer": _loudly(_patch_replay_buffer),
         "verl.utils.tensordict_utils": _loudly(patches.equal_length_positions),
     }
     if patches.on_cpu():
         # verl registers its FSDP engine for cuda and npu only; its code is neutral.
         os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
         hooks["verl.plugin.platform.platform_manager"] = _loudly(_register_cpu_platform)
+        hooks["verl.utils.torch_functional"] = _loudly(patches.vectorised_logprobs)
         hooks["verl.utils.distributed"] = _loudly(patches.gloo_process_group)
         hooks["torch.distributed.fsdp"] = _loudly(patches.unpinned_offload)
     for module, hook in hooks.items():

@@ -40,6 +40,19 @@ def settings_of(config: DictConfig) -> Settings:
     return _settings(OmegaConf.to_yaml(block, resolve=True))
 
 
+class SettingsCache:
+    """The settings of one config object, built once: an agent loop is made for every rollout."""
+
+    def __init__(self) -> None:
+        self._config: DictConfig | None = None
+        self._settings: Settings | None = None
+
+    def __call__(self, config: DictConfig) -> Settings:
+        if self._settings is None or self._config is not config:
+            self._config, self._settings = config, settings_of(config)
+        return self._settings
+
+
 @lru_cache(maxsize=8)
 def _settings(text: str) -> Settings:
     """Build the settings once per process and content."""

@@ -19,8 +19,10 @@ def entrypoint(recipe: Path, profile: str, overrides: Sequence[str], python: str
     return shlex.join(command)
 
 
-def submit_job(recipe: Path, profile: str, overrides: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Submit, follow the log, and return the job's exit status.
+def submit_job(
+    recipe: Path, profile: str, overrides: Sequence[str], environment: Mapping[str, str], dry_run: bool = False
+) -> int:
+    """Submit, follow the log, and return the job's exit status; ``dry_run`` only prints the job's command.
 
     The cluster's nodes must have this environment at the same path (or name their python in ``CLUSTER_PYTHON``).
     Interrupting the command leaves the job running.
@@ -35,6 +37,10 @@ def submit_job(recipe: Path, profile: str, overrides: Sequence[str], environment
     address = environment.get("RAY_ADDRESS")
     if not address:
         raise LaunchError("--submit needs RAY_ADDRESS, e.g. http://head-node:8265")
+    command = entrypoint(recipe, profile, overrides, environment.get("CLUSTER_PYTHON") or sys.executable)
+    if dry_run:
+        print(command)
+        return 0
     try:
         client = JobSubmissionClient(address)
     except (ConnectionError, RuntimeError) as error:
@@ -44,7 +50,7 @@ def submit_job(recipe: Path, profile: str, overrides: Sequence[str], environment
     # The job's own driver joins the cluster it runs on.
     variables["RAY_ADDRESS"] = "auto"
     job = client.submit_job(
-        entrypoint=entrypoint(recipe, profile, overrides, environment.get("CLUSTER_PYTHON") or sys.executable),
+        entrypoint=command,
         runtime_env={"working_dir": str(recipe.parents[1]), "excludes": EXCLUDED, "env_vars": variables},
     )
     print(f"submitted {job} to {address}; stop it with: ray job stop --address {address} {job}", flush=True)

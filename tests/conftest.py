@@ -17,7 +17,6 @@ from agentic_video.video.frames import Frame
 from agentic_video.video.reader import VideoError, VideoInfo
 from agentic_video.video.sampling import nearest_indices
 
-
 if not count_gpus():
     os.environ.setdefault("VERL_PLATFORM", "cpu")  # before anything imports verl
 

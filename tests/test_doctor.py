@@ -10,7 +10,9 @@ def test_report_covers_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
         assert f" {name} " in output
 
 
-def test_what_is_missing_comes_with_a_remedy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_missing_comes_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     real = doctor.installed
     monkeypatch.setattr(doctor, "installed", lambda name: None if name in ("vllm", "av") else real(name))
     assert doctor.report() == 1

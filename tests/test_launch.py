@@ -25,14 +25,38 @@ def test_gpus_without_model_or_data_say_what_to_set() -> None:
     assert launch.choose_profile("laptop", 8, {}) == "laptop"
 
 
+DEAD = [2**22 + 1, 0.0]
+
+
 def test_an_unfinished_run_is_resumed_by_the_same_command_only(tmp_path: Path) -> None:
     first, resumed = launch.run_folder(tmp_path, ["a=1"])
     assert (first.name, resumed) == ("run-001", False)
+    launch.write_record(first, launcher=DEAD)
     assert launch.run_folder(tmp_path, ["a=1"]) == (first, True)
+    launch.write_record(first, launcher=DEAD)
     other, resumed = launch.run_folder(tmp_path, ["a=2"])
     assert (other.name, resumed) == ("run-002", False)
     launch.write_record(first, finished=True)
     assert launch.run_folder(tmp_path, ["a=1"])[0].name == "run-003"
+
+
+def test_a_run_in_progress_is_left_alone(tmp_path: Path) -> None:
+    first, _ = launch.run_folder(tmp_path, [])
+    second, resumed = launch.run_folder(tmp_path, [])  # this process, which is alive, holds the first
+    assert (first.name, second.name, resumed) == ("run-001", "run-002", False)
+
+
+def test_another_model_is_another_run() -> None:
+    assert launch.run_identity(["a=1"], {"MODEL_PATH": "m", "HOME": "h"}) == ["a=1", "MODEL_PATH=m"]
+    assert launch.run_identity(["a=1"], {}) == ["a=1"]
+
+
+def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:
+    overrides = launch.ray_overrides({"RAY_ADDRESS": "auto"}, {"X": "1"}, tmp_path)
+    assert "ray_kwargs.ray_init.num_cpus=null" in overrides
+    assert "++ray_kwargs.ray_init.num_gpus=null" in overrides
+    assert "+ray_kwargs.ray_init.runtime_env.env_vars.X='1'" in overrides
+    assert launch.ray_overrides({}, {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir={tmp_path}/ray"]
 
 
 def test_a_damaged_record_is_not_resumed(tmp_path: Path) -> None:
@@ -121,6 +145,6 @@ def test_metrics_line_is_shortened() -> None:
 
 
 def test_record_keeps_its_fields(tmp_path: Path) -> None:
-    launch.write_record(tmp_path, overrides=["a=1"], finished=False)
+    launch.write_record(tmp_path, identity=["a=1"], finished=False)
     launch.write_record(tmp_path, finished=True)
-    assert json.loads((tmp_path / launch.RUN_FILE).read_text()) == {"overrides": ["a=1"], "finished": True}
+    assert json.loads((tmp_path / launch.RUN_FILE).read_text()) == {"identity": ["a=1"], "finished": True}

@@ -1,6 +1,7 @@
 """The agent loop that verl runs for every rollout: an episode of the configured system through verl's LLM server."""
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Collection, Sequence
 from functools import lru_cache
@@ -14,7 +15,8 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
-from agentic_video.settings import settings_of
+from agentic_video.rollout.trajectory import EndReason
+from agentic_video.settings import SettingsCache
 from agentic_video.video.frames import Frame
 from agentic_video.video.service import NodeFrameStore
 
@@ -74,7 +76,13 @@ class VerlEngine:
         return Completion(tuple(output.token_ids), output.log_probs, dict(output.extra_fields or {}))
 
 
+def _content_key(frame: Frame) -> tuple[int, int, bytes]:
+    """Equal for equal pictures only, whatever a tool did to them."""
+    return frame.width, frame.height, hashlib.blake2b(frame.image.tobytes(), digest_size=16).digest()
+
+
 # verl makes an agent loop for every rollout; these are made once per process.
+_settings = SettingsCache()
 _chat_format = lru_cache(maxsize=4)(ChatFormat)
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
 
@@ -85,7 +93,7 @@ class VideoAgentLoop(AgentLoopBase):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.settings = settings_of(self.config)
+        self.settings = _settings(self.config)
         processor: Any = self.processor
         self.format = _chat_format(self.tokenizer, processor.image_processor)
         rollout = self.rollout_config
@@ -104,7 +112,7 @@ class VideoAgentLoop(AgentLoopBase):
 
         Raises:
             VideoError: The video can't be read; verl counts the rollout's group as failed.
-            EngineError: Nothing was generated at all.
+            EngineError: The engine failed; verl counts the rollout's group as failed.
         """
         started = self.loop.time()
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
@@ -115,8 +123,11 @@ class VideoAgentLoop(AgentLoopBase):
         trajectory = await play(system, policy, qa, source, rollout_index=int(row.get("session_id", 0)))
 
         sequence = policy.sequence
-        if sequence is None or not sequence.response_ids:
-            raise EngineError(f"row {qa.id}: nothing was generated ({trajectory.end}: {trajectory.error})")
+        if sequence is None or trajectory.end is EndReason.ENGINE_ERROR:
+            raise EngineError(f"row {qa.id}: {trajectory.end}: {trajectory.error}")
+        if not sequence.response_ids:
+            # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
+            sequence.append_shown([min(self.format.eos_ids)], [])
         versions = [extra for extra in policy.extra if extra]
         steps = [extra[key] for extra in versions for key in ("min_global_steps", "max_global_steps") if key in extra]
         extra_fields: dict[str, Any] = {
@@ -135,7 +146,7 @@ class VideoAgentLoop(AgentLoopBase):
             response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
             multi_modal_data={
                 "images": engine.images(sequence.frames),
-                "frame_keys": [(qa.video, frame.index, frame.width, frame.height) for frame in sequence.frames],
+                "frame_keys": [_content_key(frame) for frame in sequence.frames],
             },
             num_turns=2 * len(trajectory.turns),
             metrics=AgentLoopMetrics(

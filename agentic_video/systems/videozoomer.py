@@ -5,7 +5,7 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from agentic_video.data.schema import LETTERS, VideoQA
 from agentic_video.rewards.answer import MatchRule, match_choice
@@ -24,8 +24,8 @@ from agentic_video.systems.base import (
     ToolCall,
 )
 from agentic_video.systems.prompts import fill, load_prompt
-from agentic_video.tools.base import ToolError
-from agentic_video.tools.video_zoom import check_zoom, parse_arguments
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.video_zoom import ZoomRequest, check_zoom, parse_arguments
 from agentic_video.video.frames import Frame, PixelBudget, fit_size
 from agentic_video.video.reader import VideoInfo
 from agentic_video.video.sampling import linspace_times, rate_times, uniform_indices
@@ -73,6 +73,10 @@ class VideoZoomer(System):
     answer_match: MatchRule = "videozoomer"
     weights: VideoZoomerWeights = field(default_factory=VideoZoomerWeights)
     stop: tuple[str, ...] = (CALL_CLOSE,)
+
+    def __post_init__(self) -> None:
+        if self.answer_match not in get_args(MatchRule):
+            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""
@@ -128,9 +132,13 @@ class VideoZoomer(System):
             request = check_zoom(action.calls[0].arguments, info.duration, self.zoom_max_frames)
         except ToolError as error:
             return self._refusal(str(error), notice)
-        times = linspace_times(request.start, request.end, request.count)
-        frames = await view.video.frames_at(times, self.frame_size(info))
+        frames = await self.look(request, view.video)
         return Observation(("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1)
+
+    async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
+        """The frames of a legal zoom: evenly spaced, both ends included (released code)."""
+        times = linspace_times(request.start, request.end, request.count)
+        return await video.frames_at(times, self.frame_size(video.info))
 
     def _refusal(self, reason: str, notice: str) -> Observation:
         return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)

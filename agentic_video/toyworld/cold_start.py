@@ -310,7 +310,7 @@ def train(
         update(loss + kept, min(1.0, step / 50) * decay)
         losses.append(loss.item())
         if step % 50 == 0:
-            report("demonstrations", step, losses)
+            report(f"practice {kept.item():.3f}, demonstrations", step, losses)
     model.eval()
 
 

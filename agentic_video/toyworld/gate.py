@@ -64,7 +64,7 @@ class GateLimits:
         max_accuracy: More than this leaves reinforcement learning no room.
     """
 
-    grammar: float = 0.8
+    grammar: float = 0.75
     perception: float = 0.8
     margin: float = 0.15
     max_accuracy: float = 0.8

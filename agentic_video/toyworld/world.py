@@ -64,7 +64,7 @@ class WorldRecipe:
         max_seconds: Longest video.
         overview_frames: Number of overview frames that events keep clear of; equals the system's.
         mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
-            minutes; it doesn't learn ``marker`` in that time.
+            minutes; it doesn't learn ``shape`` or ``marker`` in that time.
     """
 
     fps: int = 5
@@ -72,7 +72,7 @@ class WorldRecipe:
     min_seconds: int = 60
     max_seconds: int = 99
     overview_frames: int = 6
-    mixture: tuple[tuple[Kind, float], ...] = (("colour", 0.75), ("shape", 0.1), ("overview", 0.15))
+    mixture: tuple[tuple[Kind, float], ...] = (("colour", 0.85), ("overview", 0.15))
 
     def __post_init__(self) -> None:
         if self.side % 2 or self.side < 16:

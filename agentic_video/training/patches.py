@@ -58,6 +58,38 @@ def equal_length_positions(tensordict_utils: ModuleType) -> None:
     tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]
 
 
+def vectorised_logprobs(torch_functional: ModuleType) -> None:
+    """Log-probabilities of labels in one operation.
+
+    To save GPU memory verl goes through float32 logits row by row; after padding is removed a row is a single token,
+    and on a CPU tens of thousands of tiny operations take most of an update.
+    """
+    import torch
+
+    def logprobs_from_logits_v2(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        chosen = torch.gather(logits, dim=-1, index=labels.unsqueeze(-1)).squeeze(-1)
+        return chosen - torch.logsumexp(logits, dim=-1)
+
+    torch_functional.logprobs_from_logits_v2 = logprobs_from_logits_v2  # type: ignore[attr-defined]
+
+
+def failed_groups(replay_buffer: ModuleType) -> None:
+    """``trainer.v1.sampler.sync_refill_failed_groups`` for groups that failed in part.
+
+    verl replaces a failed group only when none of its rollouts is left. A group in which a judge gave no grade, or an
+    engine failed, must not be trained on what is left of it either: VideoZoomer drops it whole.
+    """
+    original = replay_buffer.ReplayBuffer._terminal_eviction_reasons
+
+    def _terminal_eviction_reasons(self: Any, global_steps: int, partition_id: str) -> Any:
+        stale, filtered, failed, counts = original(self, global_steps, partition_id)
+        if partition_id != "val" and self.sync_refill_failed_groups:
+            failed = set(self.failure_keys[partition_id])
+        return stale, filtered, failed, counts
+
+    replay_buffer.ReplayBuffer._terminal_eviction_reasons = _terminal_eviction_reasons
+
+
 def poll_interval(replay_buffer: ModuleType) -> None:
     """The replay buffer looks for finished rollouts every 2 s and has no config key for it.
 

@@ -13,11 +13,11 @@ import numpy as np
 from agentic_video.data.schema import VideoQA
 from agentic_video.rewards.judge import Judge
 from agentic_video.rollout.trajectory import FrameRef, Trajectory
-from agentic_video.systems.base import Calls, EpisodeView, Illegal, Message, Observation, Score
+from agentic_video.systems.base import EpisodeView, Message, Score
 from agentic_video.systems.prompts import fill
-from agentic_video.systems.videozoomer import VideoZoomer, labelled
-from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.video_zoom import check_zoom
+from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.tools.base import Video
+from agentic_video.tools.video_zoom import ZoomRequest
 from agentic_video.video.frames import Frame
 from agentic_video.video.sampling import linspace_times
 
@@ -97,18 +97,9 @@ class SharpZoomer(VideoZoomer):
         )
         return (replace(message, parts=(words, *message.parts[1:])),)
 
-    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
-        if isinstance(action, Illegal):
-            return await super().observe(action, view)
-        info = view.video.info
-        try:
-            request = check_zoom(action.calls[0].arguments, info.duration, self.zoom_max_frames)
-        except ToolError:
-            return await super().observe(action, view)  # VideoZoomer tells the agent what is wrong with the call
-        size = self.frame_size(info)
-        frames = await find_changes(view.video, request.start, request.end, request.count, size, self.candidates)
-        notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
-        return Observation(("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1)
+    async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
+        size = self.frame_size(video.info)
+        return await find_changes(video, request.start, request.end, request.count, size, self.candidates)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, judge: Judge | None) -> Score:
         score = await super().score(trajectory, qa, judge)

@@ -15,7 +15,9 @@ def record() -> dict:
 
 def run_folder(folder: Path, rewards: list[float]) -> None:
     folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"recipe": "r", "profile": "laptop", "seconds": 9, "peak_bytes": 2**30}))
+    (folder / "run.json").write_text(
+        json.dumps({"recipe": "r", "profile": "laptop", "seconds": 9, "peak_bytes": 2**30})
+    )
     names = ("reward", "reward_sampled", "acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
     lines = [
         json.dumps({"step": i, "data": {**{f"episode/{name}": value for name in names}, "timing_s/step": 2.0}})

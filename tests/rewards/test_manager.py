@@ -69,3 +69,8 @@ def test_a_judge_that_fails_drops_the_group_or_scores_zero() -> None:
 
 def test_an_unanswered_open_question_needs_no_judge() -> None:
     assert run(FAILED, OPEN)["reward_score"] == 0.0
+
+
+def test_misspelt_choices_are_refused() -> None:
+    with pytest.raises(ValueError, match="on_failure must be one of"):
+        run(FAILED, CHOICE, on_failure="drop")

@@ -45,7 +45,7 @@ def test_a_build_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_gate_refuses_an_untrained_model(checkpoint: Path, small_world: World, recipe: WorldRecipe) -> None:
-    with pytest.raises(GateError, match=r"grammar 0\.\d+, needed >= 0\.8 \(raise steps.*perception"):
+    with pytest.raises(GateError, match=r"grammar 0\.\d+, needed >= 0\.75 \(raise steps.*perception"):
         check(checkpoint, small_world.heldout, laptop_system(recipe.overview_frames))
 
 

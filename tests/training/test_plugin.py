@@ -118,6 +118,38 @@ def test_poll_interval_is_set_from_the_environment(monkeypatch: pytest.MonkeyPat
     assert Buffer(poll_interval=1.0).poll_interval == 1.0
 
 
+@CPU_ONLY
+def test_log_probabilities_are_those_of_log_softmax() -> None:
+    import verl.utils.torch_functional as torch_functional
+
+    torch.manual_seed(0)
+    logits = (torch.randn(7, 11) * 5).requires_grad_()
+    labels = torch.randint(11, (7,))
+    expected = torch.log_softmax(logits, dim=-1)[torch.arange(7), labels]
+    found = torch_functional.logprobs_from_logits(logits, labels)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(value.sum(), logits, retain_graph=True)[0] for value in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_groups_that_failed_in_part_are_replaced_too() -> None:
+    from collections import Counter, defaultdict
+
+    import verl.trainer.ppo.v1.replay_buffer as replay_buffer
+
+    buffer = replay_buffer.ReplayBuffer.__new__(replay_buffer.ReplayBuffer)
+    buffer.filter_groups_metric = None
+    buffer.failure_keys = defaultdict(set, train={"partly", "wholly"})
+    buffer.finished_keys = defaultdict(set)
+    buffer.partitions = defaultdict(dict, train={"partly_0_0": {}})
+    buffer._dapo_classification_cache = defaultdict(dict)
+    buffer.sync_refill_failed_groups = True
+    assert buffer._terminal_eviction_reasons(1, "train") == (set(), set(), {"partly", "wholly"}, Counter())
+    assert buffer._terminal_eviction_reasons(1, "val")[2] == set()
+    buffer.sync_refill_failed_groups = False
+    assert buffer._terminal_eviction_reasons(1, "train")[2] == set()
+
+
 def test_vllm_is_found_under_its_name() -> None:
     from importlib.metadata import version
 

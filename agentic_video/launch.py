@@ -260,6 +260,8 @@ def interesting(line: str) -> str:
         return f"step {step}: " + ", ".join(shown)
     if any(mark in line for mark in ("row left out", "rows left out", "Resuming from", "agentic_video could not")):
         return line.rstrip()
+    if "Warning" in line:
+        return ""
     if "Error" in line or "error:" in line.lower():
         return line.rstrip()[:300]
     return ""

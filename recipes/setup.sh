@@ -23,10 +23,10 @@ setup_environment() {
   echo "setting up $repository/.venv ($kind, $("$python" --version)): several GB, a few minutes, only once"
   tool=$repository/.venv-tools
   if [ ! -x "$tool/bin/uv" ]; then
-    "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location --target "$tool" uv==0.13.8 || return 1
+    "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --target "$tool" uv==0.13.8 || return 1
   fi
   (cd "$repository" && UV_PROJECT_ENVIRONMENT=.venv "$tool/bin/uv" sync --frozen --quiet --python "$python" \
-    --extra "$kind" --extra dev) || return 1
+    --compile-bytecode --extra "$kind" --extra dev) || return 1
   echo "$wanted" >"$repository/.venv/.agentic_video"
   echo "environment ready after $((SECONDS - started)) s"
 }

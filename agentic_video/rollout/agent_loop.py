@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from PIL import Image
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.utils.ray_utils import get_event_loop
 
 from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
@@ -91,11 +92,15 @@ _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
 class VideoAgentLoop(AgentLoopBase):
     """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
+    def __init__(self, trainer_config: Any, server_manager: Any, tokenizer: Any, processor: Any, **kwargs: Any):
+        # Not verl's own constructor: what it makes beside these serves other ways to build prompts, and costs as much
+        # as an episode's own work.
+        self.config = trainer_config.config
+        self.rollout_config = self.config.actor_rollout_ref.rollout
+        self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
+        self.loop = get_event_loop()
         self.settings = _settings(self.config)
-        processor: Any = self.processor
-        self.format = _chat_format(self.tokenizer, processor.image_processor)
+        self.format = _chat_format(tokenizer, processor.image_processor)
         rollout = self.rollout_config
         self.limits = TokenLimits(
             prompt=rollout.prompt_length,

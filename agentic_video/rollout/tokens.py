@@ -7,6 +7,7 @@ building a prompt needs no pixels.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from agentic_video.rollout.policy import EngineError, Utterance
@@ -79,6 +80,8 @@ class ChatFormat:
         self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
         self._image_text = self._image_markup()
         self._after_reply, self._before_reply = self._turn_markup()
+        # All rollouts of a group have the same opening.
+        self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
 
     def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
@@ -138,8 +141,11 @@ class ChatFormat:
 
         A special token that is written out in a text (a question, a file name) is broken up: it stays text.
         """
-        turns = [{"role": message.role, "content": self._text(message.parts)} for message in messages]
-        return self.encode(self._template(turns, add_generation_prompt=True))
+        return list(self._rendered_ids(tuple((message.role, self._text(message.parts)) for message in messages)))
+
+    def _render_ids(self, turns: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
+        messages = [{"role": role, "content": text} for role, text in turns]
+        return tuple(self.encode(self._template(messages, add_generation_prompt=True)))
 
     def observation_ids(self, parts: Sequence[Part], after: Sequence[int]) -> list[int]:
         """Ids of an observation as the next user message, and of the header of the next reply.

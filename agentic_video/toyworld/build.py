@@ -10,6 +10,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.cold_start import ColdStartRecipe, make_cold_start
 from agentic_video.toyworld.gate import GateLimits, check
 from agentic_video.toyworld.laptop import PROMPT, laptop_system
@@ -44,7 +45,7 @@ class ToyRecipe:
     @property
     def key(self) -> str:
         """Name of the recipe's folder: it changes with any setting, the prompt and the version."""
-        content = {"version": VERSION, "prompt": PROMPT.read_text(encoding="utf-8"), **asdict(self)}
+        content = {"version": VERSION, "prompt": load_prompt(PROMPT), **asdict(self)}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

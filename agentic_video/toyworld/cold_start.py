@@ -20,6 +20,7 @@ import torch.nn.functional as F
 
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenPolicy, TokenSequence
+from agentic_video.systems.prompts import load_prompt
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld import oracle
 from agentic_video.toyworld.laptop import LIMITS, laptop_system
@@ -72,11 +73,11 @@ class ColdStartRecipe:
 
     demonstrations: int = 4500
     off_aim: float = 0.4
-    direct: float = 0.1
+    direct: float = 0.06
     practice_steps: int = 1200
     practice_batch: int = 128
     kept_practice: int = 16
-    steps: int = 950
+    steps: int = 1100
     batch: int = 32
     learning_rate: float = 2e-3
     threads: int = 2
@@ -316,7 +317,7 @@ def train(
 
 def tokenizer_corpus(system: VideoZoomer, world: WorldRecipe) -> list[str]:
     """Texts that the tokenizer's merges are learnt from: everything that an episode's messages can say."""
-    texts = [Path(system.prompt).read_text(encoding="utf-8"), system.last_turn_notice, *TAGS]
+    texts = [load_prompt(system.prompt), system.last_turn_notice, *TAGS]
     texts += ["system\n", "user\n", "assistant\n", "Error: the call is not valid JSON.", "<frame0_time12.50s>"]
     for scene in scenes("demonstrations", 300, 0, world):
         texts += [scene.question, *(f"{letter}. {word}" for letter, word in zip("ABCD", scene.options, strict=True))]

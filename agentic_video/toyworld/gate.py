@@ -65,7 +65,7 @@ class GateLimits:
     """
 
     grammar: float = 0.75
-    perception: float = 0.8
+    perception: float = 0.75
     margin: float = 0.15
     max_accuracy: float = 0.8
 

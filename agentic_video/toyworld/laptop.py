@@ -1,12 +1,10 @@
 """The constants of the laptop profile, in one place: what the tiny model is trained for is what the recipe must set."""
 
-from pathlib import Path
-
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import FRAME_SIDE
 
-PROMPT = Path(__file__).with_name("prompt.txt")
+PROMPT = "videozoomer_short"
 """A short form of VideoZoomer's prompt: on two cores the full one would cost more than the episode."""
 
 LIMITS = TokenLimits(prompt=192, response=224, turn=40)
@@ -25,5 +23,5 @@ def laptop_system(overview_frames: int = 6) -> VideoZoomer:
         zoom_max_frames=8,
         max_turns=3,
         max_images=24,
-        prompt=str(PROMPT),
+        prompt=PROMPT,
     )

@@ -16,6 +16,9 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 PATCH_CACHE_BYTES = 1 << 30
 """Most bytes of processed frames that one worker keeps."""
 
+MAX_POSITIONS = 256
+"""Trajectories whose position ids are kept between their score and their batch."""
+
 FRAME_KEYS = "frame_keys"
 """Where an agent loop names its images in ``multi_modal_data``, so that equal ones are recognised."""
 
@@ -81,6 +84,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._patch_cache = PatchCache(self.processor.image_processor)
+        self._positions: OrderedDict[Hashable, torch.Tensor] = OrderedDict()
 
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}
@@ -90,6 +94,22 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         # Its presence makes verl's position ids tell text from images; verl fills in the values.
         inputs["mm_token_type_ids"] = torch.zeros_like(input_ids)
         return inputs
+
+    def _compute_position_ids(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, multi_modal_inputs: Any, *args: Any
+    ) -> torch.Tensor:
+        # Asked for twice for each trajectory, one call after the other: for the score and for the batch.
+        grid = multi_modal_inputs.get("image_grid_thw")
+        key = (input_ids.numpy().tobytes(), None if grid is None else grid.numpy().tobytes())
+        found = self._positions.pop(key, None)
+        if found is not None:
+            multi_modal_inputs.pop("mm_token_type_ids", None)
+            return found
+        computed = super()._compute_position_ids(input_ids, attention_mask, multi_modal_inputs, *args)
+        self._positions[key] = computed
+        if len(self._positions) > MAX_POSITIONS:
+            self._positions.popitem(last=False)
+        return computed
 
 
 class VideoAgentLoopManager(AgentLoopManagerTQ):

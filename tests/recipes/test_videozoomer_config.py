@@ -101,6 +101,17 @@ def test_config_passes_verls_validation(profile: str, monkeypatch: pytest.Monkey
         assert settings.system == VideoZoomer()  # the yaml lists the class's own defaults
 
 
+def test_laptop_plays_what_the_tiny_model_was_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agentic_video.settings import settings_of
+    from agentic_video.toyworld.laptop import LIMITS, laptop_system
+
+    config = composed("laptop", monkeypatch)
+    settings = settings_of(config)
+    assert settings.system == laptop_system()
+    limits = (config.data.max_prompt_length, config.data.max_response_length, settings.max_turn_tokens)
+    assert limits == (LIMITS.prompt, LIMITS.response, LIMITS.turn)
+
+
 def test_laptop_clips_higher_and_samples_dynamically(monkeypatch: pytest.MonkeyPatch) -> None:
     config = composed("laptop", monkeypatch)
     assert config.actor_rollout_ref.actor.clip_ratio_high == 0.27 > config.actor_rollout_ref.actor.clip_ratio_low

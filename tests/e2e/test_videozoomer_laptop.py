@@ -111,7 +111,7 @@ def test_every_step_logs_what_episodes_did(run: tuple[Path, str, str], key: str)
 def test_each_distinct_frame_is_decoded_once(run: tuple[Path, str, str]) -> None:
     last = list(read_metrics(run[0]).values())[-1]
     # 8 rollouts of a question ask for the same overview, and often for the same zoom
-    assert last["frame_store/decoded"] < last["frame_store/requested"] / 4
+    assert last["frame_store/decoded"] < last["frame_store/requested"] / 2
     assert last["frame_store/decoded"] + last["frame_store/hits"] == last["frame_store/requested"]
     assert last["frame_store/evicted"] == last["frame_store/errors"] == last["frame_store/timeouts"] == 0
 

@@ -30,6 +30,7 @@ def submit_job(
     Raises:
         LaunchError: ``RAY_ADDRESS`` isn't set or nothing answers there.
     """
+    from ray.exceptions import AuthenticationError
     from ray.job_submission import JobStatus, JobSubmissionClient
 
     from agentic_video.launch import LaunchError
@@ -43,6 +44,11 @@ def submit_job(
         return 0
     try:
         client = JobSubmissionClient(address)
+    except AuthenticationError as error:
+        raise LaunchError(
+            f"the Ray cluster at {address} asks for a token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN, "
+            "or start the cluster with RAY_AUTH_MODE=disabled where its network is your own"
+        ) from error
     except (ConnectionError, RuntimeError) as error:
         raise LaunchError(f"no Ray cluster answers at {address}: {error}") from error
     variables = {name: environment[name] for name in FORWARDED if environment.get(name)}

@@ -255,7 +255,7 @@ def interesting(line: str) -> str:
             f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in ("acc", "format", "tool", "turns", "frames")
         ]
         shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
-        shown.append(f"prob diff {values.get('training/rollout_probs_diff_mean', '?')[:8]}")
+        shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
         shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
         return f"step {step}: " + ", ".join(shown)
     if any(mark in line for mark in ("row left out", "rows left out", "Resuming from", "agentic_video could not")):
@@ -267,9 +267,9 @@ def interesting(line: str) -> str:
     return ""
 
 
-def _number(text: str, digits: int = 2) -> str:
+def _number(text: str, digits: int = 2, kind: str = "f") -> str:
     try:
-        return f"{float(text.split('(')[-1].rstrip(')')):.{digits}f}"
+        return f"{float(text.split('(')[-1].rstrip(')')):.{digits}{kind}}"
     except ValueError:
         return "?"
 

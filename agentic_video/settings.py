@@ -1,7 +1,6 @@
 """The ``agentic_video`` block of a run's config, as typed settings."""
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -37,7 +36,9 @@ def settings_of(config: DictConfig) -> Settings:
     block = config.get("agentic_video")
     if block is None:
         raise ValueError("the config has no block 'agentic_video': start from a recipe's yaml")
-    return _settings(OmegaConf.to_yaml(block, resolve=True))
+    resolved = OmegaConf.create(OmegaConf.to_container(block, resolve=True))
+    assert isinstance(resolved, DictConfig)
+    return _build(resolved)
 
 
 class SettingsCache:
@@ -53,13 +54,9 @@ class SettingsCache:
         return self._settings
 
 
-@lru_cache(maxsize=8)
-def _settings(text: str) -> Settings:
-    """Build the settings once per process and content."""
+def _build(block: DictConfig) -> Settings:
     import hydra
 
-    block = OmegaConf.create(text)
-    assert isinstance(block, DictConfig)
     known = {"system", "judge", "frame_store", "max_turn_tokens", "episodes_dir", "episodes_per_step"}
     unknown = set(block) - known
     if unknown:

@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 
 AGENT_NAME = "video_agent"
 
+FRAME_KEYS = "frame_keys"
+"""Where the images are named in ``multi_modal_data``, so that a worker recognises equal ones."""
+
 
 class VerlEngine:
     """verl's LLM server as an episode's engine.
@@ -151,7 +154,7 @@ class VideoAgentLoop(AgentLoopBase):
             response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
             multi_modal_data={
                 "images": engine.images(sequence.frames),
-                "frame_keys": [_content_key(frame) for frame in sequence.frames],
+                FRAME_KEYS: [_content_key(frame) for frame in sequence.frames],
             },
             num_turns=2 * len(trajectory.turns),
             metrics=AgentLoopMetrics(

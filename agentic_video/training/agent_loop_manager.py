@@ -13,14 +13,13 @@ import torch
 from PIL import Image
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
+from agentic_video.rollout.agent_loop import FRAME_KEYS
+
 PATCH_CACHE_BYTES = 1 << 30
 """Most bytes of processed frames that one worker keeps."""
 
 MAX_POSITIONS = 256
 """Trajectories whose position ids are kept between their score and their batch."""
-
-FRAME_KEYS = "frame_keys"
-"""Where an agent loop names its images in ``multi_modal_data``, so that equal ones are recognised."""
 
 
 class PatchCache:

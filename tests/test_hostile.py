@@ -12,7 +12,7 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.trajectory import Trajectory
-from agentic_video.systems.base import Score
+from agentic_video.systems.base import Graders, Score
 from agentic_video.systems.videozoomer import VideoZoomer
 from tests.conftest import MemorySource
 
@@ -48,7 +48,7 @@ def episode(turns: list[str], seconds: float = 60.0) -> tuple[Trajectory, Score,
     async def run() -> tuple[Trajectory, Score]:
         policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)])
         trajectory = await play(SYSTEM, policy, qa, source)
-        return trajectory, await SYSTEM.score(trajectory, qa, None)
+        return trajectory, await SYSTEM.score(trajectory, qa, Graders())
 
     return *asyncio.run(run()), source
 

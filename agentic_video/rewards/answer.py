@@ -5,7 +5,7 @@ from typing import Literal
 
 from agentic_video.data.schema import LETTERS, VideoQA
 
-MatchRule = Literal["videozoomer", "robust"]
+MatchRule = Literal["exact", "videozoomer", "robust"]
 MAX_ANSWER_CHARS = 4_000
 """Only this much of an answer's end is looked at; nobody earns more by writing more."""
 
@@ -60,6 +60,8 @@ def match_choice(prediction: str | None, qa: VideoQA, rule: MatchRule) -> bool:
     if prediction is None:
         return False
     prediction = prediction[-MAX_ANSWER_CHARS:]
+    if rule == "exact":
+        return prediction == qa.answer
     if rule == "videozoomer":
         return match_videozoomer(prediction, qa.answer)
     return match_robust(prediction, qa.answer, qa.options)

@@ -11,6 +11,9 @@ import os
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from agentic_video.data.schema import VideoQA
+from agentic_video.rewards.answer import MatchRule, match_choice
+
 logger = logging.getLogger(__name__)
 
 PROMPT = """You grade answers to questions about videos. You are given one JSON object with three fields: "question", \
@@ -117,3 +120,18 @@ class Judge:
             problem = f"unreadable grade {text[:40]!r}"
         logger.warning("judge gave no grade after %d tries: %s", self.config.max_retries + 1, problem)
         raise JudgeError(f"no grade from {self.config.base_url} after {self.config.max_retries + 1} tries: {problem}")
+
+
+async def grade_answer(answer: str | None, qa: VideoQA, rule: MatchRule, judge: Judge | None) -> float:
+    """Accuracy of an answer: multiple choice by rule, open ended by the judge; no answer is wrong.
+
+    Raises:
+        JudgeError: The judge is needed and there is none, or it gave no grade.
+    """
+    if answer is None:
+        return 0.0
+    if qa.answer_type == "multiple_choice":
+        return float(match_choice(answer, qa, rule))
+    if judge is None:
+        raise JudgeError(f"row {qa.id} is open ended: a judge is needed")
+    return await judge.grade(qa.question, qa.answer, answer)

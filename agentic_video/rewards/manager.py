@@ -1,5 +1,6 @@
 """The reward manager that verl calls for every finished episode."""
 
+from dataclasses import replace
 from typing import Any
 
 from verl import DataProto
@@ -10,7 +11,7 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rewards.judge import Judge, JudgeError
 from agentic_video.rollout.trajectory import EndReason, Trajectory
 from agentic_video.settings import settings_of
-from agentic_video.systems.base import Score
+from agentic_video.systems.base import Graders, Score
 
 REWARD_MANAGER_NAME = "video_agent"
 REWARD_KEY_UNITS = 1e4
@@ -47,7 +48,7 @@ class VideoAgentRewardManager(RewardManagerBase):
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any, **kwargs: Any):
         super().__init__(config, tokenizer, compute_score)
         self.settings = settings_of(config)
-        self.judge = Judge(self.settings.judge)
+        self.graders = Graders(judge=Judge(self.settings.judge))
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score the last output of one episode.
@@ -61,12 +62,12 @@ class VideoAgentRewardManager(RewardManagerBase):
         system = self.settings.system
         failed = False
         try:
-            score = await system.score(trajectory, qa, self.judge)
+            score = await system.score(trajectory, qa, self.graders)
         except JudgeError:
             if self.settings.judge.on_failure == "drop_group":
                 raise
             failed = True
-            score = await system.score(trajectory, qa, _NoGrade(self.settings.judge))
+            score = await system.score(trajectory, qa, replace(self.graders, judge=_NoGrade(self.settings.judge)))
         return {"reward_score": score.reward, "reward_extra_info": reward_info(trajectory, score, failed)}
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import logging
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,20 +12,26 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.ray_utils import get_event_loop
 
 from agentic_video.data.schema import VideoQA
-from agentic_video.rollout.episode import play
+from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
 from agentic_video.rollout.trajectory import EndReason
-from agentic_video.settings import SettingsCache
+from agentic_video.settings import Settings, SettingsCache
+from agentic_video.systems.base import System
+from agentic_video.tools.base import Retriever
 from agentic_video.video.frames import Frame
 from agentic_video.video.service import NodeFrameStore
-
-logger = logging.getLogger(__name__)
 
 AGENT_NAME = "video_agent"
 
 FRAME_KEYS = "frame_keys"
 """Where the images are named in ``multi_modal_data``, so that a worker recognises equal ones."""
+
+FINAL_OUTPUT = "final_output"
+"""In ``extra_fields``: whether an output is its episode's last."""
+
+VALIDATE = "is_validation"
+"""In an agent loop's row: whether the episode is played for validation."""
 
 
 class VerlEngine:
@@ -41,13 +46,16 @@ class VerlEngine:
         self._client = client
         self._sampling_params = sampling_params
         self._request_id = uuid4().hex
-        self._images: list[Image.Image] = []
+        # By identity; the frame is kept beside its image so that its identity stays its own.
+        self._images: dict[int, tuple[Frame, Image.Image]] = {}
         self.seconds = 0.0
 
     def images(self, frames: Sequence[Frame]) -> list[Image.Image]:
         """The frames as the images that vLLM takes; each is converted once."""
-        self._images += [Image.fromarray(frame.image) for frame in frames[len(self._images) :]]
-        return self._images
+        for frame in frames:
+            if id(frame) not in self._images:
+                self._images[id(frame)] = (frame, Image.fromarray(frame.image))
+        return [self._images[id(frame)][1] for frame in frames]
 
     async def generate(
         self,
@@ -91,6 +99,10 @@ _chat_format = lru_cache(maxsize=4)(ChatFormat)
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
 
 
+def _retriever(settings: Settings) -> Retriever | None:
+    return None
+
+
 @register(AGENT_NAME)
 class VideoAgentLoop(AgentLoopBase):
     """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data."""
@@ -111,12 +123,18 @@ class VideoAgentLoop(AgentLoopBase):
             turn=self.settings.max_turn_tokens or rollout.response_length,
         )
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+    async def run(  # type: ignore[override]  # verl's workers take a list too
+        self, sampling_params: dict[str, Any], **row: Any
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Play one episode.
 
         Args:
             sampling_params: As verl sets them for training or validation.
             row: The row of the data file and verl's own fields (``session_id``: the rollout's number in its group).
+
+        Returns:
+            One output for each sequence that the engine saw: one for the episode, or, where a system forgets earlier
+            images, one for each turn. verl gives all of them the advantage of the last.
 
         Raises:
             VideoError: The video can't be read; verl counts the rollout's group as failed.
@@ -126,16 +144,27 @@ class VideoAgentLoop(AgentLoopBase):
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
         engine = VerlEngine(self.server_manager, sampling_params)
         system = self.settings.system
-        policy = TokenPolicy(engine, self.format, self.limits, system.stop)
-        source = _frame_store(self.settings.frame_store)
-        trajectory = await play(system, policy, qa, source, rollout_index=int(row.get("session_id", 0)))
+        source, retriever = _frame_store(self.settings.frame_store), _retriever(self.settings)
+        rollout_index = int(row.get("session_id", 0))
+        policies: list[TokenPolicy] = []
 
-        sequence = policy.sequence
-        if sequence is None or trajectory.end is EndReason.ENGINE_ERROR:
+        def make_policy(current: System) -> TokenPolicy:
+            policies.append(TokenPolicy(engine, self.format, self.limits, current))
+            return policies[-1]
+
+        if row.get(VALIDATE):
+            attempts = await play_attempts(system, make_policy, qa, source, retriever, rollout_index=rollout_index)
+            trajectory = attempts[-1]
+        else:
+            trajectory = await play(system, make_policy(system), qa, source, retriever, rollout_index=rollout_index)
+
+        policy = policies[-1]
+        if not policy.sequences or trajectory.end is EndReason.ENGINE_ERROR:
             raise EngineError(f"row {qa.id}: {trajectory.end}: {trajectory.error}")
-        if not sequence.response_ids:
+        last = policy.sequences[-1]
+        if not last.response_ids:
             # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
-            sequence.append_shown([min(self.format.eos_ids)], [])
+            last.append_shown([min(self.format.eos_ids)], [])
         versions = [extra for extra in policy.extra if extra]
         steps = [extra[key] for extra in versions for key in ("min_global_steps", "max_global_steps") if key in extra]
         extra_fields: dict[str, Any] = {
@@ -147,19 +176,24 @@ class VideoAgentLoop(AgentLoopBase):
             "turn_scores": [],
             "tool_rewards": [],
         }
-        return AgentLoopOutput(
-            prompt_ids=sequence.prompt_ids,
-            response_ids=sequence.response_ids,
-            response_mask=sequence.response_mask,
-            response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
-            multi_modal_data={
-                "images": engine.images(sequence.frames),
-                FRAME_KEYS: [_content_key(frame) for frame in sequence.frames],
-            },
-            num_turns=2 * len(trajectory.turns),
-            metrics=AgentLoopMetrics(
-                generate_sequences=engine.seconds,
-                tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
-            ),
-            extra_fields=extra_fields,
+        metrics = AgentLoopMetrics(
+            generate_sequences=engine.seconds,
+            tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
         )
+        outputs = [
+            AgentLoopOutput(
+                prompt_ids=sequence.prompt_ids,
+                response_ids=sequence.response_ids,
+                response_mask=sequence.response_mask,
+                response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
+                multi_modal_data={
+                    "images": engine.images(sequence.frames),
+                    FRAME_KEYS: [_content_key(frame) for frame in sequence.frames],
+                },
+                num_turns=2 * len(trajectory.turns),
+                metrics=metrics,
+                extra_fields={**extra_fields, FINAL_OUTPUT: sequence is last},
+            )
+            for sequence in policy.sequences
+        ]
+        return outputs if len(outputs) > 1 else outputs[0]

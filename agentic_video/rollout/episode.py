@@ -1,18 +1,25 @@
 """The turn machine. It knows no system by name and no engine."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn, record_messages, record_parts
 from agentic_video.systems.base import Answer, Calls, EpisodeView, Illegal, Message, System
-from agentic_video.tools.base import Video
+from agentic_video.tools.base import Retriever, Video
 from agentic_video.video.reader import VideoError
 from agentic_video.video.store import FrameSource
 
 
 async def play(
-    system: System, policy: Policy, qa: VideoQA, source: FrameSource, *, rollout_index: int = 0
+    system: System,
+    policy: Policy,
+    qa: VideoQA,
+    source: FrameSource,
+    retriever: Retriever | None = None,
+    *,
+    rollout_index: int = 0,
 ) -> Trajectory:
     """Play one episode to its end.
 
@@ -24,12 +31,13 @@ async def play(
         policy: Who speaks.
         qa: The question and its video.
         source: Where frames come from.
+        retriever: Finds frames by text, for systems that do.
         rollout_index: Number of this rollout in its group.
 
     Raises:
         VideoError: The video itself, or its overview, can't be read: there is nothing to play.
     """
-    video = await Video.open(qa.video, source)
+    video = await Video.open(qa.video, source, retriever)
     view = EpisodeView(qa=qa, video=video, rollout_index=rollout_index)
     opening = await system.opening(view)
     turns: list[Turn] = []
@@ -82,13 +90,42 @@ async def play(
         turns[-1] = replace(turn, legal_calls=observation.legal_calls, illegal_calls=observation.illegal_calls)
         if len(turns) >= system.max_turns:
             return finish(EndReason.TURN_LIMIT)
-        images += len(observation.frames)
+        images = len(observation.frames) + (images if system.context == "all" else 0)
         if images > system.max_images:
-            return finish(EndReason.IMAGE_BUDGET, f"{images} images, at most {system.max_images} an episode")
+            return finish(EndReason.IMAGE_BUDGET, f"{images} images, at most {system.max_images} fit")
         if not await policy.show(observation.parts):
             return finish(EndReason.TOKEN_BUDGET, "the observation doesn't fit the token budget")
         turns[-1] = replace(turns[-1], observation=record_parts(observation.parts))
         view = replace(view, turns=tuple(turns))
+
+
+async def play_attempts(
+    system: System,
+    make_policy: Callable[[System], Policy],
+    qa: VideoQA,
+    source: FrameSource,
+    retriever: Retriever | None = None,
+    *,
+    rollout_index: int = 0,
+) -> tuple[Trajectory, ...]:
+    """Play a question as in evaluation: again for as long as the system asks for it (see :meth:`System.retry`).
+
+    Args:
+        make_policy: A new policy for each attempt.
+
+    Returns:
+        All attempts in order; the last one counts.
+
+    Raises:
+        VideoError: The video itself, or its overview, can't be read.
+    """
+    attempts: list[Trajectory] = []
+    current: System | None = system
+    while current is not None:
+        policy = make_policy(current)
+        attempts.append(await play(current, policy, qa, source, retriever, rollout_index=rollout_index))
+        current = system.retry(attempts)
+    return tuple(attempts)
 
 
 def _count_images(messages: tuple[Message, ...]) -> int:

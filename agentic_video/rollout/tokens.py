@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from agentic_video.rollout.policy import EngineError, Utterance
-from agentic_video.systems.base import EpisodeView, Message, Part
+from agentic_video.systems.base import EpisodeView, Message, Part, System
 from agentic_video.video.frames import Frame
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
@@ -224,17 +224,30 @@ class TokenPolicy:
         engine: Generates ids.
         chat_format: Renders what the environment writes.
         limits: Token budgets.
-        stop: Texts that end a turn.
+        system: The way of watching: its stop texts, and what of earlier images stays in its context.
+
+    Attributes:
+        sequences: What the engine saw and said. One sequence when everything stays in the context; with
+            ``latest_evidence`` one for each turn, in each of which only that turn's ids are generated ones.
     """
 
-    def __init__(self, engine: Engine, chat_format: ChatFormat, limits: TokenLimits, stop: Sequence[str]):
+    def __init__(self, engine: Engine, chat_format: ChatFormat, limits: TokenLimits, system: System):
         self._engine = engine
         self._format = chat_format
         self._limits = limits
-        self._stop = tuple(stop)
+        self._system = system
         self._last_said: list[int] = []
-        self.sequence: TokenSequence | None = None
+        # For a context that forgets images: the opening and everything after it, rendered without images.
+        self._faded_opening: list[int] = []
+        self._faded_rest: list[int] = []
+        self._faded_show: list[int] = []
+        self.sequences: list[TokenSequence] = []
         self.extra: list[Mapping[str, Any]] = []
+
+    @property
+    def sequence(self) -> TokenSequence | None:
+        """The sequence of the latest turn."""
+        return self.sequences[-1] if self.sequences else None
 
     @property
     def num_tokens(self) -> int:
@@ -246,7 +259,10 @@ class TokenPolicy:
         self._check_placeholders(ids, frames)
         if len(ids) > self._limits.prompt:
             return False
-        self.sequence = TokenSequence(ids, frames)
+        self.sequences = [TokenSequence(ids, frames)]
+        if self._system.context == "latest_evidence":
+            faded = [Message(message.role, self._system.fade(message.parts)) for message in messages]
+            self._faded_opening = self._format.opening_ids(faded)
         return True
 
     async def say(self, view: EpisodeView) -> Utterance:
@@ -255,7 +271,7 @@ class TokenPolicy:
         completion = await self._engine.generate(
             self.sequence.ids,
             self.sequence.frames,
-            stop=self._stop,
+            stop=self._system.stop,
             max_tokens=room,
             banned_ids=self._format.banned_ids,
         )
@@ -271,7 +287,7 @@ class TokenPolicy:
         self._last_said = kept
         ended = bool(kept) and kept[-1] in self._format.eos_ids
         text = self._format.decode(kept[:-1] if ended else kept)
-        finished = ended or any(stop in text for stop in self._stop)
+        finished = ended or any(stop in text for stop in self._system.stop)
         return Utterance(text, num_tokens=len(kept), finished=finished, forbidden=allowed < len(ids))
 
     async def show(self, parts: Sequence[Part]) -> bool:
@@ -279,9 +295,18 @@ class TokenPolicy:
         frames = [part for part in parts if not isinstance(part, str)]
         ids = self._format.observation_ids(parts, self._last_said)
         self._check_placeholders(ids, frames)
-        if len(self.sequence.response_ids) + len(ids) >= self._limits.response:
+        sequence = self.sequence
+        if self._system.context == "latest_evidence":
+            said = self._faded_rest + self._faded_show + self._last_said
+            sequence = TokenSequence(self._faded_opening, [])
+            sequence.append_shown(said, [])
+        if len(sequence.response_ids) + len(ids) >= self._limits.response:
             return False
-        self.sequence.append_shown(ids, frames)
+        sequence.append_shown(ids, frames)
+        if sequence is not self.sequence:
+            self.sequences.append(sequence)
+            self._faded_rest = said
+            self._faded_show = self._format.observation_ids(self._system.fade(tuple(parts)), self._last_said)
         return True
 
     def _check_placeholders(self, ids: Sequence[int], frames: Sequence[Frame]) -> None:

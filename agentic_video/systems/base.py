@@ -15,7 +15,12 @@ from agentic_video.video.frames import Frame
 
 if TYPE_CHECKING:
     from agentic_video.rewards.judge import Judge
+    from agentic_video.rewards.witness import Witness
     from agentic_video.rollout.trajectory import Trajectory, Turn
+    from agentic_video.video.store import FrameSource
+
+Context = Literal["all", "latest_evidence"]
+"""What of an episode the agent has before it: everything, or all text with the latest images only."""
 
 Part = str | Frame
 """A piece of a message: text, or one image."""
@@ -112,14 +117,31 @@ class Score:
     terms: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Graders:
+    """Whom a reward may ask, beside the trajectory itself.
+
+    Attributes:
+        judge: Grades an answer by its text.
+        witness: A vision-language model that is shown frames and asked.
+        source: Frames by reference, for the witness.
+    """
+
+    judge: "Judge | None" = None
+    witness: "Witness | None" = None
+    source: "FrameSource | None" = None
+
+
 class System(ABC):
     """One way of watching a video. Subclasses are frozen dataclasses whose fields are the config keys."""
 
     name: str
     max_turns: int
     max_images: int
+    """Most images that are before the agent at a time."""
     stop: tuple[str, ...]
     """Texts after which the engine stops; they stay in the output."""
+    context: Context = "all"
 
     @abstractmethod
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
@@ -140,12 +162,20 @@ class System(ABC):
             VideoError: Frames can't be had; the episode ends with a tool error.
         """
 
+    def fade(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """What is left of a message when its images leave a ``latest_evidence`` context."""
+        return tuple(part for part in parts if isinstance(part, str))
+
+    def retry(self, attempts: Sequence["Trajectory"]) -> "System | None":
+        """In evaluation: the system to play once more on the same question, or None to accept the last attempt."""
+        return None
+
     @abstractmethod
-    async def score(self, trajectory: "Trajectory", qa: VideoQA, judge: "Judge | None") -> Score:
+    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
         """The reward of a finished episode.
 
         Raises:
-            JudgeError: An open-ended answer couldn't be judged.
+            JudgeError: An answer couldn't be judged.
         """
 
 

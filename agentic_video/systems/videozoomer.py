@@ -7,14 +7,16 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, get_args
 
-from agentic_video.data.schema import LETTERS, VideoQA
-from agentic_video.rewards.answer import MatchRule, match_choice
+from agentic_video.data.schema import VideoQA
+from agentic_video.rewards.answer import MatchRule
+from agentic_video.rewards.judge import grade_answer
 from agentic_video.rewards.videozoomer import VideoZoomerWeights, videozoomer_score
 from agentic_video.systems.base import (
     Action,
     Answer,
     Calls,
     EpisodeView,
+    Graders,
     Illegal,
     Message,
     Observation,
@@ -23,15 +25,15 @@ from agentic_video.systems.base import (
     System,
     ToolCall,
 )
-from agentic_video.systems.prompts import fill, load_prompt
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.video_zoom import ZoomRequest, check_zoom, parse_arguments
 from agentic_video.video.frames import Frame, PixelBudget, fit_size
 from agentic_video.video.reader import VideoInfo
-from agentic_video.video.sampling import linspace_times, rate_times, uniform_indices
+from agentic_video.video.sampling import linspace_times
 
 if TYPE_CHECKING:
-    from agentic_video.rewards.judge import Judge
     from agentic_video.rollout.trajectory import Trajectory
 
 CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
@@ -43,6 +45,7 @@ class VideoZoomer(System):
     """The constants of VideoZoomer; each is a config key under ``agentic_video.system``.
 
     Attributes:
+        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`).
         overview_fps: Frames a second of the overview.
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         min_pixels: Least pixels of a shown frame.
@@ -59,6 +62,7 @@ class VideoZoomer(System):
     """
 
     name: str = "videozoomer"
+    overview: OverviewKind = "rate"
     overview_fps: float = 0.5
     overview_max_frames: int = 64
     min_pixels: int = 25_088
@@ -77,6 +81,7 @@ class VideoZoomer(System):
     def __post_init__(self) -> None:
         if self.answer_match not in get_args(MatchRule):
             raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        check_overview(self.overview)
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""
@@ -84,26 +89,17 @@ class VideoZoomer(System):
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
-        size = self.frame_size(info)
-        times = rate_times(info.duration, self.overview_fps)
-        if len(times) <= self.overview_max_frames:
-            frames = await view.video.frames_at(times, size)
-        else:
-            frames = await view.video.frames(uniform_indices(info.num_frames, self.overview_max_frames), size)
+        frames = await overview_frames(
+            self.overview, view, count=self.overview_max_frames, size=self.frame_size(info), fps=self.overview_fps
+        )
         instructions = fill(
             load_prompt(self.prompt),
             max_frames=self.zoom_max_frames,
             max_calls=self.max_turns - 1,
             duration=info.duration,
         )
-        return (Message("user", (instructions, *labelled(frames), "\n" + self._question(view.qa))),)
-
-    def _question(self, qa: VideoQA) -> str:
-        options = (
-            fill(self.option_format, letter=letter, text=text)
-            for letter, text in zip(LETTERS, qa.options, strict=False)
-        )
-        return "\n".join((qa.question, *options))
+        question = question_text(view.qa, self.option_format)
+        return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
 
     def parse(self, text: str) -> Action:
         """A turn that ends in a call is a call, else the text of its last answer tag is the answer."""
@@ -143,17 +139,8 @@ class VideoZoomer(System):
     def _refusal(self, reason: str, notice: str) -> Observation:
         return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)
 
-    async def score(self, trajectory: "Trajectory", qa: VideoQA, judge: "Judge | None") -> Score:
-        acc = 0.0
-        if trajectory.answer is not None:
-            if qa.answer_type == "multiple_choice":
-                acc = float(match_choice(trajectory.answer, qa, self.answer_match))
-            else:
-                from agentic_video.rewards.judge import JudgeError
-
-                if judge is None:
-                    raise JudgeError(f"row {qa.id} is open ended: a judge is needed")
-                acc = await judge.grade(qa.question, qa.answer, trajectory.answer)
+    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
+        acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
         return videozoomer_score(trajectory, acc, self.weights)
 
 

@@ -1,6 +1,7 @@
 """What every video tool has in common."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from agentic_video.video.frames import Frame
 from agentic_video.video.reader import VideoInfo
@@ -11,22 +12,47 @@ class ToolError(Exception):
     """An illegal request by the agent. The message is what the agent is told."""
 
 
+class Retriever(Protocol):
+    """Compares frames with a text."""
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        """Similarity of each frame of a video to the prompt, higher means closer.
+
+        Raises:
+            VideoError: A frame can't be read.
+        """
+
+
 class Video:
     """One video as tools and systems see it: its facts, and frames on demand from the shared store."""
 
-    def __init__(self, path: str, info: VideoInfo, source: FrameSource):
+    def __init__(self, path: str, info: VideoInfo, source: FrameSource, retriever: Retriever | None = None):
         self.path = path
         self.info = info
         self._source = source
+        self._retriever = retriever
 
     @classmethod
-    async def open(cls, path: str, source: FrameSource) -> "Video":
+    async def open(cls, path: str, source: FrameSource, retriever: Retriever | None = None) -> "Video":
         """Probe a video.
 
         Raises:
             VideoError: The file is missing or can't be decoded.
         """
-        return cls(path, await source.aprobe(path), source)
+        return cls(path, await source.aprobe(path), source, retriever)
+
+    async def best_matches(self, prompt: str, indices: Sequence[int], count: int) -> list[int]:
+        """The ``count`` frame numbers among ``indices`` whose frames match the prompt best, in order of time.
+
+        Raises:
+            ValueError: No retriever is configured.
+            VideoError: A frame can't be read.
+        """
+        if self._retriever is None:
+            raise ValueError("finding frames by text needs a retrieval model: set agentic_video.retrieval.model")
+        scores = await self._retriever.asimilarities(self.path, indices, prompt)
+        ranked = sorted(zip(scores, indices, strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return sorted(index for _, index in ranked[:count])
 
     async def frames_at(self, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames closest to the given times.

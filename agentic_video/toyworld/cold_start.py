@@ -204,7 +204,7 @@ def make_demonstrations(
 
     async def demonstrate(path: str, scene: Scene) -> Demonstration:
         plan = _plan(scene, recipe, rng)
-        policy = TokenPolicy(_ScriptEngine(plan.turns, chat_format), chat_format, LIMITS, system.stop)
+        policy = TokenPolicy(_ScriptEngine(plan.turns, chat_format), chat_format, LIMITS, system)
         trajectory = await play(system, policy, row_of(scene, path, "demonstrations"), source)
         if trajectory.answer is None or policy.sequence is None:
             raise RuntimeError(f"a demonstration ended with {trajectory.end}: {trajectory.error}")

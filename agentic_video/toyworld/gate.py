@@ -16,6 +16,7 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
 from agentic_video.rollout.trajectory import FrameRef, Trajectory
+from agentic_video.systems.base import Graders
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.laptop import LIMITS
@@ -144,9 +145,9 @@ async def play_all(
     engine = BatchEngine(model, tokenizer, temperature=temperature, seed=seed)
 
     async def one(qa: VideoQA, number: int) -> Played:
-        policy = TokenPolicy(engine, chat_format, LIMITS, system.stop)
+        policy = TokenPolicy(engine, chat_format, LIMITS, system)
         trajectory = await play(system, policy, qa, source, rollout_index=number)
-        score = await system.score(trajectory, qa, None)
+        score = await system.score(trajectory, qa, Graders())
         return Played(qa, trajectory, score.reward, score.acc == 1.0, score.format == 1.0)
 
     return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from agentic_video.rollout.agent_loop import FRAME_KEYS
+from agentic_video.rollout.agent_loop import FRAME_KEYS, VALIDATE
 
 PATCH_CACHE_BYTES = 1 << 30
 """Most bytes of processed frames that one worker keeps."""
@@ -84,6 +84,11 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         super().__init__(*args, **kwargs)
         self._patch_cache = PatchCache(self.processor.image_processor)
         self._positions: OrderedDict[Hashable, torch.Tensor] = OrderedDict()
+
+    async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
+        # verl tells an agent loop nothing about validation.
+        kwargs[VALIDATE] = bool(trajectory["validate"])
+        return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
 
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}

@@ -15,6 +15,7 @@ from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from agentic_video.rewards.manager import REWARD_KEY_UNITS
+from agentic_video.rollout.agent_loop import FINAL_OUTPUT
 from agentic_video.video.service import all_store_stats
 
 TRAINER_MODE = "agentic_video"
@@ -34,9 +35,9 @@ class VideoAgentTrainer(PPOTrainerSync):
         super()._compute_metrics(batch, metrics, *args, **kwargs)
         data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         extras = [
-            getattr(extra, "data", extra)
-            for tag, extra in zip(batch.tags, list(data["extra_fields"]), strict=True)
-            if not tag.get("is_padding", False)
+            extra
+            for tag, extra in zip(batch.tags, (getattr(one, "data", one) for one in data["extra_fields"]), strict=True)
+            if not tag.get("is_padding", False) and extra[FINAL_OUTPUT]
         ]
         metrics.update(episode_metrics(extras))
         metrics["episode/reward_sampled"] = sampled_reward(

@@ -11,9 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from agentic_video.data.schema import VideoQA
-from agentic_video.rewards.judge import Judge
 from agentic_video.rollout.trajectory import FrameRef, Trajectory
-from agentic_video.systems.base import EpisodeView, Message, Score
+from agentic_video.systems.base import EpisodeView, Graders, Message, Score
 from agentic_video.systems.prompts import fill
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
@@ -101,8 +100,8 @@ class SharpZoomer(VideoZoomer):
         size = self.frame_size(video.info)
         return await find_changes(video, request.start, request.end, request.count, size, self.candidates)
 
-    async def score(self, trajectory: Trajectory, qa: VideoQA, judge: Judge | None) -> Score:
-        score = await super().score(trajectory, qa, judge)
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        score = await super().score(trajectory, qa, graders)
         shown = sum(isinstance(part, FrameRef) for turn in trajectory.turns for part in turn.observation)
         price = self.frame_price * shown
         return replace(score, reward=score.reward - price, terms={**score.terms, "frame_price": -price})

@@ -22,7 +22,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory
 from agentic_video.settings import settings_of
-from agentic_video.systems.base import Score, System
+from agentic_video.systems.base import Graders, Score, System
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
 from agentic_video.toyworld import oracle
@@ -51,7 +51,7 @@ def run(system: System, qa: VideoQA, source: FrameSource, *texts: str) -> Trajec
 
 
 def score(trajectory: Trajectory, qa: VideoQA, system: System = SMALL) -> Score:
-    return asyncio.run(system.score(trajectory, qa, None))
+    return asyncio.run(system.score(trajectory, qa, Graders()))
 
 
 def test_the_strongest_change_is_found() -> None:

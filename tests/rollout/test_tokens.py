@@ -89,7 +89,7 @@ def play_ids(
     turns: Sequence[Sequence[int]], chat_format: ChatFormat, limits: TokenLimits = ROOMY, seconds: float = 60.0
 ) -> tuple[Trajectory, TokenPolicy, RecordedEngine]:
     engine = RecordedEngine(turns, chat_format)
-    policy = TokenPolicy(engine, chat_format, limits, SYSTEM.stop)
+    policy = TokenPolicy(engine, chat_format, limits, SYSTEM)
     qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
     return asyncio.run(play(SYSTEM, policy, qa, MemorySource(seconds))), policy, engine
 

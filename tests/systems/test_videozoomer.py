@@ -6,7 +6,7 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.systems.base import Answer, Calls, Illegal
+from agentic_video.systems.base import Answer, Calls, Graders, Illegal
 from agentic_video.systems.videozoomer import VideoZoomer
 from tests.conftest import MemorySource
 
@@ -144,5 +144,5 @@ def test_the_last_answer_counts() -> None:
 
 
 def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
-    score = asyncio.run(SMALL.score(run(SMALL, qa, source, ZOOM, REPLY), qa, None))
+    score = asyncio.run(SMALL.score(run(SMALL, qa, source, ZOOM, REPLY), qa, Graders()))
     assert (score.reward, score.acc, score.format) == (1.5, 1.0, 1.0)

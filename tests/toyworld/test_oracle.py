@@ -9,7 +9,7 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.trajectory import EndReason
-from agentic_video.systems.base import EpisodeView, Message
+from agentic_video.systems.base import EpisodeView, Graders, Message
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld import oracle
 from agentic_video.toyworld.gate import read_rows
@@ -45,7 +45,7 @@ def _share(frame: Frame, colour: tuple[int, int, int]) -> float:
 def _play(system: VideoZoomer, qa: VideoQA, source: FrameSource) -> tuple[_Watching, float, bool]:
     policy = _Watching()
     trajectory = asyncio.run(play(system, policy, qa, source))
-    score = asyncio.run(system.score(trajectory, qa, None))
+    score = asyncio.run(system.score(trajectory, qa, Graders()))
     assert score.format == 1.0 and trajectory.illegal_calls == 0
     return policy, score.acc, trajectory.end is EndReason.ANSWER
 

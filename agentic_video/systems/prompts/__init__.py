@@ -4,6 +4,8 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
+from agentic_video.data.schema import LETTERS, VideoQA
+
 
 def load_prompt(name: str) -> str:
     """A template by its name in this folder, or by the path of a text file of one's own.
@@ -29,3 +31,13 @@ def fill(template: str, **values: object) -> str:
         return format(values[name], spec) if name in values else match[0]
 
     return re.sub(r"\{(\w+)(?::([^{}]*))?\}", replace, template)
+
+
+def question_text(qa: VideoQA, option_format: str) -> str:
+    """The question and its options, one a line.
+
+    Args:
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+    """
+    options = (fill(option_format, letter=letter, text=text) for letter, text in zip(LETTERS, qa.options, strict=False))
+    return "\n".join((qa.question, *options))

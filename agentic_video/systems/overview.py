@@ -1,0 +1,71 @@
+"""The overview as a choice: which frames an agent sees first. Every system has it as its key ``overview``."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from agentic_video.data.schema import RowError
+from agentic_video.systems.base import EpisodeView
+from agentic_video.video.frames import Frame
+from agentic_video.video.sampling import rate_times, uniform_indices
+
+OverviewKind = Literal["uniform", "rate", "listed", "retrieval", "none"]
+"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``listed``: the times in
+the row's ``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the
+frames that match the question best. ``none``: no frames."""
+
+RETRIEVAL_CANDIDATES = 128
+
+
+def check_overview(kind: str) -> None:
+    """Refuse an unknown kind.
+
+    Raises:
+        ValueError: It isn't an :data:`OverviewKind`.
+    """
+    if kind not in get_args(OverviewKind):
+        raise ValueError(f"overview must be one of {get_args(OverviewKind)}, got {kind!r}")
+
+
+async def overview_frames(
+    kind: OverviewKind, view: EpisodeView, *, count: int, size: tuple[int, int] | None, fps: float = 0.0
+) -> list[Frame]:
+    """The frames of the overview, in order of time.
+
+    Args:
+        count: Most frames.
+        size: (width, height) in pixels.
+        fps: Frames a second, for ``rate``.
+
+    Raises:
+        RowError: ``listed``, and the row has no usable times.
+        VideoError: Frames can't be read.
+    """
+    video = view.video
+    if kind == "none" or count < 1:
+        return []
+    if kind == "listed":
+        return await video.frames_at(_listed_times(view)[:count], size)
+    if kind == "rate":
+        times = rate_times(video.info.duration, fps)
+        if len(times) <= count:
+            return await video.frames_at(times, size)
+    if kind == "retrieval":
+        candidates = uniform_indices(video.info.num_frames, min(RETRIEVAL_CANDIDATES, video.info.num_frames))
+        return await video.frames(await video.best_matches(view.qa.question, candidates, count), size)
+    return await video.frames(uniform_indices(video.info.num_frames, count), size)
+
+
+def _listed_times(view: EpisodeView) -> list[float]:
+    times = view.qa.extra.get("overview_times")
+    usable = (
+        isinstance(times, Sequence)
+        and not isinstance(times, str)
+        and len(times) > 0
+        and all(isinstance(time, int | float) and 0 <= time < float("inf") for time in times)
+    )
+    if not usable:
+        raise RowError(
+            f"row {view.qa.id}: field 'extra_info.overview_times' must list times in seconds (overview: listed), "
+            f"got {times!r}"
+        )
+    return sorted(min(float(time), view.video.info.duration) for time in times)  # type: ignore[union-attr]

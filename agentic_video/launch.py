@@ -274,30 +274,66 @@ def _number(text: str, digits: int = 2, kind: str = "f") -> str:
         return "?"
 
 
-def laptop_overrides() -> list[str]:
-    """Make the synthetic world and the tiny model (once; a process of its own, whose memory is then free again), and
-    name them to verl.
+def build_toyworld(recipe: Path, overrides: Sequence[str]) -> dict[str, str]:
+    """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
+
+    Returns:
+        Paths by name: ``train``, ``heldout``, ``model`` and, where the recipe needs them, ``clip`` and ``witness``.
 
     Raises:
         LaunchError: The build failed; its own message came before.
     """
-    command = [sys.executable, "-m", "agentic_video.toyworld.build"]
+    command = [sys.executable, "-m", "agentic_video.toyworld.build", str(recipe), *overrides]
     paths = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as build:
         assert build.stdout is not None
         for line in build.stdout:
             name, _, value = line.strip().partition(": ")
-            if name in ("train", "heldout", "model"):
+            if name in ("train", "heldout", "model", "clip", "witness"):
                 paths[name] = value
-            elif line.startswith("[toyworld]"):
+            elif line.startswith("["):
                 print(line, end="", flush=True)
     if build.returncode:
         raise LaunchError("the synthetic world and its tiny model could not be built")
-    return [
+    return paths
+
+
+def laptop_overrides(paths: Mapping[str, str]) -> list[str]:
+    """Name the files of :func:`build_toyworld` to verl."""
+    overrides = [
         f"actor_rollout_ref.model.path={paths['model']}",
         f"data.train_files={paths['train']}",
         f"data.val_files={paths['heldout']}",
     ]
+    if "clip" in paths:
+        overrides.append(f"agentic_video.retrieval.model='local-dir:{paths['clip']}'")
+    return overrides
+
+
+@contextlib.contextmanager
+def witness_server(model: str | None) -> Iterator[list[str]]:
+    """Serve the tiny base model for as long as the context lasts, where a recipe wants a witness.
+
+    Yields:
+        Overrides that name it to verl.
+
+    Raises:
+        LaunchError: The server didn't start.
+    """
+    if model is None:
+        yield []
+        return
+    command = [sys.executable, "-m", "agentic_video.toyworld.serve", model]
+    options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    with subprocess.Popen(command, preexec_fn=_die_with_parent, **options) as server:
+        assert server.stdout is not None
+        name, _, url = server.stdout.readline().strip().partition(": ")
+        if name != "serving":
+            raise LaunchError("the tiny model that serves as the witness did not start")
+        try:
+            yield [f"agentic_video.witness.base_url='{url}'", "agentic_video.witness.model=toyworld"]
+        finally:
+            server.terminate()
 
 
 def ray_overrides(environment: Mapping[str, str], variables: Mapping[str, str], temporary: Path) -> list[str]:
@@ -350,8 +386,9 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
     variables = {**COMMON_ENV, **(LAPTOP_ENV if profile == "laptop" else {})}
     command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-dir", str(recipe / "config")]
     command += ["--config-name", profile]
-    if profile == "laptop":
-        command += laptop_overrides()
+    paths = build_toyworld(recipe, overrides) if profile == "laptop" else {}
+    if paths:
+        command += laptop_overrides(paths)
     if dry_run:
         print(shlex.join([*command, *overrides]))
         return 0
@@ -368,8 +405,9 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
         "TENSORBOARD_DIR": str(folder / "tensorboard"),
         "PYTHONUNBUFFERED": "1",
     }
-    with clean_machine() as temporary:
+    with clean_machine() as temporary, witness_server(paths.get("witness")) as witness:
         command += [
+            *witness,
             f"hydra.run.dir={folder / 'hydra'}",
             f"trainer.default_local_dir={folder / 'checkpoints'}",
             f"agentic_video.episodes_dir={folder / 'episodes'}",

@@ -1,12 +1,16 @@
 """The ``agentic_video`` block of a run's config, as typed settings."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.rewards.judge import JudgeConfig
+from agentic_video.rewards.witness import WitnessConfig
+from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.video.retrieval import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
 
@@ -17,13 +21,17 @@ class Settings:
     Attributes:
         system: The way of watching, with its constants.
         judge: How to reach the judge of open-ended answers.
+        witness: How to reach the model that rewards show frames to.
         frame_store: The store of decoded frames.
+        retrieval: How frames are found by text.
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
     """
 
     system: System
     judge: JudgeConfig
+    witness: WitnessConfig
     frame_store: StoreConfig
+    retrieval: RetrievalConfig
     max_turn_tokens: int = 0
 
 
@@ -39,6 +47,16 @@ def settings_of(config: DictConfig) -> Settings:
     resolved = OmegaConf.create(OmegaConf.to_container(block, resolve=True))
     assert isinstance(resolved, DictConfig)
     return _build(resolved)
+
+
+def limits_of(config: DictConfig) -> TokenLimits:
+    """The token budgets of an episode in a run's config."""
+    rollout = config.actor_rollout_ref.rollout
+    return TokenLimits(
+        prompt=rollout.prompt_length,
+        response=min(rollout.response_length, (rollout.max_model_len or 1 << 30) - rollout.prompt_length),
+        turn=int(config.agentic_video.get("max_turn_tokens", 0)) or rollout.response_length,
+    )
 
 
 class SettingsCache:
@@ -57,7 +75,17 @@ class SettingsCache:
 def _build(block: DictConfig) -> Settings:
     import hydra
 
-    known = {"system", "judge", "frame_store", "max_turn_tokens", "episodes_dir", "episodes_per_step"}
+    known = {
+        "toyworld",
+        "system",
+        "judge",
+        "witness",
+        "frame_store",
+        "retrieval",
+        "max_turn_tokens",
+        "episodes_dir",
+        "episodes_per_step",
+    }
     unknown = set(block) - known
     if unknown:
         raise ValueError(f"agentic_video.{min(map(str, unknown))}: unknown key; known keys are {sorted(known)}")
@@ -69,16 +97,45 @@ def _build(block: DictConfig) -> Settings:
             raise TypeError(f"{block.system['_target_']} is not a System")
     except Exception as error:
         raise ValueError(f"agentic_video.system: {error}") from error
+
+    def part(cls: type[Any], name: str) -> Any:
+        values = OmegaConf.to_container(block[name]) if block.get(name) is not None else {}
+        return dataclass_from(cls, values, f"agentic_video.{name}")
+
     return Settings(
         system=system,
-        judge=_dataclass(JudgeConfig, block.get("judge"), "judge"),
-        frame_store=_dataclass(StoreConfig, block.get("frame_store"), "frame_store"),
+        judge=part(JudgeConfig, "judge"),
+        witness=part(WitnessConfig, "witness"),
+        frame_store=part(StoreConfig, "frame_store"),
+        retrieval=part(RetrievalConfig, "retrieval"),
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),
     )
 
 
-def _dataclass(cls: type[Any], values: DictConfig | None, name: str) -> Any:
+def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
+    """A dataclass, with the dataclasses that it holds, from a config's plain values; lists become tuples.
+
+    Args:
+        where: The config key of the values, for messages.
+
+    Raises:
+        ValueError: A key doesn't exist or a value is refused; the message names it.
+    """
+    values = values or {}
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where}: expected keys and values, got {values!r}")
+    known = get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"{where}.{key}: unknown key; known keys are {sorted(known)}")
+        nested = is_dataclass(known[key])
+        arguments[key] = dataclass_from(known[key], value, f"{where}.{key}") if nested else _frozen(value)
     try:
-        return cls(**(OmegaConf.to_container(values) if values is not None else {}))  # type: ignore[arg-type]
+        return cls(**arguments)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"agentic_video.{name}: {error}") from error
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

@@ -1,17 +1,89 @@
 """A vision-language model that is shown frames and asked a question, behind any OpenAI-compatible endpoint."""
 
+import asyncio
+import base64
+import io
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
+from PIL import Image
+
+from agentic_video.rewards.endpoint import Endpoint, EndpointConfig, JudgeError, Unreadable
 from agentic_video.video.frames import Frame
 
+ImageFormat = Literal["png", "jpeg"]
 
-class Witness(Protocol):
+
+class WitnessError(JudgeError):
+    """The witness said nothing."""
+
+
+@dataclass(frozen=True)
+class WitnessConfig(EndpointConfig):
+    """How to reach the witness (see :class:`EndpointConfig`).
+
+    Attributes:
+        timeout: Seconds for one request.
+        concurrency: Most requests at a time from one reward worker.
+        max_tokens: Most tokens of a reply.
+        image_format: How frames travel: ``jpeg`` (small) or ``png`` (exact).
+        image_quality: Of ``jpeg``, 1 to 95.
+    """
+
+    timeout: float = 120.0
+    concurrency: int = 8
+    max_tokens: int = 256
+    image_format: ImageFormat = "jpeg"
+    image_quality: int = 90
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.image_format not in get_args(ImageFormat):
+            raise ValueError(f"image_format must be one of {get_args(ImageFormat)}, got {self.image_format!r}")
+        if not 1 <= self.image_quality <= 95:
+            raise ValueError(f"image_quality must be from 1 to 95, got {self.image_quality}")
+
+
+class Witness:
     """Looks at frames and says something about them."""
+
+    def __init__(self, config: WitnessConfig):
+        self.config = config
+        self._endpoint = Endpoint(config, "witness")
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         """The model's reply to the frames, in order, and the prompt after them.
 
         Raises:
-            JudgeError: No reply after all retries, or no endpoint is configured.
+            WitnessError: No reply after all retries, or no endpoint is configured.
         """
+        # Encoding a call's frames takes up to seconds: off the event loop, which serves all episodes of the worker.
+        images = await asyncio.to_thread(self._encode, frames)
+        content: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+        content.append({"type": "text", "text": prompt})
+        try:
+            return await self._endpoint.chat([{"role": "user", "content": content}], _not_empty)
+        except JudgeError as error:
+            raise WitnessError(str(error)) from error
+
+    def _encode(self, frames: Sequence[Frame]) -> list[str]:
+        return [data_url(frame, self.config.image_format, self.config.image_quality) for frame in frames]
+
+
+def data_url(frame: Frame, image_format: ImageFormat, quality: int) -> str:
+    """A frame as a ``data:`` URL.
+
+    Args:
+        quality: Of ``jpeg``, 1 to 95.
+    """
+    buffer = io.BytesIO()
+    options = {"quality": quality} if image_format == "jpeg" else {}
+    Image.fromarray(frame.image).save(buffer, format=image_format, **options)
+    return f"data:image/{image_format};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+
+
+def _not_empty(reply: str) -> str:
+    if not reply:
+        raise Unreadable("an empty reply")
+    return reply

@@ -14,12 +14,13 @@ from verl.utils.ray_utils import get_event_loop
 from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, Completion, TokenPolicy
 from agentic_video.rollout.trajectory import EndReason
-from agentic_video.settings import Settings, SettingsCache
+from agentic_video.settings import Settings, SettingsCache, limits_of
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
 from agentic_video.video.frames import Frame
+from agentic_video.video.retrieval_service import NodeRetriever
 from agentic_video.video.service import NodeFrameStore
 
 AGENT_NAME = "video_agent"
@@ -97,10 +98,11 @@ def _content_key(frame: Frame) -> tuple[int, int, bytes]:
 _settings = SettingsCache()
 _chat_format = lru_cache(maxsize=4)(ChatFormat)
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
+_node_retriever = lru_cache(maxsize=4)(NodeRetriever)
 
 
 def _retriever(settings: Settings) -> Retriever | None:
-    return None
+    return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
 
 
 @register(AGENT_NAME)
@@ -116,12 +118,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.loop = get_event_loop()
         self.settings = _settings(self.config)
         self.format = _chat_format(tokenizer, processor.image_processor)
-        rollout = self.rollout_config
-        self.limits = TokenLimits(
-            prompt=rollout.prompt_length,
-            response=min(rollout.response_length, (rollout.max_model_len or 1 << 30) - rollout.prompt_length),
-            turn=self.settings.max_turn_tokens or rollout.response_length,
-        )
+        self.limits = limits_of(self.config)
 
     async def run(  # type: ignore[override]  # verl's workers take a list too
         self, sampling_params: dict[str, Any], **row: Any

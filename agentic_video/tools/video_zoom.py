@@ -11,6 +11,9 @@ from agentic_video.tools.base import ToolError
 MAX_ARGUMENT_CHARS = 2_000
 """A call's JSON is refused beyond this many characters: no legal call comes near it."""
 
+MAX_DEPTH = 4
+"""A call's JSON is refused beyond this depth: what is recorded of it must stay easy to write down."""
+
 
 @dataclass(frozen=True)
 class ZoomRequest:
@@ -39,7 +42,16 @@ def parse_arguments(text: str) -> dict[str, Any]:
         raise ToolError("the call is not valid JSON") from None
     if not isinstance(arguments, dict):
         raise ToolError("the call is not a JSON object")
+    if _depth_exceeds(arguments, MAX_DEPTH):
+        raise ToolError("the call is nested too deeply")
     return arguments
+
+
+def _depth_exceeds(value: Any, depth: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return depth == 0 or any(_depth_exceeds(item, depth - 1) for item in inner)
 
 
 def _number(value: Any, name: str) -> float:

@@ -1,4 +1,4 @@
-"""Builds the world and the cold start once, and keeps them in a cache: ``python -m agentic_video.toyworld.build``."""
+"""Builds a recipe's synthetic world and tiny models once: ``python -m agentic_video.toyworld.build``."""
 
 import argparse
 import hashlib
@@ -7,18 +7,27 @@ import os
 import shutil
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.recipe import compose_recipe
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.settings import dataclass_from, limits_of, settings_of
+from agentic_video.systems.base import System
 from agentic_video.systems.prompts import load_prompt
+from agentic_video.toyworld.base import BaseRecipe, make_base, tokenizer_corpus
 from agentic_video.toyworld.cold_start import ColdStartRecipe, make_cold_start
-from agentic_video.toyworld.gate import GateLimits, check
-from agentic_video.toyworld.laptop import PROMPT, laptop_system
+from agentic_video.toyworld.gate import GateError, GateLimits, Setting, check
 from agentic_video.toyworld.model import ModelRecipe
-from agentic_video.toyworld.questions import build_world
+from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 
-VERSION = 1
+VERSION = 2
 """Raise it when a change of the code changes what is built."""
 
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
@@ -26,122 +35,166 @@ DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() 
 
 @dataclass(frozen=True)
 class ToyRecipe:
-    """Everything that a build depends on.
+    """What a recipe's laptop profile builds: the config's block ``agentic_video.toyworld``.
 
     Attributes:
         train: Number of training questions.
         heldout: Number of held-out questions.
         seed: Number of the world.
+        oracle: Module of the oracle; by default the packaged one with the system's name.
+        clip: Whether the system finds frames by text: a tiny CLIP is trained too.
+        witness: Whether its reward asks a witness: the tiny base model is served.
+        attempts: How often the cold start is tried, each time with another seed, before its gate refuses it.
     """
 
-    train: int = 640
+    train: int = 480
     heldout: int = 96
     seed: int = 0
+    oracle: str = ""
+    clip: bool = False
+    witness: bool = False
+    attempts: int = 2
     world: WorldRecipe = field(default_factory=WorldRecipe)
     model: ModelRecipe = field(default_factory=ModelRecipe)
+    base: BaseRecipe = field(default_factory=BaseRecipe)
     cold_start: ColdStartRecipe = field(default_factory=ColdStartRecipe)
     gate: GateLimits = field(default_factory=GateLimits)
-
-    @property
-    def key(self) -> str:
-        """Name of the recipe's folder: it changes with any setting, the prompt and the version."""
-        content = {"version": VERSION, "prompt": load_prompt(PROMPT), **asdict(self)}
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class ToyPaths:
-    """What a build leaves behind."""
+    """What a build leaves behind.
 
-    folder: Path
+    Attributes:
+        world: Folder of the videos and rows.
+        base: Checkpoint of the base model.
+        model: Checkpoint of the cold start.
+        clip: Folder of the tiny CLIP; None where the recipe has none.
+    """
+
+    world: Path
+    base: Path
+    model: Path
+    clip: Path | None = None
 
     @property
     def train(self) -> Path:
         """Training rows."""
-        return self.folder / "world" / "train.parquet"
+        return self.world / "train.parquet"
 
     @property
     def heldout(self) -> Path:
         """Held-out rows."""
-        return self.folder / "world" / "heldout.parquet"
-
-    @property
-    def model(self) -> Path:
-        """Checkpoint of the cold start."""
-        return self.folder / "model"
-
-    @property
-    def report(self) -> Path:
-        """The gate's figures and the build's times as JSON."""
-        return self.folder / "report.json"
+        return self.world / "heldout.parquet"
 
 
-def ensure(cache: Path = DEFAULT_CACHE, recipe: ToyRecipe | None = None) -> ToyPaths:
-    """The files of a recipe, built if they aren't in the cache.
+def toy_recipe(config: DictConfig) -> ToyRecipe:
+    """The recipe in a run's config.
 
-    A build happens in a temporary folder beside its final one and is renamed when the gate has passed: an interrupted
-    or unfit build leaves nothing that a later call could mistake for a finished one.
+    Raises:
+        ValueError: A key doesn't exist; the message names it.
+    """
+    block = config.agentic_video.get("toyworld")
+    values = OmegaConf.to_container(block, resolve=True) if block is not None else {}
+    recipe: ToyRecipe = dataclass_from(ToyRecipe, values, "agentic_video.toyworld")
+    return recipe
+
+
+def _key(*content: Any) -> str:
+    return hashlib.sha256(json.dumps([VERSION, *content], sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def once(folder: Path, build: Callable[[Path], None]) -> Path:
+    """A cached folder, built if it isn't there.
+
+    A build happens in a temporary folder beside its final one and is renamed when it is done: an interrupted one
+    leaves nothing that a later call could mistake for a finished one.
+    """
+    if folder.is_dir():
+        print(f"[toyworld] found {folder}", flush=True)
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        build(building)
+        try:
+            building.rename(folder)
+        except OSError:
+            # Another process finished the same build first; its files are as good.
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    print(f"[toyworld] built {folder} in {time.monotonic() - started:.0f} s", flush=True)
+    return folder
+
+
+def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> ToyPaths:
+    """The world and the models of a recipe, built as far as they aren't in the cache. Recipes share what is equal.
+
+    Args:
+        system: Whose grammar the cold start teaches.
+        limits: Token budgets of its episodes.
 
     Raises:
         GateError: The cold start came out unfit.
+        ValueError: The system has no oracle.
     """
-    recipe = recipe or ToyRecipe()
-    paths = ToyPaths(cache / recipe.key)
-    if paths.folder.is_dir():
-        print(f"[toyworld] found {paths.folder}", flush=True)
-        return paths
-    cache.mkdir(parents=True, exist_ok=True)
-    building = ToyPaths(Path(tempfile.mkdtemp(prefix=f".{recipe.key}-", dir=cache)))
-    print(f"[toyworld] building {paths.folder}", flush=True)
-    try:
-        _build(building, recipe)
-        try:
-            building.folder.rename(paths.folder)
-        except OSError:
-            # Another process finished the same recipe first; its files are as good.
-            if not paths.folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(building.folder, ignore_errors=True)
-    return paths
+    turns = turns_of(system, recipe.oracle)
 
+    def make_world(folder: Path) -> None:
+        build_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
 
-def _build(paths: ToyPaths, recipe: ToyRecipe) -> None:
-    started = time.monotonic()
-    paths.train.parent.mkdir()
-    build_world(paths.train.parent, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
-    world_done = time.monotonic()
-    make_cold_start(paths.model, recipe.world, recipe.model, recipe.cold_start, recipe.seed)
-    trained = time.monotonic()
-    report = check(paths.model, paths.heldout, laptop_system(recipe.world.overview_frames), recipe.gate)
-    print(f"[toyworld] {report}", flush=True)
-    seconds = {
-        "world": world_done - started,
-        "cold_start": trained - world_done,
-        "gate": time.monotonic() - trained,
-    }
-    print(f"[toyworld] built in {sum(seconds.values()):.0f} s: "
-          + ", ".join(f"{name} {value:.0f} s" for name, value in seconds.items()), flush=True)  # fmt: skip
-    content = {"recipe": asdict(recipe), "gate": asdict(report), "seconds": seconds}
-    paths.report.write_text(json.dumps(content, indent=2))
+    world_key = _key(asdict(recipe.world), recipe.train, recipe.heldout, recipe.seed)
+    world = World.of(once(cache / f"world-{world_key}", make_world))
+    clip = None
+    if recipe.clip:
+        from agentic_video.toyworld.clip import make_clip
+
+        clip_key = _key(asdict(recipe.world), recipe.seed)
+        clip = once(cache / f"clip-{clip_key}", lambda folder: make_clip(folder, recipe.world, recipe.seed))
+    base_key = _key(asdict(recipe.model), asdict(recipe.base), tokenizer_corpus())
+    base = once(cache / f"base-{base_key}", lambda folder: make_base(folder, recipe.model, recipe.base))
+
+    def make_model(folder: Path) -> None:
+        setting = Setting(system, limits, turns, clip, base if recipe.witness else None)
+        for attempt in range(recipe.attempts):
+            cold_start = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
+            make_cold_start(folder, base, recipe.base, system, limits, turns, recipe.world, cold_start, recipe.seed)
+            try:
+                report = check(folder, world.heldout, setting, recipe.gate)
+            except GateError as error:
+                if attempt + 1 == recipe.attempts:
+                    raise
+                print(f"[toyworld] trying again with another seed: {error}", flush=True)
+            else:
+                print(f"[toyworld] {report}", flush=True)
+                (folder / "gate.json").write_text(json.dumps(asdict(report), indent=2))
+                return
+
+    prompt = load_prompt(str(getattr(system, "prompt", "")))
+    model_key = _key(repr(system), prompt, asdict(limits), asdict(recipe), base_key, turns.__module__)
+    model = once(cache / f"{system.name}-{model_key}", make_model)
+    return ToyPaths(world.train.parent, base, model, clip)
 
 
 def main() -> None:
     """Command line of the build."""
-    default = ToyRecipe()
     parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.build", description=__doc__)
+    parser.add_argument("recipe", type=Path, help="folder of the recipe, e.g. recipes/videozoomer")
+    parser.add_argument("overrides", nargs="*", help="Hydra overrides")
+    parser.add_argument("--profile", default="laptop", help="name of the recipe's config (%(default)s)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of finished builds (%(default)s)")
-    parser.add_argument("--train", type=int, default=default.train, help="training questions (%(default)s)")
-    parser.add_argument("--heldout", type=int, default=default.heldout, help="held-out questions (%(default)s)")
-    parser.add_argument("--seed", type=int, default=default.seed, help="number of the world (%(default)s)")
-    parser.add_argument("--min-seconds", type=int, default=default.world.min_seconds, help="shortest video")
-    parser.add_argument("--max-seconds", type=int, default=default.world.max_seconds, help="longest video")
     arguments = parser.parse_args()
-    world = WorldRecipe(min_seconds=arguments.min_seconds, max_seconds=arguments.max_seconds)
-    recipe = ToyRecipe(train=arguments.train, heldout=arguments.heldout, seed=arguments.seed, world=world)
-    paths = ensure(arguments.cache, recipe)
-    for name in ("train", "heldout", "model", "report"):
-        print(f"{name}: {getattr(paths, name)}")
+    config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
+    recipe = toy_recipe(config)
+    paths = ensure(settings_of(config).system, limits_of(config), recipe, arguments.cache)
+    for name in ("train", "heldout", "model", "clip"):
+        if getattr(paths, name) is not None:
+            print(f"{name}: {getattr(paths, name)}")
+    if recipe.witness:
+        print(f"witness: {paths.base}")
 
 
 if __name__ == "__main__":

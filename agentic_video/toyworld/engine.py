@@ -14,7 +14,7 @@ from transformers import DynamicCache
 
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import Completion
-from agentic_video.toyworld.model import embed, patches, positions
+from agentic_video.toyworld.model import embed, positions
 from agentic_video.video.frames import Frame
 
 
@@ -104,21 +104,24 @@ class BatchEngine:
             ids[row, length - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
             mask[row, length - len(request.prompt_ids) :] = 1
         images = [frame.image for request in batch for frame in request.frames]
-        pixels = torch.from_numpy(patches(images)) if images else None
+        place = torch.zeros((3, size, length), dtype=torch.long)
+        for row, request in enumerate(batch):
+            shown = [frame.image for frame in request.frames]
+            place[:, row, length - len(request.prompt_ids) :] = positions(model, request.prompt_ids, shown)
         banned = torch.zeros((size, model.config.text_config.vocab_size), dtype=torch.bool)
         for row, request in enumerate(batch):
             banned[row, list(request.banned_ids)] = True
         stops = [request.stop_ids for request in batch]
 
         cache = DynamicCache(config=model.config.text_config)
-        embedded, place = embed(model, ids, pixels), positions(mask)
+        inputs = embed(model, ids, images)
         said = np.zeros((size, max(request.max_tokens for request in batch)), dtype=np.int64)
         scores = np.zeros(said.shape, dtype=np.float32)
         lengths = np.array([request.max_tokens for request in batch])
         active = np.ones(size, dtype=bool)
         for step in range(said.shape[1]):
             output = model.model.language_model(
-                inputs_embeds=embedded,
+                **inputs,
                 position_ids=place,
                 attention_mask=mask,
                 past_key_values=cache,
@@ -133,8 +136,8 @@ class BatchEngine:
             if not active.any():
                 break
             mask = torch.cat([mask, torch.ones((size, 1), dtype=torch.long)], 1)
-            embedded = embed(model, tokens[:, None], None)
-            place = place[:, :, -1:] + 1
+            inputs = embed(model, tokens[:, None], ())
+            place = place[:, :, -1:].amax(0, keepdim=True).expand(3, -1, -1) + 1
         return [
             Completion(tuple(said[row, : lengths[row]].tolist()), tuple(scores[row, : lengths[row]].tolist()))
             for row in range(size)

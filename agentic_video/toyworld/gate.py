@@ -4,24 +4,27 @@ A model that can't write a call, or can't read what it is shown, isn't repaired 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-import torch
-
-from agentic_video.data.schema import VideoQA
+from agentic_video.data.dataset import load_rows
+from agentic_video.data.schema import LETTERS, VideoQA
+from agentic_video.rewards.witness import Witness, WitnessConfig
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
-from agentic_video.rollout.trajectory import FrameRef, Trajectory
-from agentic_video.systems.base import Graders
-from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.systems.base import EpisodeView, Graders, System
+from agentic_video.tools.base import Retriever
 from agentic_video.toyworld.engine import BatchEngine
-from agentic_video.toyworld.laptop import LIMITS
-from agentic_video.toyworld.model import image_processor, load_checkpoint
+from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint
+from agentic_video.toyworld.oracles import Turns
+from agentic_video.toyworld.serve import MODEL_NAME, serving
 from agentic_video.toyworld.world import EVENT_SECONDS
+from agentic_video.video.retrieval import ClipEncoder, FrameRetriever, RetrievalConfig
 from agentic_video.video.store import FrameSource, FrameStore
 
 
@@ -32,8 +35,13 @@ class Played:
     qa: VideoQA
     trajectory: Trajectory
     reward: float
-    right: bool
+    acc: float
     well_formed: bool
+
+    @property
+    def right(self) -> bool:
+        """Whether the answer counts as right."""
+        return self.acc > 0.5
 
     @property
     def zoomed(self) -> bool:
@@ -87,6 +95,7 @@ class GateReport:
         guess_reward: Reward of a well-formed answer that is right by chance.
         by_kind: Accuracy by kind of question.
         perception_by_kind: Perception by kind of question.
+        ends: Share of episodes by end reason.
     """
 
     episodes: int
@@ -101,6 +110,7 @@ class GateReport:
     guess_reward: float
     by_kind: Mapping[str, float]
     perception_by_kind: Mapping[str, float]
+    ends: Mapping[str, float]
 
     def __str__(self) -> str:
         kinds = ", ".join(
@@ -112,7 +122,8 @@ class GateReport:
             f"{self.episodes} sampled episodes: accuracy {self.accuracy:.3f} ({kinds}); grammar {self.grammar:.3f}, "
             f"answered {self.answered:.3f}, well formed {self.well_formed:.3f}; zoomed {self.zoom_rate:.3f}, "
             f"saw the event {self.saw_event:.3f}, perception {self.perception:.3f}; reward of zooming "
-            f"{self.zoom_reward:.3f}, of guessing {self.guess_reward:.3f}"
+            f"{self.zoom_reward:.3f}, of guessing {self.guess_reward:.3f}; ends "
+            + ", ".join(f"{reason} {share:.2f}" for reason, share in self.ends.items() if share)
         )
 
 
@@ -120,45 +131,62 @@ class GateError(RuntimeError):
     """The cold start isn't fit; the message names the figures, the thresholds and the remedy."""
 
 
-def read_rows(file: Path) -> list[VideoQA]:
-    """The rows of a split, with the videos' paths made absolute."""
-    rows = []
-    for number, row in enumerate(pq.read_table(file).to_pylist()):
-        row["video"] = str(file.parent / row["video"])
-        rows.append(VideoQA.from_row(row, f"{file.name} row {number}"))
-    return rows
-
-
 async def play_all(
     model: Any,
     tokenizer: Any,
-    system: VideoZoomer,
+    system: System,
+    limits: TokenLimits,
     questions: Sequence[VideoQA],
     source: FrameSource,
+    retriever: Retriever | None = None,
+    graders: Graders | None = None,
     *,
     samples: int,
     temperature: float = 1.0,
     seed: int = 0,
 ) -> list[Played]:
     """Play ``samples`` episodes on each question, all at once; the samples of a question lie together."""
-    chat_format = ChatFormat(tokenizer, image_processor())
+    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
     engine = BatchEngine(model, tokenizer, temperature=temperature, seed=seed)
 
     async def one(qa: VideoQA, number: int) -> Played:
-        policy = TokenPolicy(engine, chat_format, LIMITS, system)
-        trajectory = await play(system, policy, qa, source, rollout_index=number)
-        score = await system.score(trajectory, qa, Graders())
-        return Played(qa, trajectory, score.reward, score.acc == 1.0, score.format == 1.0)
+        policy = TokenPolicy(engine, chat_format, limits, system)
+        trajectory = await play(system, policy, qa, source, retriever, rollout_index=number)
+        score = await system.score(trajectory, qa, graders or Graders())
+        return Played(qa, trajectory, score.reward, score.acc, score.format == 1.0)
 
     return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))
+
+
+async def guess_reward(
+    system: System, turns: Turns, questions: Sequence[VideoQA], source: FrameSource, graders: Graders
+) -> float:
+    """Mean reward of answering at once, by chance: each option of each multiple-choice question once."""
+
+    async def one(qa: VideoQA, number: int) -> float:
+        letter, word = LETTERS[number], qa.options[number]
+
+        def say(view: EpisodeView) -> str:
+            return turns(view, None, word, letter)[-1]
+
+        trajectory = await play(system, ScriptedPolicy(say), qa, source)
+        return (await system.score(trajectory, qa, graders)).reward
+
+    choices = [qa for qa in questions if qa.options and qa.extra["event_time"] is not None]
+    rewards = await asyncio.gather(*(one(qa, number) for qa in choices for number in range(len(qa.options))))
+    return sum(rewards) / len(rewards) if rewards else 0.0
 
 
 def _share(chosen: Sequence[bool]) -> float:
     return sum(chosen) / len(chosen) if chosen else 0.0
 
 
-def summarize(episodes: Sequence[Played], system: VideoZoomer) -> GateReport:
-    """The figures of played episodes."""
+def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
+    """The figures of played episodes.
+
+    Args:
+        guessing: See :func:`guess_reward`.
+    """
     needing = [one for one in episodes if one.needs_zoom]
     saw = [one for one in needing if one.saw_event]
     zoomed = [one.reward for one in needing if one.zoomed]
@@ -173,20 +201,46 @@ def summarize(episodes: Sequence[Played], system: VideoZoomer) -> GateReport:
         saw_event=_share([one.saw_event for one in needing]),
         perception=_share([one.right for one in saw]),
         zoom_reward=sum(zoomed) / len(zoomed) if zoomed else 0.0,
-        guess_reward=system.weights.acc / 4 + system.weights.format,
+        guess_reward=guessing,
         by_kind={kind: _share([one.right for one in episodes if one.qa.extra["kind"] == kind]) for kind in kinds},
         perception_by_kind={
             kind: _share([one.right for one in saw if one.qa.extra["kind"] == kind])
             for kind in kinds
             if any(one.qa.extra["kind"] == kind for one in saw)
         },
+        ends={reason: _share([one.trajectory.end == reason for one in episodes]) for reason in EndReason},
     )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the gate's episodes are played.
+
+    Attributes:
+        clip: Folder of the tiny CLIP, for systems that find frames by text; None without one.
+        base: Checkpoint of the base model, which serves as the witness; None without one.
+    """
+
+    system: System
+    limits: TokenLimits
+    turns: Turns
+    clip: Path | None = None
+    base: Path | None = None
+
+
+@asynccontextmanager
+async def _graders(setting: Setting, source: FrameSource) -> AsyncIterator[Graders]:
+    if setting.base is None:
+        yield Graders(source=source)
+        return
+    async with serving(setting.base) as url:
+        yield Graders(witness=Witness(WitnessConfig(base_url=url, model=MODEL_NAME)), source=source)
 
 
 def measure(
     model_dir: Path,
     rows: Path,
-    system: VideoZoomer,
+    setting: Setting,
     *,
     questions: int = 128,
     samples: int = 2,
@@ -195,21 +249,34 @@ def measure(
     """Sample episodes of a checkpoint on the first questions of a split."""
     model, tokenizer = load_checkpoint(model_dir)
     model.eval()
-    torch.manual_seed(0)
-    played = play_all(
-        model, tokenizer, system, read_rows(rows)[:questions], FrameStore(), samples=samples, temperature=temperature
-    )
-    return summarize(asyncio.run(played), system)
+    source = FrameStore()
+    retriever = None
+    if setting.clip is not None:
+        retrieval = RetrievalConfig(model=f"local-dir:{setting.clip}", device="cpu")
+        retriever = FrameRetriever(source, ClipEncoder(retrieval), retrieval)
+    chosen, _ = load_rows([str(rows)], "exists")
+    chosen = chosen[:questions]
+
+    async def run() -> GateReport:
+        async with _graders(setting, source) as graders:
+            episodes = await play_all(
+                model, tokenizer, setting.system, setting.limits, chosen, source, retriever, graders,
+                samples=samples, temperature=temperature,
+            )  # fmt: skip
+            guessing = await guess_reward(setting.system, setting.turns, chosen[:16], source, graders)
+        return summarize(episodes, guessing)
+
+    return asyncio.run(run())
 
 
-def check(model_dir: Path, rows: Path, system: VideoZoomer, limits: GateLimits | None = None) -> GateReport:
+def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | None = None) -> GateReport:
     """Measure a cold start and refuse one that is unfit.
 
     Raises:
         GateError: A figure misses its threshold.
     """
     limits = limits or GateLimits()
-    report = measure(model_dir, rows, system)
+    report = measure(model_dir, rows, setting)
     margin = report.zoom_reward - report.guess_reward
     misses = [
         f"{name} {value:.3f}, needed {sign} {limit} ({remedy})"

@@ -1,7 +1,7 @@
-"""A tiny Qwen2.5-VL and its tokenizer: the real classes, small enough to learn on two cores.
+"""A tiny Qwen2.5-VL or Qwen3-VL and its tokenizer: the real classes, small enough to learn on two cores.
 
-The checkpoint loads as it is in transformers, vLLM and verl. Every frame is 28x28 pixels, one visual token; the fast
-paths below (:func:`embed`, :func:`positions`) rely on that and equal the stock forward pass.
+The checkpoint loads as it is in transformers, vLLM and verl. A frame of :attr:`Family.frame_side` is one visual token,
+larger ones are several; the fast paths below (:func:`embed`, :func:`logits_at`) equal the stock forward pass.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +17,23 @@ import torch
 import torch.nn.functional as F
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
+    AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedTokenizerFast,
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
     Qwen2VLImageProcessor,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
 )
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
+from transformers.vision_utils import get_vision_bilinear_indices_and_weights, get_vision_position_ids
+
+FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -39,15 +47,51 @@ SPECIAL_TOKENS = (
 )
 TAGS = tuple(
     f"<{slash}{name}>"
-    for name in ("think", "answer", "video_zoom", "tool_response", "tool_call")
+    for name in ("think", "thinking", "answer", "action", "video_zoom", "tool_response", "tool_call", "turn_sum")
     for slash in ("", "/")
 )
 
-FRAME_SIDE = 28
-"""Side in pixels of every frame that the model sees: one visual token."""
+MERGE, TEMPORAL_PATCH = 2, 2
 
-PATCH_SIDE, MERGE, TEMPORAL_PATCH = 14, 2, 2
-_PATCHES = (FRAME_SIDE // PATCH_SIDE) ** 2
+
+@dataclass(frozen=True)
+class Family:
+    """What tells the two families of models apart for a picture.
+
+    Attributes:
+        patch_side: Side of a patch in pixels.
+        mean: Of a channel, for normalising pixels from 0 to 1.
+        std: Likewise.
+    """
+
+    patch_side: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @property
+    def frame_side(self) -> int:
+        """Side in pixels of a frame of one visual token."""
+        return self.patch_side * MERGE
+
+    @property
+    def processor(self) -> dict[str, Any]:
+        """Arguments of the image processor: frames of one to four tokens stay as large as they are."""
+        return {
+            "min_pixels": self.frame_side**2,
+            "max_pixels": (2 * self.frame_side) ** 2,
+            "patch_size": self.patch_side,
+            "temporal_patch_size": TEMPORAL_PATCH,
+            "merge_size": MERGE,
+            "image_mean": list(self.mean),
+            "image_std": list(self.std),
+        }
+
+
+_OPENAI_CLIP = Qwen2VLImageProcessor()
+FAMILIES: dict[FamilyName, Family] = {
+    "qwen2_5_vl": Family(14, tuple(_OPENAI_CLIP.image_mean), tuple(_OPENAI_CLIP.image_std)),
+    "qwen3_vl": Family(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+}
 
 # How Qwen2.5's tokenizer cuts text before merging: words with one leading character, digits one by one.
 _WORD_PATTERN = (
@@ -84,14 +128,16 @@ class ModelRecipe:
     """Sizes of the tiny model.
 
     Attributes:
+        family: Which of the two families it belongs to.
         hidden: Width of the language model.
         layers: Its depth.
         heads: Its attention heads; hidden / heads must be a head size that vLLM's CPU kernels have (32, 64 ...).
-        vision_hidden: Width of the vision tower (depth 1).
+        vision_hidden: Width of the vision tower (depth 1; for Qwen3-VL 2, the first of which feeds DeepStack).
         vision_heads: Its attention heads.
         seed: Seed of the initial weights.
     """
 
+    family: FamilyName = "qwen2_5_vl"
     hidden: int = 64
     layers: int = 2
     heads: int = 2
@@ -129,14 +175,21 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def build_model(tokenizer: Any, recipe: ModelRecipe) -> Qwen2_5_VLForConditionalGeneration:
+def build_model(tokenizer: Any, recipe: ModelRecipe) -> Any:
     """A model with random weights, float32, its vocabulary exactly the tokenizer's."""
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
+    family = FAMILIES[recipe.family]
     half = recipe.hidden // recipe.heads // 2
-    spatial = 3 * half // 8
-    shared = {"hidden_act": "silu", "initializer_range": 0.02}
-    text = {
+    spatial = 3 * half // 8 if recipe.family == "qwen2_5_vl" else half // 3
+    shared = {"initializer_range": 0.02}
+    rope: dict[str, Any] = {
+        "rope_type": "default",
+        "rope_theta": 10_000.0,
+        "mrope_section": [half - 2 * spatial, spatial, spatial],
+    }
+    text: dict[str, Any] = {
         **shared,
+        "hidden_act": "silu",
         "vocab_size": len(tokenizer),
         "hidden_size": recipe.hidden,
         "intermediate_size": 2 * recipe.hidden,
@@ -146,29 +199,20 @@ def build_model(tokenizer: Any, recipe: ModelRecipe) -> Qwen2_5_VLForConditional
         "max_position_embeddings": 4096,
         "rms_norm_eps": 1e-6,
         "tie_word_embeddings": False,
-        "use_sliding_window": False,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 10_000.0,
-            "mrope_section": [half - 2 * spatial, spatial, spatial],
-        },
+        "rope_parameters": rope,
         "bos_token_id": ids["<|endoftext|>"],
         "eos_token_id": ids["<|im_end|>"],
     }
-    vision = {
+    vision: dict[str, Any] = {
         **shared,
-        "depth": 1,
         "hidden_size": recipe.vision_hidden,
         "intermediate_size": 2 * recipe.vision_hidden,
         "num_heads": recipe.vision_heads,
         "in_channels": 3,
-        "patch_size": PATCH_SIDE,
+        "patch_size": family.patch_side,
         "spatial_merge_size": MERGE,
         "temporal_patch_size": TEMPORAL_PATCH,
-        "window_size": 112,
-        "fullatt_block_indexes": [0],
         "out_hidden_size": recipe.hidden,
-        "tokens_per_second": 2,
     }
     fields: dict[str, Any] = {
         "text_config": text,
@@ -181,28 +225,39 @@ def build_model(tokenizer: Any, recipe: ModelRecipe) -> Qwen2_5_VLForConditional
         "eos_token_id": ids["<|im_end|>"],
         "pad_token_id": ids["<|endoftext|>"],
     }
-    config = Qwen2_5_VLConfig(**fields)
-    config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
-    config._attn_implementation = "sdpa"
+    config: Any
+    model: Any
     torch.manual_seed(recipe.seed)
-    model = Qwen2_5_VLForConditionalGeneration(config).float()
+    if recipe.family == "qwen2_5_vl":
+        text["use_sliding_window"] = False
+        vision |= {"depth": 1, "hidden_act": "silu", "window_size": 112, "fullatt_block_indexes": [0]}
+        vision |= {"tokens_per_second": 2}
+        config = Qwen2_5_VLConfig(**fields)
+        config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
+        config._attn_implementation = "sdpa"
+        model = Qwen2_5_VLForConditionalGeneration(config).float()
+    else:
+        rope["mrope_interleaved"] = True
+        text["head_dim"] = 2 * half
+        vision |= {"depth": 2, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
+        config = Qwen3VLConfig(**fields)
+        config.architectures = ["Qwen3VLForConditionalGeneration"]
+        config._attn_implementation = "sdpa"
+        model = Qwen3VLForConditionalGeneration(config).float()
     model.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
     model.generation_config.pad_token_id = ids["<|endoftext|>"]
     return model
 
 
-def image_processor() -> Qwen2VLImageProcessor:
-    """The processor that brings every picture to one visual token."""
-    return Qwen2VLImageProcessor(**_PROCESSOR)
+def family_of(model: Any) -> FamilyName:
+    """The family that a model belongs to."""
+    name: FamilyName = model.config.model_type
+    return name
 
 
-_PROCESSOR = {
-    "min_pixels": FRAME_SIDE**2,
-    "max_pixels": FRAME_SIDE**2,
-    "patch_size": PATCH_SIDE,
-    "temporal_patch_size": TEMPORAL_PATCH,
-    "merge_size": MERGE,
-}
+def image_processor(family: FamilyName = "qwen2_5_vl") -> Qwen2VLImageProcessor:
+    """The processor of a family's tiny model."""
+    return Qwen2VLImageProcessor(**FAMILIES[family].processor)
 
 
 def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -227,125 +282,176 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     sample = "<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>"
     if len(reloaded) != len(tokenizer) or reloaded(sample)["input_ids"] != tokenizer(sample)["input_ids"]:
         raise RuntimeError("the saved tokenizer differs from the one that was trained with")
-    Qwen2_5_VLProcessor(
-        image_processor=image_processor(),
+    family = FAMILIES[family_of(model)]
+    processor, video_processor = (
+        (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor)
+        if family_of(model) == "qwen2_5_vl"
+        else (Qwen3VLProcessor, Qwen3VLVideoProcessor)
+    )
+    processor(
+        image_processor=image_processor(family_of(model)),
         tokenizer=reloaded,
-        video_processor=Qwen2VLVideoProcessor(**_PROCESSOR),
+        video_processor=video_processor(**family.processor),
         chat_template=CHAT_TEMPLATE,
     ).save_pretrained(folder)
 
 
-def load_checkpoint(folder: Path) -> tuple[Qwen2_5_VLForConditionalGeneration, Any]:
+def load_checkpoint(folder: Path) -> tuple[Any, Any]:
     """The model (float32) and the tokenizer of a folder."""
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
+    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
     return model, AutoTokenizer.from_pretrained(folder)
 
 
-def patches(images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-    """What the image processor makes of frames.
+Images = Sequence[npt.NDArray[np.uint8]]
+"""RGB pictures, each of shape (height, width, 3), sides multiples of the family's ``frame_side``."""
+
+
+def patches(images: Images, family: FamilyName = "qwen2_5_vl") -> npt.NDArray[np.float32]:
+    """What the image processor makes of frames of one size.
 
     Args:
-        images: RGB pictures of shape (28, 28, 3).
+        images: Pictures of the same size.
 
     Returns:
-        Normalised patches, shape (len(images), 4, 3 * 2 * 14 * 14): the picture stands for two moments.
+        Normalised patches, shape (len(images), patches, 3 * 2 * patch_side**2): the picture stands for two moments; the
+        patches of one visual token lie together.
 
     Raises:
-        ValueError: A picture has another size.
+        ValueError: The sizes differ, or aren't whole visual tokens.
     """
-    if any(image.shape != (FRAME_SIDE, FRAME_SIDE, 3) for image in images):
-        raise ValueError(f"every frame must be {FRAME_SIDE}x{FRAME_SIDE}, got {images[0].shape}")
-    processor = image_processor()
+    traits = FAMILIES[family]
+    height, width = images[0].shape[:2]
+    if (
+        any(image.shape != (height, width, 3) for image in images)
+        or height % traits.frame_side
+        or (width % traits.frame_side)
+    ):
+        raise ValueError(f"frames must be of one size, in multiples of {traits.frame_side}, got {images[0].shape}")
+    side = traits.patch_side
     pixels = np.asarray(images, dtype=np.float32) / 255
-    pixels = (pixels - np.asarray(processor.image_mean, np.float32)) / np.asarray(processor.image_std, np.float32)
-    grid = FRAME_SIDE // PATCH_SIDE
-    cells = pixels.reshape(-1, grid, PATCH_SIDE, grid, PATCH_SIDE, 3).transpose(0, 1, 3, 5, 2, 4)
-    cells = cells.reshape(-1, _PATCHES, 3, 1, PATCH_SIDE**2)
-    return np.ascontiguousarray(
-        cells.repeat(TEMPORAL_PATCH, 3).reshape(-1, _PATCHES, 3 * TEMPORAL_PATCH * PATCH_SIDE**2)
-    )
+    pixels = (pixels - np.asarray(traits.mean, np.float32)) / np.asarray(traits.std, np.float32)
+    rows, columns = height // traits.frame_side, width // traits.frame_side
+    cells = pixels.reshape(-1, rows, MERGE, side, columns, MERGE, side, 3).transpose(0, 1, 4, 2, 5, 7, 3, 6)
+    cells = cells.reshape(len(images), -1, 3, 1, side**2)
+    return np.ascontiguousarray(cells.repeat(TEMPORAL_PATCH, 3).reshape(len(images), -1, 3 * TEMPORAL_PATCH * side**2))
 
 
-def _encode_images(model: Any, pixels: torch.Tensor) -> torch.Tensor:
-    """Visual tokens of frames, as ``model.visual`` gives them.
+@dataclass(frozen=True)
+class VisualTokens:
+    """Visual tokens of frames.
 
-    The stock code attends image by image in a loop; with hundreds of one-token images, one batched call is many times
-    as fast.
-
-    Args:
-        pixels: Patches of shape (images, 4, 1176).
-
-    Returns:
-        Shape (images, hidden).
+    Attributes:
+        features: Shape (tokens, hidden).
+        deepstack: The same for each language layer that DeepStack adds to; empty for Qwen2.5-VL.
     """
-    tower = model.model.visual
-    count = len(pixels)
-    rows = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]], device=pixels.device)
-    angles = tower.rotary_pos_emb(rows).reshape(_PATCHES, -1)
+
+    features: torch.Tensor
+    deepstack: tuple[torch.Tensor, ...] = ()
+
+
+def encode(model: Any, images: Images) -> VisualTokens:
+    """Visual tokens of frames, in order, as ``model.visual`` gives them.
+
+    The stock code attends image by image in a loop; with hundreds of tiny images, one batched call for each size is
+    many times as fast.
+    """
+    by_size: dict[tuple[int, ...], list[int]] = {}
+    for number, image in enumerate(images):
+        by_size.setdefault(image.shape, []).append(number)
+    pieces: list[tuple[torch.Tensor, ...]] = [()] * len(images)
+    for numbers in by_size.values():
+        streams = _encode_equal(model, [images[number] for number in numbers])
+        for place, number in enumerate(numbers):
+            pieces[number] = tuple(stream[place] for stream in streams)
+    features, *deepstack = (torch.cat(stream) for stream in zip(*pieces, strict=True))
+    return VisualTokens(features, tuple(deepstack))
+
+
+def _encode_equal(model: Any, images: Images) -> list[torch.Tensor]:
+    """Features, then DeepStack's, of frames of one size; each of shape (images, tokens, hidden)."""
+    tower, family = model.model.visual, family_of(model)
+    pixels = torch.from_numpy(patches(images, family))
+    count, size = pixels.shape[:2]
+    side = FAMILIES[family].patch_side
+    grid = torch.tensor([[1, images[0].shape[0] // side, images[0].shape[1] // side]])
+    angles = tower.rotary_pos_emb(get_vision_position_ids(grid, MERGE)).reshape(size, -1)
     angles = torch.cat((angles, angles), -1).repeat(count, 1)
     weight = tower.patch_embed.proj.weight
-    hidden = F.linear(pixels.reshape(count * _PATCHES, -1), weight.reshape(len(weight), -1))
-    for block in tower.blocks:
+    hidden = F.linear(pixels.reshape(count * size, -1), weight.reshape(len(weight), -1), tower.patch_embed.proj.bias)
+    if family == "qwen3_vl":
+        indices, weights = get_vision_bilinear_indices_and_weights(
+            grid, num_grid_per_side=tower.num_grid_per_side, spatial_merge_size=MERGE
+        )
+        hidden = hidden + (tower.pos_embed(indices) * weights[:, :, None]).sum(0).repeat(count, 1)
+    deepstack = []
+    for number, block in enumerate(tower.blocks):
         attention = block.attn
         query, key, value = (
-            attention.qkv(block.norm1(hidden)).reshape(count * _PATCHES, 3, attention.num_heads, -1).unbind(1)
+            attention.qkv(block.norm1(hidden)).reshape(count * size, 3, attention.num_heads, -1).unbind(1)
         )
         query, key = apply_rotary_pos_emb_vision(query, key, angles.cos(), angles.sin())
         query, key, value = (
-            part.reshape(count, _PATCHES, attention.num_heads, -1).transpose(1, 2) for part in (query, key, value)
+            part.reshape(count, size, attention.num_heads, -1).transpose(1, 2) for part in (query, key, value)
         )
         mixed = F.scaled_dot_product_attention(query, key, value, scale=attention.scaling)
-        hidden = hidden + attention.proj(mixed.transpose(1, 2).reshape(count * _PATCHES, -1))
+        hidden = hidden + attention.proj(mixed.transpose(1, 2).reshape(count * size, -1))
         hidden = hidden + block.mlp(block.norm2(hidden))
-    merged: torch.Tensor = tower.merger(hidden)
-    return merged
+        if family == "qwen3_vl" and number in tower.deepstack_visual_indexes:
+            merger = tower.deepstack_merger_list[list(tower.deepstack_visual_indexes).index(number)]
+            deepstack.append(merger(hidden))
+    return [stream.reshape(count, size // MERGE**2, -1) for stream in (tower.merger(hidden), *deepstack)]
 
 
-def embed(model: Any, ids: torch.Tensor, pixels: torch.Tensor | None) -> torch.Tensor:
-    """Input embeddings of token ids with their frames put in place of the placeholders.
+def embed(model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
+    """Inputs of the language model for token ids with their frames put in place of the placeholders.
 
     Args:
         ids: Shape (batch, length).
-        pixels: Patches of all frames in the order of their placeholders, shape (images, 4, 1176); None without any.
+        images: All frames in the order of their placeholders.
 
     Returns:
-        Shape (batch, length, hidden).
+        ``inputs_embeds`` of shape (batch, length, hidden) and, for Qwen3-VL, what DeepStack adds.
     """
     embedded: torch.Tensor = model.model.language_model.embed_tokens(ids)
-    if pixels is None:
-        return embedded
-    placeholders = (ids == model.config.image_token_id).unsqueeze(-1)
-    return embedded.masked_scatter(placeholders, _encode_images(model, pixels))
+    if not len(images):
+        return {"inputs_embeds": embedded}
+    tokens = encode(model, images)
+    placeholders = ids == model.config.image_token_id
+    inputs: dict[str, Any] = {"inputs_embeds": embedded.masked_scatter(placeholders.unsqueeze(-1), tokens.features)}
+    if tokens.deepstack:
+        inputs |= {"visual_pos_masks": placeholders, "deepstack_visual_embeds": list(tokens.deepstack)}
+    return inputs
 
 
-def positions(mask: torch.Tensor) -> torch.Tensor:
-    """M-RoPE positions: with one token an image the three axes all count tokens.
+def positions(model: Any, ids: Sequence[int], images: Images) -> torch.Tensor:
+    """M-RoPE positions of one sequence, shape (3, length)."""
+    side = FAMILIES[family_of(model)].patch_side
+    if all(image.shape[0] == image.shape[1] == MERGE * side for image in images):
+        # With one token an image the three axes all count tokens.
+        return torch.arange(len(ids))[None].expand(3, -1)
+    row = torch.tensor([list(ids)])
+    grids = torch.tensor([[1, image.shape[0] // side, image.shape[1] // side] for image in images])
+    kinds = (row == model.config.image_token_id).int()
+    found: torch.Tensor = model.model.get_rope_index(row, mm_token_type_ids=kinds, image_grid_thw=grids)[0][:, 0]
+    return found
 
-    Args:
-        mask: 1 for real tokens, 0 for padding on the left, shape (batch, length).
 
-    Returns:
-        Shape (3, batch, length).
-    """
-    return (mask.cumsum(1) - 1).clamp(min=0)[None].expand(3, -1, -1)
-
-
-def logits_at(model: Any, ids: torch.Tensor, pixels: torch.Tensor | None, wanted: torch.Tensor) -> torch.Tensor:
+def logits_at(
+    model: Any, ids: torch.Tensor, images: Images, places: torch.Tensor, wanted: torch.Tensor
+) -> torch.Tensor:
     """Next-token logits at chosen places of right-padded sequences.
 
     Args:
         ids: Shape (batch, length).
-        pixels: See :func:`embed`.
+        images: All frames in the order of their placeholders.
+        places: M-RoPE positions (see :func:`positions`), shape (3, batch, length).
         wanted: Where to read the logits, bool, shape (batch, length).
 
     Returns:
         Shape (number of places, vocabulary), places in row-major order.
     """
     output = model.model.language_model(
-        inputs_embeds=embed(model, ids, pixels),
-        position_ids=positions(torch.ones_like(ids)),
-        attention_mask=None,
-        use_cache=False,
+        **embed(model, ids, images), position_ids=places, attention_mask=None, use_cache=False
     )
     logits: torch.Tensor = model.lm_head(output.last_hidden_state[wanted])
     return logits

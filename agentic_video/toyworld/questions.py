@@ -13,7 +13,7 @@ from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene, write_v
 
 DATA_SOURCE = "toyworld"
 SEEDS_PER_WORLD = 1_000_000
-SPLIT_OFFSETS = {"train": 0, "heldout": 500_000, "demonstrations": 600_000, "gate": 900_000}
+SPLIT_OFFSETS = {"train": 0, "heldout": 500_000, "demonstrations": 600_000, "retrieval": 800_000, "gate": 900_000}
 """First seed of each split within a world: splits never share a video."""
 
 
@@ -23,6 +23,11 @@ class World:
 
     train: Path
     heldout: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> "World":
+        """The world that :func:`build_world` wrote to a folder."""
+        return cls(folder / "train.parquet", folder / "heldout.parquet")
 
 
 def scenes(split: str, count: int, seed: int, recipe: WorldRecipe) -> Iterator[Scene]:
@@ -50,29 +55,42 @@ def row_of(scene: Scene, video: str, split: str) -> VideoQA:
         id=f"toy-{scene.seed}",
         video=video,
         question=scene.question,
-        answer=scene.letter,
-        options=scene.options,
+        answer=f"it is {scene.answer}" if scene.open_ended else scene.letter,
+        answer_type="open_ended" if scene.open_ended else "multiple_choice",
+        options=() if scene.open_ended else scene.options,
         data_source=DATA_SOURCE,
         extra={
             "kind": scene.kind,
+            "class": _class(scene),
             "split": split,
             "seed": scene.seed,
             "answer_text": scene.answer,
             "event_time": scene.event_time,
             "mark_time": scene.mark_time,
+            "beside": scene.beside,
             "seconds": float(scene.seconds),
         },
     )
 
 
+def _class(scene: Scene) -> str:
+    """VideoBrain's class of a row: what shows for a moment needs tools; the background tells itself, to a base model
+    that is right or wrong about it."""
+    if scene.event_time is not None:
+        return "active"
+    return "direct" if scene.seed % 2 else "adaptive"
+
+
 _EXTRA = pa.struct(
     [
         ("kind", pa.string()),
+        ("class", pa.string()),
         ("split", pa.string()),
         ("seed", pa.int64()),
         ("answer_text", pa.string()),
         ("event_time", pa.float64()),
         ("mark_time", pa.float64()),
+        ("beside", pa.string()),
         ("seconds", pa.float64()),
     ]
 )
@@ -114,4 +132,4 @@ def build_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: Wo
         pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), folder / f"{split}.parquet")
     print(f"[toyworld] world of {train + heldout} questions in {time.monotonic() - started:.1f} s "
           f"({written} videos written)", flush=True)  # fmt: skip
-    return World(folder / "train.parquet", folder / "heldout.parquet")
+    return World.of(folder)

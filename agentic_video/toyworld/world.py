@@ -20,9 +20,10 @@ from agentic_video.video.sampling import uniform_indices
 Kind = str
 """Kind of question, one of :data:`KINDS`."""
 
-KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview")
+KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview", "beside")
 """``colour``, ``shape``, ``count``: what shows at the named second. ``order``: which of two colours comes first or last
-within it. ``marker``: what shows two seconds after a mark in the overview. ``overview``: the overview alone answers."""
+within it. ``marker``: what shows two seconds after a mark in the overview. ``overview``: the overview alone answers.
+``beside``: what shows next to a named colour; no time is named, so the frame must be found by what it shows."""
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (215, 25, 30),
@@ -60,18 +61,21 @@ class WorldRecipe:
     Attributes:
         fps: Frames a second.
         side: Width and height in pixels (even, as H.264's chroma needs).
-        min_seconds: Shortest video; with a first event after ten seconds and at most 99 s, all times have two digits.
+        min_seconds: Shortest video; with a first event after ten seconds and less than a minute, the second of every
+            event has two digits, in seconds and on the clock, and at 10 frames a second they begin its frame's number.
         max_seconds: Longest video.
         overview_frames: Number of overview frames that events keep clear of; equals the system's.
+        open_ended: Share of questions that are asked without options.
         mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
             minutes; it doesn't learn ``shape`` or ``marker`` in that time.
     """
 
-    fps: int = 5
+    fps: int = 10
     side: int = 56
-    min_seconds: int = 60
-    max_seconds: int = 99
+    min_seconds: int = 40
+    max_seconds: int = 59
     overview_frames: int = 6
+    open_ended: float = 0.0
     mixture: tuple[tuple[Kind, float], ...] = (("colour", 0.85), ("overview", 0.15))
 
     def __post_init__(self) -> None:
@@ -86,7 +90,10 @@ class WorldRecipe:
 
 @dataclass(frozen=True)
 class Figure:
-    """One shape on the picture; place and size as fractions of the picture's side."""
+    """One shape on the picture; place and size as fractions of the picture's side.
+
+    Shapes are :data:`SHAPES` and ``half``, a square of which only the middle half of the width is covered.
+    """
 
     shape: str
     colour: str
@@ -114,9 +121,11 @@ class Scene:
         flashes: What shows, in order of time; empty when the question is about the background.
         event_time: Middle of the event in seconds; None when there is none.
         mark_time: Time of the overview frame that carries the mark; None without a mark.
+        beside: The colour that a question names to say where to look; None where it names none.
         question: The question, without options.
         options: Four words in random order.
         answer: The right one.
+        open_ended: Whether the question is asked without its options.
     """
 
     seed: int
@@ -126,14 +135,21 @@ class Scene:
     flashes: tuple[Flash, ...]
     event_time: float | None
     mark_time: float | None
+    beside: str | None
     question: str
     options: tuple[str, ...]
     answer: str
+    open_ended: bool = False
 
     @property
     def letter(self) -> str:
         """Letter of the right option."""
         return "ABCD"[self.options.index(self.answer)]
+
+
+def clock(time: float) -> str:
+    """A time in seconds as MM:SS."""
+    return f"{int(time) // 60:02d}:{int(time) % 60:02d}"
 
 
 def overview_times(seconds: int, recipe: WorldRecipe) -> list[float]:
@@ -171,6 +187,8 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         other = next(figure.colour for flash in flashes for figure in flash.figures if figure.colour != answer)
         wrong = [other, *[word for word in wrong if word != other][:2]]
         wrong = [str(word) for word in rng.permutation(wrong)]
+    shown = {figure.colour for flash in flashes for figure in flash.figures}
+    beside = (shown - {answer}).pop() if kind == "beside" else None
     place = seed % 4
     options = (*wrong[:place], answer, *wrong[place:])
     return Scene(
@@ -181,9 +199,11 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         flashes=flashes,
         event_time=event_time,
         mark_time=mark_time,
+        beside=beside,
         question=question,
         options=options,
         answer=answer,
+        open_ended=bool(rng.random() < recipe.open_ended),
     )
 
 
@@ -201,20 +221,23 @@ def _ask(
         return (Flash(event_time - EVENT_SECONDS / 2, event_time + EVENT_SECONDS / 2, figures),)
 
     if kind == "colour":
-        return f"What colour flashes at {event_time:.0f} s?", colours, first, whole((_large(shape, first, rng),))
+        return f"What colour flashes at {clock(event_time)}?", colours, first, whole((_large(shape, first, rng),))
     if kind == "marker":
         question = f"What colour flashes {MARK_DELAY:.0f} s after the mark?"
         return question, colours, first, whole((_large(shape, first, rng),))
     if kind == "shape":
-        return f"What shape flashes at {event_time:.0f} s?", SHAPES, shape, whole((_large(shape, first, rng),))
+        return f"What shape flashes at {clock(event_time)}?", SHAPES, shape, whole((_large(shape, first, rng),))
     if kind == "count":
         count = int(rng.integers(1, len(COUNTS) + 1))
-        question = f"How many squares flash at {event_time:.0f} s?"
+        question = f"How many squares flash at {clock(event_time)}?"
         return question, COUNTS, COUNTS[count - 1], whole(_small_squares(count, first, rng))
+    if kind == "beside":
+        pool = tuple(colour for colour in colours if colour != first)
+        return f"What colour shows beside {first}?", pool, second, whole(_halves(first, second, rng))
     before = Flash(event_time - EVENT_SECONDS / 2, event_time, (_large(shape, first, rng),))
     after = Flash(event_time, event_time + EVENT_SECONDS / 2, (_large(shape, second, rng),))
     asks_first = bool(rng.integers(2))
-    question = f"What colour flashes {'first' if asks_first else 'last'} at {event_time:.0f} s?"
+    question = f"What colour flashes {'first' if asks_first else 'last'} at {clock(event_time)}?"
     return question, colours, first if asks_first else second, (before, after)
 
 
@@ -230,6 +253,17 @@ def _small_squares(count: int, colour: str, rng: np.random.Generator) -> tuple[F
     """So many squares, each in a quarter of the picture of its own."""
     quarters = rng.permutation([(0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75)])[:count]
     return tuple(Figure("square", colour, x, y, 0.36) for x, y in quarters.tolist())
+
+
+def _halves(one: str, other: str, rng: np.random.Generator) -> tuple[Figure, ...]:
+    """Two colours side by side in random order, together a square that nearly fills the picture."""
+    left, right = (str(colour) for colour in rng.permutation([one, other]))
+    square = _large("half", left, rng)
+    quarter = square.size / 4
+    return (
+        Figure("half", left, square.x - quarter, square.y, square.size),
+        Figure("half", right, square.x + quarter, square.y, square.size),
+    )
 
 
 @cache
@@ -250,6 +284,8 @@ def _covered(figure: Figure, side: int) -> npt.NDArray[np.bool_]:
             return inside & (abs(x) <= (y + half) / 2)
         case "cross":
             return inside & ((abs(x) <= half / 3) | (abs(y) <= half / 3))
+        case "half":
+            return inside & (abs(x) <= half / 2)
     return inside
 
 

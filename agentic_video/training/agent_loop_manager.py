@@ -46,8 +46,10 @@ class PatchCache:
 
         Returns:
             ``pixel_values`` (patches, values a patch), ``image_grid_thw`` (images, 3) and ``images_seqlens`` (patches
-            of each image), as verl's worker makes them.
+            of each image), as verl's worker makes them; nothing at all for a sequence without images.
         """
+        if not keys:
+            return {}
         found = {key: self._patches[key] for key in keys if key in self._patches}
         missing = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
         if missing:

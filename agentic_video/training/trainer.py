@@ -16,6 +16,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from agentic_video.rewards.manager import REWARD_KEY_UNITS
 from agentic_video.rollout.agent_loop import FINAL_OUTPUT
+from agentic_video.video.retrieval_service import all_retrieval_stats
 from agentic_video.video.service import all_store_stats
 
 TRAINER_MODE = "agentic_video"
@@ -50,11 +51,12 @@ class VideoAgentTrainer(PPOTrainerSync):
 
     @staticmethod
     def _store_metrics() -> dict[str, float]:
-        """Counters of the frame stores of all nodes, added up."""
+        """Counters of the frame stores and of the retrievers of all nodes, added up."""
         total: Counter[str] = Counter()
-        for stats in all_store_stats():
-            total.update(asdict(stats))
-        return {f"frame_store/{key}": float(value) for key, value in total.items()}
+        for name, nodes in (("frame_store", all_store_stats()), ("retrieval", all_retrieval_stats())):
+            for stats in nodes:
+                total.update({f"{name}/{key}": value for key, value in asdict(stats).items()})
+        return {key: float(value) for key, value in total.items()}
 
     def _dump_episodes(self, extras: list[dict[str, Any]]) -> None:
         """Write some of the step's episodes to ``agentic_video.episodes_dir``, one json line each."""
@@ -64,7 +66,8 @@ class VideoAgentTrainer(PPOTrainerSync):
         folder = Path(block.episodes_dir)
         folder.mkdir(parents=True, exist_ok=True)
         stride = max(1, len(extras) // max(1, block.episodes_per_step))
-        with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8") as file:
+        # What a model wrote may hold half of a surrogate pair, which UTF-8 can't; its escape is good JSON.
+        with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8", errors="backslashreplace") as file:
             for extra in extras[::stride][: block.episodes_per_step]:
                 record = {key: extra[key] for key in ("video_qa", "trajectory", "reward_extra_info")}
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -2,20 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from agentic_video.video.frames import Frame
 from agentic_video.video.reader import VideoError, VideoInfo
 from agentic_video.video.store import FrameStore, StoreConfig, StoreStats
 
-T = TypeVar("T")
-
+_PREFIX = "agentic-video-frames"
 _CONCURRENCY = 1000
 
 
+class NodeActor:
+    """An actor of which each node has one: found there by its name, or created by whoever calls it first.
+
+    It lives as long as the process that created it; when that is gone, the next call creates another.
+
+    Args:
+        prefix: Start of the actor's name; the node's id follows.
+        cls: The actor's class, with async methods.
+        arguments: For its constructor; those of the first caller on a node count.
+        options: Ray's options for it, beside its name and place.
+    """
+
+    def __init__(
+        self, prefix: str, cls: type[Any], arguments: Sequence[Any], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._prefix, self._cls, self._arguments = prefix, cls, tuple(arguments)
+        self._options = dict(options or {})
+        self._handle: Any = None
+
+    async def call(self, method: str, *arguments: object) -> Any:
+        """Calls a method of the actor on this node.
+
+        Raises:
+            VideoError: The method returned one: errors travel as values, because Ray wraps those that are raised.
+        """
+        import ray
+
+        if self._handle is None:
+            self._handle = self._find()
+        try:
+            answer = await getattr(self._handle, method).remote(*arguments)
+        except ray.exceptions.ActorDiedError:
+            self._handle = self._find()
+            answer = await getattr(self._handle, method).remote(*arguments)
+        if isinstance(answer, VideoError):
+            raise answer
+        return answer
+
+    def _find(self) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = ray.get_runtime_context().get_node_id()
+        return (
+            ray.remote(self._cls)
+            .options(
+                name=f"{self._prefix}-{node}",
+                get_if_exists=True,
+                num_cpus=0,
+                max_concurrency=_CONCURRENCY,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                **self._options,
+            )
+            .remote(*self._arguments)
+        )
+
+
+def call_all(prefix: str, method: str) -> list[Any]:
+    """Calls a method of every node's actor of a name that exists; for a driver's log."""
+    import ray
+
+    handles = []
+    for node in ray.nodes():
+        try:
+            handles.append(ray.get_actor(f"{prefix}-{node['NodeID']}"))
+        except ValueError:  # no episode ran on that node
+            continue
+    return list(ray.get([getattr(handle, method).remote() for handle in handles]))
+
+
 class _StoreActor:
-    """The actor: a FrameStore whose errors travel as values, because Ray wraps those that are raised."""
+    """The actor: a FrameStore whose errors travel as values."""
 
     def __init__(self, config: StoreConfig) -> None:
         self._store = FrameStore(config)
@@ -48,85 +117,33 @@ class NodeFrameStore:
     """A client of the store on the caller's own node; a FrameSource like FrameStore itself.
 
     Cheap to make and to pickle: an unpickled one finds the store of the node it lands on. The first client on a node
-    decides the store's configuration. The store lives as long as the process that created it; when that is gone, the
-    next call creates another.
+    decides the store's configuration.
     """
 
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
-        self._actor: Any = None
+        self._actor = NodeActor(_PREFIX, _StoreActor, [self._config])
 
     def __reduce__(self) -> tuple[type[NodeFrameStore], tuple[StoreConfig]]:
         return NodeFrameStore, (self._config,)
 
     async def aprobe(self, path: str) -> VideoInfo:
         """As `FrameStore.aprobe`."""
-        info = await self._call("probe", path)
-        return _result(info)
+        return await self._actor.call("probe", path)
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As `FrameStore.aframes`; the images lie in Ray's shared memory, read-only."""
-        frames = await self._call("frames", path, list(indices), size)
-        return _result(frames)
+        return await self._actor.call("frames", path, list(indices), size)
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """As `FrameStore.aframes_at`."""
-        frames = await self._call("frames_at", path, list(times), size)
-        return _result(frames)
+        return await self._actor.call("frames_at", path, list(times), size)
 
     async def stats(self) -> StoreStats:
         """Counts of the node's store so far."""
-        return await self._call("stats")
-
-    async def _call(self, method: str, *arguments: object) -> Any:
-        import ray
-
-        if self._actor is None:
-            self._actor = _node_actor(self._config)
-        try:
-            return await getattr(self._actor, method).remote(*arguments)
-        except ray.exceptions.ActorDiedError:
-            self._actor = _node_actor(self._config)
-            return await getattr(self._actor, method).remote(*arguments)
-
-
-def _node_actor(config: StoreConfig) -> Any:
-    """Finds the store of this node, or creates it there."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    node = ray.get_runtime_context().get_node_id()
-    return (
-        ray.remote(_StoreActor)
-        .options(
-            name=_actor_name(node),
-            get_if_exists=True,
-            num_cpus=0,
-            max_concurrency=_CONCURRENCY,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        )
-        .remote(config)
-    )
+        return await self._actor.call("stats")
 
 
 def all_store_stats() -> list[StoreStats]:
     """The counts of every node's store that exists; for a driver's log."""
-    import ray
-
-    handles = []
-    for node in ray.nodes():
-        try:
-            handles.append(ray.get_actor(_actor_name(node["NodeID"])))
-        except ValueError:  # no episode ran on that node
-            continue
-    return list(ray.get([handle.stats.remote() for handle in handles]))
-
-
-def _actor_name(node: str) -> str:
-    return f"agentic-video-frames-{node}"
-
-
-def _result(answer: T | VideoError) -> T:
-    if isinstance(answer, VideoError):
-        raise answer
-    return answer
+    return call_all(_PREFIX, "stats")

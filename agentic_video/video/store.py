@@ -144,9 +144,9 @@ class FrameStore:
         self._config = config or StoreConfig()
         self._workers = _Workers(self._config.workers, self._on_stuck, self._on_return)
         self._lock = threading.Lock()
-        self._images: _SizedLRU[_Key, np.ndarray] = _SizedLRU(self._config.max_bytes)
-        self._indexes: _SizedLRU[_Identity, VideoIndex] = _SizedLRU(_INDEX_BYTES)
-        self._failures: _SizedLRU[_Identity, VideoError] = _SizedLRU(_FAILURES)
+        self._images: SizedLRU[_Key, np.ndarray] = SizedLRU(self._config.max_bytes)
+        self._indexes: SizedLRU[_Identity, VideoIndex] = SizedLRU(_INDEX_BYTES)
+        self._failures: SizedLRU[_Identity, VideoError] = SizedLRU(_FAILURES)
         self._readers: OrderedDict[int, tuple[_Identity, VideoReader]] = OrderedDict()
         self._pending: dict[_Key | _Identity, Future[Any]] = {}
         self._stuck: dict[str, int] = {}
@@ -455,7 +455,7 @@ async def _adrive(steps: Generator[Future[Any], Any, T]) -> T:
         return stop.value
 
 
-class _SizedLRU(Generic[K, V]):
+class SizedLRU(Generic[K, V]):
     """Least recently used first out, bounded by the sum of the sizes; not thread-safe."""
 
     def __init__(self, limit: int) -> None:

@@ -83,3 +83,9 @@ def test_whatever_is_asked_at_most_the_allowed_frames_are_granted(arguments: dic
         return
     assert 1 <= request.count <= 16
     assert 0.0 <= request.start < request.end <= duration
+
+
+def test_deep_json_is_refused() -> None:
+    nested = '{"segment": ' + "[" * 600 + "]" * 600 + "}"
+    with pytest.raises(ToolError, match="deeply"):
+        parse_arguments(nested)

@@ -3,15 +3,26 @@ from typing import Any
 
 import pytest
 
+from agentic_video.data.dataset import load_rows
 from agentic_video.data.schema import VideoQA
-from agentic_video.toyworld.cold_start import tokenizer_corpus
-from agentic_video.toyworld.gate import read_rows
-from agentic_video.toyworld.laptop import laptop_system
-from agentic_video.toyworld.model import build_tokenizer
+from agentic_video.recipe import compose_recipe
+from agentic_video.settings import limits_of, settings_of
+from agentic_video.toyworld.base import tokenizer_corpus
+from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.model import FAMILIES, ModelRecipe, build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import KINDS, WorldRecipe
 
 EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS))
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+
+
+def laptop_setting(name: str) -> Setting:
+    """How a recipe's laptop profile plays."""
+    config = compose_recipe(RECIPES / name, "laptop")
+    system = settings_of(config).system
+    return Setting(system, limits_of(config), turns_of(system))
 
 
 @pytest.fixture(scope="session")
@@ -26,18 +37,32 @@ def small_world(tmp_path_factory: pytest.TempPathFactory, recipe: WorldRecipe) -
 
 @pytest.fixture(scope="session")
 def rows(small_world: World) -> list[VideoQA]:
-    return read_rows(small_world.heldout)
+    return load_rows([small_world.heldout])[0]
 
 
 @pytest.fixture(scope="session")
-def tokenizer(recipe: WorldRecipe) -> Any:
-    return build_tokenizer(tokenizer_corpus(laptop_system(recipe.overview_frames), recipe))
+def tokenizer() -> Any:
+    return build_tokenizer(tokenizer_corpus())
+
+
+@pytest.fixture(scope="session")
+def setting() -> Setting:
+    return laptop_setting("videozoomer")
 
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path:
-    from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint
-
     folder = tmp_path_factory.mktemp("model")
     save_checkpoint(build_model(tokenizer, ModelRecipe()), tokenizer, folder)
+    return folder
+
+
+@pytest.fixture(scope="session", params=FAMILIES)
+def any_checkpoint(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any, request: pytest.FixtureRequest) -> Path:
+    """An untrained checkpoint of each family, its weights large enough for differences to show."""
+    folder = tmp_path_factory.mktemp("model")
+    model = build_model(tokenizer, ModelRecipe(family=request.param))
+    for parameter in model.parameters():
+        parameter.data.mul_(4)
+    save_checkpoint(model, tokenizer, folder)
     return folder

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,24 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from agentic_video.recipe import compose_recipe
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.cold_start import ColdStartRecipe, make_demonstrations
-from agentic_video.toyworld.laptop import LIMITS, laptop_system
-from agentic_video.toyworld.model import SPECIAL_TOKENS, TAGS, image_processor, logits_at, patches
-from agentic_video.toyworld.world import WorldRecipe
+from agentic_video.toyworld.build import toy_recipe
+from agentic_video.toyworld.cold_start import make_demonstrations
+from agentic_video.toyworld.model import (
+    FAMILIES,
+    SPECIAL_TOKENS,
+    TAGS,
+    FamilyName,
+    build_model,
+    family_of,
+    image_processor,
+    load_checkpoint,
+    logits_at,
+    patches,
+    positions,
+)
+from tests.toyworld.conftest import RECIPES, laptop_setting
 
 
 @pytest.mark.parametrize(
@@ -43,51 +57,77 @@ def test_chat_template(checkpoint: Path) -> None:
     )
 
 
-def test_checkpoint_loads_as_everybody_expects(checkpoint: Path, tokenizer: Any) -> None:
-    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32)
-    processor = AutoProcessor.from_pretrained(checkpoint)
-    assert type(model).__name__ == "Qwen2_5_VLForConditionalGeneration"
-    assert type(processor).__name__ == "Qwen2_5_VLProcessor"
+def test_checkpoint_loads_as_everybody_expects(any_checkpoint: Path, tokenizer: Any) -> None:
+    model = AutoModelForImageTextToText.from_pretrained(any_checkpoint, dtype=torch.float32)
+    processor = AutoProcessor.from_pretrained(any_checkpoint)
+    expected = {"qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL"}[family_of(model)]
+    assert type(model).__name__ == f"{expected}ForConditionalGeneration"
+    assert type(processor).__name__ == f"{expected}Processor"
     assert model.config.text_config.vocab_size == len(processor.tokenizer) == len(tokenizer)
     assert model.config.text_config.hidden_size // model.config.text_config.num_attention_heads >= 32
-    image = Image.new("RGB", (56, 56), (200, 30, 30))
+    side = FAMILIES[family_of(model)].frame_side
+    image = Image.new("RGB", (side, side), (200, 30, 30))
     text = "<|vision_start|><|image_pad|><|vision_end|>What colour?"
     inputs = processor(text=[text], images=[image], return_tensors="pt")
     assert int((inputs["input_ids"] == model.config.image_token_id).sum()) == 1
     assert model(**inputs).logits.shape[-1] == len(tokenizer)
 
 
-def test_fast_forward_equals_the_stock_one(checkpoint: Path) -> None:
-    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32).eval()
-    processor = AutoProcessor.from_pretrained(checkpoint)
-    images = list(np.random.default_rng(0).integers(0, 256, (3, 28, 28, 3), dtype=np.uint8))
-    image_text = "<|vision_start|><|image_pad|><|vision_end|>"
-    ids = processor.tokenizer(f"a{image_text}b{image_text}{image_text} it is red", return_tensors="pt")["input_ids"]
-    stock = processor.image_processor(images=[Image.fromarray(image) for image in images], return_tensors="pt")
-    assert torch.allclose(stock["pixel_values"].reshape(3, 4, -1), torch.from_numpy(patches(images)), atol=1e-5)
+def test_fast_forward_equals_the_stock_one(any_checkpoint: Path) -> None:
+    model, tokenizer = load_checkpoint(any_checkpoint)
+    model.eval()
+    family = family_of(model)
+    side = FAMILIES[family].frame_side
+    rng = np.random.default_rng(0)
+    sizes = [(side, side), (2 * side, 2 * side), (side, 2 * side), (side, side)]
+    images = [rng.integers(0, 256, (*size, 3), dtype=np.uint8) for size in sizes]
+    tokens = [height * width // side**2 for height, width in sizes]
+    text = "".join(f"a<|vision_start|>{'<|image_pad|>' * count}<|vision_end|>b" for count in tokens) + " it is red"
+    ids = tokenizer(text, return_tensors="pt")["input_ids"]
+    stock = image_processor(family)(images=[Image.fromarray(image) for image in images], return_tensors="pt")
+    kinds = (ids == model.config.image_token_id).int()
     with torch.no_grad():
-        expected = model(input_ids=ids, mm_token_type_ids=(ids == model.config.image_token_id).int(), **stock).logits
-        fast = logits_at(model, ids, torch.from_numpy(patches(images)), torch.ones_like(ids, dtype=torch.bool))
-    assert torch.allclose(expected[0], fast, atol=1e-4)
+        expected = model(input_ids=ids, mm_token_type_ids=kinds, **stock).logits[0]
+        places = positions(model, ids[0].tolist(), images)[:, None]
+        fast = logits_at(model, ids, images, places, torch.ones_like(ids, dtype=torch.bool))
+        without = logits_at(model, ids, [image * 0 for image in images], places, torch.ones_like(ids, dtype=torch.bool))
+    assert torch.allclose(expected, fast, atol=1e-3, rtol=1e-3)
+    assert (without - fast).abs().max() > 0.1  # what the frames show is seen at all
 
 
-def test_frames_of_another_size_are_refused() -> None:
-    with pytest.raises(ValueError, match="28x28"):
-        patches([np.zeros((56, 56, 3), np.uint8)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_patches_are_the_processors(family: FamilyName) -> None:
+    side = 2 * FAMILIES[family].frame_side
+    images = list(np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8))
+    stock = image_processor(family)(images=[Image.fromarray(image) for image in images], return_tensors="pt")
+    mine = torch.from_numpy(patches(images, family))
+    assert torch.allclose(stock["pixel_values"].reshape(mine.shape), mine, atol=1e-5)
 
 
-def test_demonstrations_are_what_a_rollout_records(tokenizer: Any, recipe: WorldRecipe) -> None:
-    cold_start = ColdStartRecipe(demonstrations=60)
-    system = laptop_system(recipe.overview_frames)
-    demonstrations = make_demonstrations(tokenizer, system, recipe, cold_start, 0)
-    chat_format = ChatFormat(tokenizer, image_processor())
-    calls = answers = 0
+def test_frames_that_are_no_whole_tokens_are_refused() -> None:
+    with pytest.raises(ValueError, match="multiples of 28"):
+        patches([np.zeros((40, 28, 3), np.uint8)])
+
+
+@pytest.mark.parametrize("name", ["videozoomer", "framethinker", "framemind", "videobrain", "eva"])
+def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) -> None:
+    setting = laptop_setting(name)
+    toy = toy_recipe(compose_recipe(RECIPES / name, "laptop"))
+    model = build_model(tokenizer, toy.model)
+    demonstrations = make_demonstrations(
+        model, tokenizer, setting.system, setting.limits, setting.turns, toy.world,
+        replace(toy.cold_start, demonstrations=60), 0,
+    )  # fmt: skip
+    chat_format = ChatFormat(tokenizer, image_processor(toy.model.family))
+    answers = 0
+    assert len(demonstrations) >= 60
     for one in demonstrations:
-        assert len(one.trained) == len(one.ids) <= LIMITS.prompt + LIMITS.response
-        assert one.ids.count(chat_format.image_token_id) == len(one.images)
+        assert len(one.trained) == len(one.ids) == one.places.shape[1]
+        assert len(one.ids) <= setting.limits.prompt + setting.limits.response
+        expected = sum(chat_format.image_tokens(image.shape[1], image.shape[0]) for image in one.images)
+        assert one.ids.count(chat_format.image_token_id) == expected
         said = chat_format.decode([token for token, trained in zip(one.ids, one.trained, strict=True) if trained])
-        assert said.startswith("<think>") and "<frame" not in said and "<|im_start|>" not in said
-        calls += said.count("</video_zoom>")
-        answers += said.count("</answer><|im_end|>")
-    # Some aim off (no loss on their answer), some don't look.
-    assert 0 < calls < 60 and 0 < answers < 60 and calls + answers > 60
+        assert said.startswith("<think") and "<|im_start|>" not in said and "<|image_pad|>" not in said
+        answers += "it is" in said
+    # Some aim off: their answer isn't trained on.
+    assert 10 < answers < 60

@@ -42,7 +42,7 @@ def test_questions_are_balanced_and_answerable(recipe: WorldRecipe) -> None:
 
 def test_events_are_short_and_clear_of_the_overview(recipe: WorldRecipe) -> None:
     for scene in scenes("train", 600, 0, recipe):
-        assert 60 <= scene.seconds <= 99
+        assert 40 <= scene.seconds <= 59
         for flash in scene.flashes:
             assert flash.end - flash.start <= 1.0
             assert flash.start >= 10 and flash.end <= scene.seconds - 1
@@ -103,7 +103,7 @@ def test_splits_share_no_video(small_world: World) -> None:
 
 
 def test_build_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe = WorldRecipe(max_seconds=60)
+    recipe = WorldRecipe(max_seconds=40)
     world = build_world(tmp_path, train=3, heldout=1, seed=0, recipe=recipe)
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.mp4")}
     next(iter(before)).unlink()

@@ -25,6 +25,10 @@ def test_output_is_the_processors_own() -> None:
     assert cache.processed == 3
 
 
+def test_a_sequence_without_images_has_no_inputs() -> None:
+    assert PatchCache(PROCESSOR).inputs([], []) == {}
+
+
 def test_bytes_are_bounded() -> None:
     one = PROCESSOR(images=[image(0)], return_tensors="pt")["pixel_values"].nbytes
     cache = PatchCache(PROCESSOR, max_bytes=2 * one)

@@ -44,7 +44,7 @@ def test_clients_of_a_node_share_one_store(local_ray: None, video: Callable[[str
 
         import ray
 
-        ray.kill(one._actor)
+        ray.kill(one._actor._handle)
         assert [frame.index for frame in await one.aframes(path, [5])] == [5]
 
     asyncio.run(use())

@@ -1,0 +1,31 @@
+"""A recipe's config, composed on verl's own."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from omegaconf import DictConfig
+
+
+def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The whole config of a run, as verl gets it.
+
+    Args:
+        recipe: A folder with ``config/<profile>.yaml``.
+        profile: ``laptop`` or ``cluster``.
+        overrides: Hydra overrides.
+
+    Raises:
+        hydra.errors.HydraException: The config doesn't compose; the message names the file or the key.
+    """
+    spec = find_spec("verl")
+    assert spec is not None and spec.submodule_search_locations, "verl isn't installed"
+    stock = Path(spec.submodule_search_locations[0]) / "trainer" / "config"
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str((recipe / "config").resolve()), version_base=None):
+        return compose(
+            profile,
+            overrides=[*overrides, f"hydra.searchpath=[pkg://agentic_video.config,'file://{stock}']"],
+        )

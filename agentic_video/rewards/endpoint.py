@@ -1,0 +1,161 @@
+"""An OpenAI-compatible server that rewards ask: bounded retries, bounded time, bounded concurrency.
+
+The judge and the witness share it. Nothing that the server does makes a request hang or raise anything but
+:class:`JudgeError`.
+"""
+
+import asyncio
+import logging
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FailurePolicy = Literal["drop_group", "zero"]
+"""``drop_group`` drops the question's whole group, as VideoZoomer's released code does; ``zero`` counts the verdict
+that couldn't be had as "wrong"."""
+
+MAX_WAIT = 30.0
+"""Longest pause before a retry (seconds), whatever a server's ``Retry-After`` asks for."""
+
+_WORTH_RETRYING = {408, 409, 425, 429}
+"""Client errors that may pass; other ones (a wrong key, no such model, a prompt that is too long) don't."""
+
+
+class JudgeError(Exception):
+    """An endpoint gave no verdict; the message says why."""
+
+
+class Unreadable(ValueError):
+    """A reply that isn't what was asked for; the message says what it was."""
+
+
+@dataclass(frozen=True)
+class EndpointConfig:
+    """How to reach a model, and what to do when it can't be reached.
+
+    Attributes:
+        base_url: Of an OpenAI-compatible server, e.g. ``http://host:8000/v1``. Empty: the reward model that verl
+            serves (``reward.reward_model.enable``); where there is none either, there is no such model.
+        model: Name of the model on that server.
+        api_key_env: Environment variable that holds the key; a server of one's own needs none.
+        timeout: Seconds for one request.
+        max_retries: How often a failed or unreadable reply is asked for again.
+        retry_wait: Seconds before the first retry; doubled each time, at most 30. A server's ``Retry-After`` can make
+            the pause longer, up to the same bound.
+        concurrency: Most requests at a time from one reward worker.
+        on_failure: ``drop_group`` drops the question's whole group, ``zero`` counts the verdict as "wrong".
+        max_tokens: Most tokens of a reply; 0 leaves it to the server, as reasoning models want it.
+        temperature: Of sampling; null leaves it to the server, as reasoning models want it.
+    """
+
+    base_url: str = ""
+    model: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: float = 60.0
+    max_retries: int = 3
+    retry_wait: float = 1.0
+    concurrency: int = 16
+    on_failure: FailurePolicy = "drop_group"
+    max_tokens: int = 8
+    temperature: float | None = 0.0
+
+    def __post_init__(self) -> None:
+        if self.on_failure not in get_args(FailurePolicy):
+            raise ValueError(f"on_failure must be one of {get_args(FailurePolicy)}, got {self.on_failure!r}")
+        if not self.timeout > 0:
+            raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")
+        if self.concurrency < 1:
+            raise ValueError(f"concurrency must be at least 1, got {self.concurrency}")
+        for name in ("max_retries", "retry_wait", "max_tokens"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+
+
+class Endpoint:
+    """A client of one model. It is made at the first request and belongs to the event loop of that request.
+
+    Args:
+        config: How to reach the model.
+        key: Name of the config block, for error messages.
+    """
+
+    def __init__(self, config: EndpointConfig, key: str):
+        self.config = config
+        self._key = key
+        self._client: Any = None
+        self._slots = asyncio.Semaphore(config.concurrency)
+
+    def _connect(self) -> Any:
+        if not self.config.base_url or not self.config.model:
+            raise JudgeError(f"there is no {self._key}: set agentic_video.{self._key}.base_url and .model")
+        if self._client is None:
+            from openai import AsyncOpenAI
+
+            self._client = AsyncOpenAI(
+                base_url=self.config.base_url,
+                api_key=os.environ.get(self.config.api_key_env) or "none",
+                timeout=self.config.timeout,
+                max_retries=0,
+            )
+        return self._client
+
+    async def chat(self, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> T:
+        """Ask until a readable reply comes, a bounded number of times.
+
+        Args:
+            messages: In the form of the chat completions API.
+            read: Reads the reply's text, without white space around it; raises :class:`Unreadable` when it is not
+                what was asked for.
+
+        Returns:
+            What ``read`` returned.
+
+        Raises:
+            JudgeError: No readable reply after all retries, a request that the server will never accept, or nothing
+                is configured.
+        """
+        client = self._connect()
+        body: dict[str, Any] = {"model": self.config.model, "messages": messages}
+        if self.config.max_tokens:
+            body["max_tokens"] = self.config.max_tokens
+        if self.config.temperature is not None:
+            body["temperature"] = self.config.temperature
+        problem, tries, asked_to_wait = "", 0, 0.0
+        for attempt in range(self.config.max_retries + 1):
+            if attempt:
+                # The exponent is capped: 2.0 ** 1024 would overflow.
+                pause = self.config.retry_wait * 2.0 ** min(attempt - 1, 60)
+                await asyncio.sleep(min(max(pause, asked_to_wait), MAX_WAIT))
+            tries, asked_to_wait = attempt + 1, 0.0
+            try:
+                async with self._slots:
+                    # By path: the typed method walks all of the messages, which costs milliseconds a request
+                    asking = client.post("/chat/completions", cast_to=object, body=body)
+                    reply = await asyncio.wait_for(asking, self.config.timeout)
+                return read((reply["choices"][0]["message"]["content"] or "").strip())
+            except Unreadable as error:
+                problem = str(error)
+            except Exception as error:  # whatever a server can make the client raise
+                problem = f"{type(error).__name__}: {error}"
+                status = getattr(error, "status_code", None)
+                if isinstance(status, int) and 400 <= status < 500 and status not in _WORTH_RETRYING:
+                    break
+                asked_to_wait = _retry_after(error)
+        problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem[:300]}"
+        logger.warning(problem)
+        raise JudgeError(problem)
+
+
+def _retry_after(error: Exception) -> float:
+    """Seconds that the server asks to wait; 0 where it says nothing readable (a date is not read)."""
+    try:
+        seconds = float(getattr(error, "response").headers["Retry-After"])  # noqa: B009
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return 0.0
+    return seconds if math.isfinite(seconds) and seconds > 0 else 0.0

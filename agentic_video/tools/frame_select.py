@@ -1,0 +1,197 @@
+"""``frame_select``: frames of a stretch of the video, as many and as large as the agent asks for.
+
+EVA, section 3.1: the agent chooses the window, the number of frames and how far they are scaled down. The released
+evaluation code keeps a call within a budget of visual tokens by showing fewer and smaller frames, not by refusing it.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentic_video.tools.base import ToolError
+from agentic_video.video.frames import PixelBudget, fit_size
+from agentic_video.video.reader import VideoInfo
+from agentic_video.video.sampling import linspace_times
+
+NAME = "frame_select"
+ARGUMENTS = ("start_time", "end_time", "nframes", "resize")
+MAX_BLOCK_CHARS = 4_000
+"""The JSON between two call tags is refused beyond this many characters: no legal one comes near it."""
+
+
+@dataclass(frozen=True)
+class SelectRequest:
+    """A legal request: ``count`` frames from ``start`` to ``end`` (seconds), sides times ``resize``."""
+
+    start: float
+    end: float
+    count: int
+    resize: float
+
+
+@dataclass(frozen=True)
+class SelectLimits:
+    """What one call may show.
+
+    Attributes:
+        max_tokens: Most visual tokens.
+        max_frames: Most frames.
+        max_short_side: Pixels to which the shorter side is reduced, in a call that is over ``max_tokens``.
+        max_resize: Most that sides are multiplied by.
+        min_pixels: Least pixels of a frame.
+        max_pixels: Most pixels of a frame.
+        factor: Sides are multiples of this many pixels; one visual token is a square of this side.
+
+    Raises:
+        ValueError: No frame can keep the limits.
+    """
+
+    max_tokens: int
+    max_frames: int
+    max_short_side: int
+    max_resize: float
+    min_pixels: int
+    max_pixels: int
+    factor: int
+
+    def __post_init__(self) -> None:
+        PixelBudget(self.min_pixels, self.max_pixels, self.factor)
+        for name in ("max_frames", "max_short_side", "max_resize"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.max_tokens * self.factor**2 < self.min_pixels:
+            raise ValueError(f"{self.max_tokens} tokens can't show one frame of {self.min_pixels} pixels")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a call shows: frames at ``times`` (seconds) with ``size`` (width, height in pixels)."""
+
+    times: tuple[float, ...]
+    size: tuple[int, int]
+
+
+def _refuse_constant(constant: str) -> Any:
+    raise ToolError(f"{constant} is not a number")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Read what stands between two call tags: one JSON object, or several one after another.
+
+    Returns:
+        Name ("unknown" for another tool's) and known arguments of each call, not checked yet.
+
+    Raises:
+        ToolError: It isn't that.
+    """
+    if len(text) > MAX_BLOCK_CHARS:
+        raise ToolError(f"the call is longer than {MAX_BLOCK_CHARS} characters")
+    calls: list[tuple[str, dict[str, Any]]] = []
+    rest = text.strip()
+    while rest:
+        try:
+            value, end = _DECODER.raw_decode(rest)
+        except (ValueError, RecursionError):
+            raise ToolError("the call is not valid JSON") from None
+        calls += [_call(item) for item in (value if isinstance(value, list) else [value])]
+        rest = rest[end:].lstrip(" \t\r\n,")
+    if not calls:
+        raise ToolError("the call is empty")
+    return calls
+
+
+def _call(value: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(value, dict):
+        raise ToolError("the call is not a JSON object")
+    name, arguments = value.get("tool"), value.get("arguments", value.get("parameters"))
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise ToolError('a call needs "tool" and "arguments"')
+    # What is kept is recorded: known names and numbers only, never text of the model's.
+    known = {key: arguments[key] for key in ARGUMENTS if key in arguments}
+    if not all(value is None or isinstance(value, int | float) for value in known.values()):
+        raise ToolError("an argument must be a number")
+    return NAME if name == NAME else "unknown", known
+
+
+def _number(arguments: Mapping[str, Any], name: str) -> float:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ToolError(f"{name} must be a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        raise ToolError(f"{name} is too large") from None
+    if not math.isfinite(number):
+        raise ToolError(f"{name} must be finite")
+    return number
+
+
+def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest:
+    """Check a request and clamp its window to the video.
+
+    Args:
+        arguments: ``start_time`` and ``end_time`` in seconds, ``nframes``, and ``resize``: what both sides of a frame
+            are multiplied by; 1, also when it is missing or null, is the original size.
+        info: Facts about the video.
+
+    Returns:
+        The request, with no more frames than the video has within the window.
+
+    Raises:
+        ToolError: The request is illegal; the message says why.
+    """
+    start, end = _number(arguments, "start_time"), _number(arguments, "end_time")
+    count = _number(arguments, "nframes")
+    resize = 1.0 if arguments.get("resize") is None else _number(arguments, "resize")
+    if start > end:
+        raise ToolError("start_time is after end_time")
+    if start >= info.duration or end < 0:
+        raise ToolError(f"the window lies outside the video, which lasts {info.duration:.2f} seconds")
+    if count < 1 or count != int(count):
+        raise ToolError("nframes must be a whole number of at least 1")
+    if resize <= 0:
+        raise ToolError("resize must be above 0")
+    start, end = max(start, 0.0), min(end, info.duration)
+    there = int((end - start) * info.fps + 1e-6) + 1
+    return SelectRequest(start, end, min(int(count), there), resize)
+
+
+def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits) -> Selection:
+    """What a legal request shows under the limits.
+
+    As in the released code, a request over the token budget is first reduced to ``max_short_side``; if that isn't
+    enough, the number of frames and the scale are multiplied by (budget / estimate) ** (1/3) each, which brings
+    frames * scale ** 2 into the budget. Whatever rounding to whole frames and to multiples of ``factor`` leaves over
+    the budget is taken off too.
+
+    Returns:
+        Times with both ends of the window included, a single one in its middle, and a size whose tokens times frames
+        are within the budget.
+    """
+    area = info.width * info.height
+    least = math.sqrt(limits.min_pixels / area)
+    most = max(least, min(limits.max_resize, math.sqrt(limits.max_pixels / area)))
+    count, scale = min(request.count, limits.max_frames), min(max(request.resize, least), most)
+
+    def estimate() -> float:
+        return count * area * scale**2 / limits.factor**2
+
+    if estimate() > limits.max_tokens:
+        scale = max(least, min(scale, limits.max_short_side / min(info.width, info.height)))
+    if estimate() > limits.max_tokens:
+        shrink = (limits.max_tokens / estimate()) ** (1 / 3)
+        count, scale = max(1, int(count * shrink)), max(least, scale * shrink)
+    room = min(limits.max_pixels, limits.max_tokens * limits.factor**2 // count)
+    budget = PixelBudget(limits.min_pixels, max(room, limits.min_pixels, limits.factor**2), limits.factor)
+    # Rounding up keeps a long and narrow frame from becoming narrower than it is.
+    size = fit_size(math.ceil(info.width * scale), math.ceil(info.height * scale), budget)
+    tokens = size[0] * size[1] // limits.factor**2
+    count = max(1, min(count, limits.max_tokens // tokens))
+    if count == 1:
+        return Selection(((request.start + request.end) / 2,), size)
+    return Selection(tuple(linspace_times(request.start, request.end, count)), size)

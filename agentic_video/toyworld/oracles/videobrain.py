@@ -1,0 +1,29 @@
+"""VideoBrain: searches for a colour that the question names, samples around a second that it names, else answers."""
+
+from agentic_video.systems.base import EpisodeView
+
+FPS = 10
+"""Frames a second of the synthetic videos: frame numbers are seconds with one more digit."""
+BEYOND = 999
+"""A last frame that no synthetic video has: it is clipped to the video, and is always the same to write."""
+
+
+def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+    """See :mod:`agentic_video.toyworld.oracles`."""
+    answer = f"<thinking>it is {word} {letter}</thinking><answer>{letter}</answer>"
+    if aim is None:
+        return (answer,)
+    if view.qa.extra["kind"] == "beside":
+        named = view.qa.extra["beside"]
+        return (
+            call(f"find {named}", "clip_sample", f'"start_frame": 0, "end_frame": {BEYOND}, "prompt": "{named}"'),
+            answer,
+        )
+    second = int(aim)
+    start, end = FPS * (second - 1), FPS * (second + 1)
+    return (call(f"look near {second}", "uniform_sample", f'"start_frame": {start}, "end_frame": {end}'), answer)
+
+
+def call(thought: str, name: str, arguments: str) -> str:
+    """A turn that calls a tool."""
+    return f'<thinking>{thought}</thinking><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'

@@ -1,0 +1,70 @@
+"""Scenes as videos that are drawn when asked for: thousands of demonstrations need no encoded files."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agentic_video.toyworld.world import Renderer, Scene, WorldRecipe
+from agentic_video.video.frames import Frame, resize
+from agentic_video.video.reader import VideoInfo
+from agentic_video.video.sampling import nearest_indices
+
+
+def path_of(scene: Scene) -> str:
+    """The path that stands for a scene."""
+    return f"scene:{scene.seed}"
+
+
+class SceneSource:
+    """Frames of scenes, and their similarity to the name of a colour.
+
+    Args:
+        scenes: By the path that stands for them.
+    """
+
+    def __init__(self, scenes: Mapping[str, Scene], recipe: WorldRecipe):
+        self._scenes = scenes
+        self._recipe = recipe
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        """Facts about the video that the scene's file would be."""
+        scene, recipe = self._scenes[path], self._recipe
+        return VideoInfo(
+            path=path,
+            fps=float(recipe.fps),
+            num_frames=scene.seconds * recipe.fps,
+            duration=float(scene.seconds),
+            width=recipe.side,
+            height=recipe.side,
+            rotation=0,
+            variable_frame_rate=False,
+            codec="none",
+            pixel_format="rgb24",
+            start_time=0.0,
+        )
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        """Frames by number, resized to ``size`` (width, height) in pixels."""
+        scene = self._scenes[path]
+        renderer = Renderer(scene, self._recipe)
+        width, height = size or (self._recipe.side, self._recipe.side)
+        return [
+            Frame(index, index / self._recipe.fps, resize(renderer.frame(index), width, height)) for index in indices
+        ]
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        """Frames by time in seconds."""
+        stamps = np.arange(self._scenes[path].seconds * self._recipe.fps) / self._recipe.fps
+        return await self.aframes(path, nearest_indices(stamps, times), size)
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        """1 for a frame that shows the colour that the prompt names, else 0."""
+        scene, fps = self._scenes[path], self._recipe.fps
+
+        def shows(index: int) -> bool:
+            return any(
+                flash.start <= index / fps < flash.end and any(figure.colour in prompt for figure in flash.figures)
+                for flash in scene.flashes
+            )
+
+        return [float(shows(index)) for index in indices]

@@ -1,0 +1,151 @@
+"""The tiny model behind an OpenAI-compatible endpoint: the laptop profile's witness, really served.
+
+``python -m agentic_video.toyworld.serve MODEL_DIR`` prints its address and serves until it is stopped.
+"""
+
+import argparse
+import asyncio
+import base64
+import binascii
+import io
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from aiohttp import web
+from PIL import Image
+
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.systems.base import Message, Part
+from agentic_video.toyworld.engine import BatchEngine
+from agentic_video.toyworld.model import FAMILIES, family_of, image_processor, load_checkpoint
+from agentic_video.video.frames import Frame, resize
+
+MODEL_NAME = "toyworld"
+MAX_BODY_BYTES = 32 << 20
+MAX_TOKENS = 40
+MAX_PROMPT_TOKENS = 2_048
+
+
+class ChatServer:
+    """Answers ``/v1/chat/completions`` with images; frames are brought to one visual token."""
+
+    def __init__(self, model_dir: Path):
+        self._model, tokenizer = load_checkpoint(model_dir)
+        self._model.eval()
+        family = family_of(self._model)
+        self._side = FAMILIES[family].frame_side
+        self._format = ChatFormat(tokenizer, image_processor(family))
+        self._tokenizer = tokenizer
+
+    def app(self) -> web.Application:
+        """The web application."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_post("/v1/chat/completions", self.complete)
+        app.router.add_get("/v1/models", self.models)
+        return app
+
+    async def models(self, request: web.Request) -> web.Response:
+        """The list of models: one."""
+        return web.json_response({"object": "list", "data": [{"id": MODEL_NAME, "object": "model"}]})
+
+    async def complete(self, request: web.Request) -> web.Response:
+        """One chat completion."""
+        try:
+            body = await request.json()
+            messages = [Message(_role(message), self._parts(message["content"])) for message in body["messages"]]
+            temperature = float(body.get("temperature") or 0.0)
+            max_tokens = min(int(body.get("max_tokens") or body.get("max_completion_tokens") or MAX_TOKENS), MAX_TOKENS)
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, binascii.Error) as error:
+            return web.json_response({"error": {"message": f"bad request: {error}"}}, status=400)
+        ids = self._format.opening_ids(messages)
+        if len(ids) > MAX_PROMPT_TOKENS:
+            return web.json_response({"error": {"message": f"more than {MAX_PROMPT_TOKENS} tokens"}}, status=400)
+        frames = [part for message in messages for part in message.parts if not isinstance(part, str)]
+        engine = BatchEngine(self._model, self._tokenizer, temperature=temperature)
+        completion = await engine.generate(
+            ids, frames, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids
+        )
+        said = [token for token in completion.token_ids if token not in self._format.eos_ids]
+        return web.json_response(
+            {
+                "id": "chatcmpl-toyworld",
+                "object": "chat.completion",
+                "created": 0,
+                "model": MODEL_NAME,
+                "choices": [
+                    {
+                        "index": 0,
+                        "message": {"role": "assistant", "content": self._format.decode(said)},
+                        "finish_reason": "stop" if len(said) < len(completion.token_ids) else "length",
+                    }
+                ],
+                "usage": {
+                    "prompt_tokens": len(ids),
+                    "completion_tokens": len(completion.token_ids),
+                    "total_tokens": len(ids) + len(completion.token_ids),
+                },
+            }
+        )
+
+    def _parts(self, content: Any) -> tuple[Part, ...]:
+        if isinstance(content, str):
+            return (content,)
+        parts: list[Part] = []
+        for part in content:
+            parts.append(self._frame(part["image_url"]["url"]) if part["type"] == "image_url" else str(part["text"]))
+        return tuple(parts)
+
+    def _frame(self, url: str) -> Frame:
+        match = re.match(r"data:image/\w+;base64,", url)
+        if not match:
+            raise ValueError("images must be data URLs")
+        with Image.open(io.BytesIO(base64.b64decode(url[match.end() :], validate=True))) as image:
+            picture = np.asarray(image.convert("RGB"))
+        return Frame(0, 0.0, resize(picture, self._side, self._side))
+
+
+def _role(message: Any) -> Any:
+    if message["role"] not in ("system", "user"):
+        raise ValueError(f"role {message['role']!r}: only system and user messages are served")
+    return message["role"]
+
+
+@asynccontextmanager
+async def serving(model_dir: Path, port: int = 0) -> AsyncIterator[str]:
+    """Serve a checkpoint on this machine for as long as the context lasts.
+
+    Yields:
+        The base URL, ``http://127.0.0.1:<port>/v1``.
+    """
+    runner = web.AppRunner(ChatServer(model_dir).app())
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+def main() -> None:
+    """Command line of the server."""
+    parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.serve", description=__doc__)
+    parser.add_argument("model", type=Path, help="folder of the checkpoint")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+
+    async def serve() -> None:
+        async with serving(arguments.model, arguments.port) as url:
+            print(f"serving: {url}", flush=True)
+            await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""A real local server that speaks the chat completions API and misbehaves on demand."""
+
+import itertools
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the server answers.
+
+    Attributes:
+        content: The assistant's text.
+        body: The whole body in place of a completion with ``content``.
+        hang_up: Close the connection without an answer.
+    """
+
+    content: str | None = ""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    hang_up: bool = False
+
+
+Script = Callable[[dict[str, Any], int], Reply]
+"""From a request's body and its number, counted from 0, to the reply."""
+
+
+class FaultyServer:
+    """Answers each request with what ``script`` says, and keeps the bodies."""
+
+    def __init__(self, script: Script):
+        self.bodies: list[dict[str, Any]] = []
+        self.paths: set[str] = set()
+        counter = itertools.count()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.bodies.append(body)
+                outer.paths.add(self.path)
+                reply = script(body, next(counter))
+                if reply.hang_up:
+                    self.close_connection = True
+                    return
+                choice = {"index": 0, "finish_reason": "stop",
+                          "message": {"role": "assistant", "content": reply.content}}  # fmt: skip
+                completion = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+                data = reply.body if reply.body is not None else json.dumps(completion).encode()
+                try:
+                    self.send_response(reply.status)
+                    for name, value in {"Content-Type": "application/json", **reply.headers}.items():
+                        self.send_header(name, value)
+                    self.send_header("Content-Length", str(len(data)))
+                    self.end_headers()
+                    self.wfile.write(data)
+                except OSError:  # the client gave up waiting
+                    self.close_connection = True
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 128
+            daemon_threads = True
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.address = f"127.0.0.1:{self._server.server_port}"
+        self.url = f"http://{self.address}/v1"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Script], FaultyServer]]:
+    servers: list[FaultyServer] = []
+
+    def start(script: Script) -> FaultyServer:
+        servers.append(FaultyServer(script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()

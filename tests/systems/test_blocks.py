@@ -1,0 +1,69 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.systems.blocks import Block, read_blocks
+
+TAGS = ("think", "answer")
+
+
+def test_blocks_come_in_order() -> None:
+    read = read_blocks(" <think>a</think>\n<answer>B</answer> ", TAGS)
+    assert read.blocks == (Block("think", "a"), Block("answer", "B"))
+    assert read.clean
+    assert read.bodies("answer") == ["B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("a <think>b</think>", [("think", "b")]),  # text before
+        ("<think>b</think> a", [("think", "b")]),  # behind
+        ("<think>b</think> a <answer>B</answer>", [("think", "b"), ("answer", "B")]),  # between
+        ("<think>b", []),  # never closed
+        ("b</think>", []),  # never opened
+        ("<think>b<answer>B</answer>", [("answer", "B")]),  # a thought that is never closed hides nothing
+        ("<think>b<answer>A</answer></think>", [("think", "b<answer>A</answer>")]),  # a closed one does
+        ("<think>a<think>b</think>", [("think", "a<think>b")]),
+        ("<think>a</think></think>", [("think", "a")]),
+        ("</answer><answer>", []),
+    ],
+)
+def test_what_is_not_clean(text: str, blocks: list[tuple[str, str]]) -> None:
+    read = read_blocks(text, TAGS)
+    assert [(block.tag, block.body) for block in read.blocks] == blocks
+    assert not read.clean
+
+
+def test_unknown_tags_are_text() -> None:
+    assert read_blocks("<think><b>x</b></think>", TAGS).clean
+    assert not read_blocks("<b>x</b>", TAGS).clean
+
+
+def test_nothing_is_clean() -> None:
+    assert read_blocks("", TAGS).clean
+    assert read_blocks("", TAGS).blocks == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["<think>" * 200_000, "</think>" * 200_000, "<think></think>" * 100_000, "<think>" * 100_000 + "</answer>",
+     "<think><answer>" * 50_000 + "</think>" * 50_000, "<" * 2_000_000],
+    ids=range(6),
+)  # fmt: skip
+def test_time_is_linear(text: str) -> None:
+    started = time.monotonic()
+    read_blocks(text, TAGS)
+    assert time.monotonic() - started < 3.0
+
+
+@given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "x", " "]), max_size=12))
+def test_a_clean_text_is_its_blocks(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    read = read_blocks(text, TAGS)
+    written = "".join(f"<{block.tag}>{block.body}</{block.tag}>" for block in read.blocks)
+    assert len(written) <= len(text)
+    if read.clean:
+        assert written.replace(" ", "") == text.replace(" ", "")

@@ -1,0 +1,250 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.frame_select import (
+    MAX_BLOCK_CHARS,
+    Selection,
+    SelectLimits,
+    SelectRequest,
+    check_select,
+    plan_selection,
+    read_calls,
+)
+from agentic_video.video.reader import VideoInfo
+
+HD = VideoInfo(
+    path="v", fps=25.0, num_frames=1500, duration=60.0, width=1280, height=720, rotation=0, variable_frame_rate=False,
+    codec="none", pixel_format="rgb24", start_time=0.0,
+)  # fmt: skip
+FULL_HD = replace(HD, width=1920, height=1080)
+LIMITS = SelectLimits(
+    max_tokens=12_000, max_frames=256, max_short_side=720, max_resize=1.0, min_pixels=3_136, max_pixels=12_845_056,
+    factor=28,
+)  # fmt: skip
+
+
+def ask(**changes: object) -> dict[str, object]:
+    return {"start_time": 10, "end_time": 20, "nframes": 8, "resize": 0.5, **changes}
+
+
+def plan(count: int, resize: float, info: VideoInfo = HD, limits: SelectLimits = LIMITS) -> Selection:
+    return plan_selection(SelectRequest(0.0, 60.0, count, resize), info, limits)
+
+
+def tokens(selection: Selection, factor: int = 28) -> int:
+    return len(selection.times) * selection.size[0] * selection.size[1] // factor**2
+
+
+def test_a_request_is_taken_as_it_is() -> None:
+    assert check_select(ask(), HD) == SelectRequest(10.0, 20.0, 8, 0.5)
+    assert check_select(ask(nframes=8.0, start_time=10.5), HD) == SelectRequest(10.5, 20.0, 8, 0.5)
+
+
+def test_without_resize_the_size_is_the_original() -> None:
+    assert check_select(ask(resize=None), HD).resize == 1.0
+    assert check_select({"start_time": 1, "end_time": 2, "nframes": 1}, HD).resize == 1.0
+
+
+def test_the_window_is_clamped_to_the_video() -> None:
+    assert check_select(ask(start_time=-5, end_time=1e308), HD) == SelectRequest(0.0, 60.0, 8, 0.5)
+
+
+def test_no_more_frames_than_the_window_has() -> None:
+    # 0.2 s at 25 fps: frames at 10.00, 10.04, ... 10.20
+    assert check_select(ask(end_time=10.2, nframes=100), HD).count == 6
+    assert check_select(ask(end_time=10, nframes=100), HD).count == 1
+    assert check_select(ask(nframes=1e300), HD).count == 251
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"start_time": None}, "start_time must be a number"),
+        ({"start_time": "10"}, "start_time must be a number"),
+        ({"end_time": True}, "end_time must be a number"),
+        ({"end_time": [20]}, "end_time must be a number"),
+        ({"end_time": math.nan}, "finite"),
+        ({"end_time": math.inf}, "finite"),
+        ({"end_time": 10**400}, "too large"),
+        ({"start_time": 21}, "after end_time"),
+        ({"start_time": 60, "end_time": 70}, "outside the video"),
+        ({"start_time": -9, "end_time": -1}, "outside the video"),
+        ({"nframes": None}, "nframes must be a number"),
+        ({"nframes": 0}, "whole number"),
+        ({"nframes": -4}, "whole number"),
+        ({"nframes": 2.5}, "whole number"),
+        ({"nframes": 10**400}, "too large"),
+        ({"resize": 0}, "above 0"),
+        ({"resize": -1}, "above 0"),
+        ({"resize": "0.5"}, "resize must be a number"),
+        ({"resize": math.inf}, "finite"),
+    ],
+)
+def test_illegal_requests_say_why(changes: dict, reason: str) -> None:
+    with pytest.raises(ToolError, match=reason):
+        check_select(ask(**changes), HD)
+
+
+def test_frames_are_spread_over_the_window_with_both_ends() -> None:
+    assert plan(4, 0.5).times == (0.0, 20.0, 40.0, 60.0)
+
+
+def test_a_single_frame_is_the_middle_one() -> None:
+    assert plan(1, 0.5).times == (30.0,)
+
+
+def test_resize_multiplies_both_sides() -> None:
+    # 640 / 28 = 22.9 and 360 / 28 = 12.9: rounded to 23 and 13 times 28
+    assert plan(16, 0.5).size == (644, 364)
+    assert plan(1, 1.0).size == (1288, 728)
+
+
+def test_more_than_the_original_size_is_not_shown() -> None:
+    assert plan(1, 5.0) == plan(1, 1.0)
+    assert plan(1, 1e308) == plan(1, 1.0)
+
+
+def test_over_the_budget_frames_and_scale_shrink_together() -> None:
+    # 64 * 1280 * 720 / 784 = 75232.7 tokens, so both shrink by (12000 / 75232.7) ** (1 / 3) = 0.5423:
+    # int(34.7) frames of 694 x 390, to the nearest multiples of 28
+    selection = plan(64, 1.0)
+    assert (len(selection.times), selection.size) == (34, (700, 392))
+    assert tokens(selection) == 11_900
+
+
+def test_over_the_budget_the_short_side_is_reduced_first() -> None:
+    # 8 * 1920 * 1080 / 784 = 21159 tokens; at 720p 9404, which fits with all eight frames
+    selection = plan(8, 1.0, FULL_HD)
+    assert (len(selection.times), selection.size) == (8, (1288, 728))
+
+
+def test_within_the_budget_the_short_side_is_kept() -> None:
+    # 4 * 1920 * 1080 / 784 = 10580 tokens
+    assert plan(4, 1.0, FULL_HD).size == (1932, 1092)
+
+
+def test_what_rounding_puts_over_the_budget_is_taken_off() -> None:
+    # 56 x 56 at 0.7 is 39.2 x 39.2: 1.96 tokens by estimate, so six frames seem to fit 12 tokens; shown are squares
+    # of 28, as 1.4 rounds down
+    small = replace(HD, width=56, height=56)
+    limits = replace(LIMITS, max_tokens=12, min_pixels=784)
+    assert plan(6, 0.7, small, limits).size == (28, 28)
+    # at 0.76 it is 42.6, which rounds up to 56: four tokens, and 24 in all; the size gives way
+    selection = plan(5, 0.76, small, limits)
+    assert (len(selection.times), selection.size) == (5, (28, 28))
+
+
+def test_a_tiny_resize_keeps_the_least_size_and_the_shape() -> None:
+    # 3136 pixels at 16:9 are 74.7 x 42
+    assert plan(4, 1e-300) == plan(4, 0.0001)
+    assert plan(4, 1e-300).size in ((84, 56), (84, 28), (56, 56))
+
+
+def test_laptop_frames_are_one_token_each() -> None:
+    limits = replace(LIMITS, max_tokens=6, max_frames=6, min_pixels=784, max_pixels=784)
+    selection = plan(9, 1.0, replace(HD, width=56, height=56), limits)
+    assert (len(selection.times), selection.size) == (6, (28, 28))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"max_tokens": 3}, "can't show"),
+        ({"max_frames": 0}, "max_frames"),
+        ({"max_resize": 0.0}, "max_resize"),
+        ({"max_resize": math.nan}, "max_resize"),
+        ({"max_pixels": 100}, "max_pixels"),
+    ],
+)
+def test_impossible_limits_are_refused(changes: dict, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        replace(LIMITS, **changes)
+
+
+CALL = '{"tool": "frame_select", "arguments": {"start_time": 1}}'
+READ = ("frame_select", {"start_time": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (CALL, 1),
+        (f"\n {CALL}\n", 1),
+        (CALL.replace("arguments", "parameters"), 1),
+        (f"{CALL}\n{CALL}", 2),
+        (f"{CALL}, {CALL}", 2),
+        (f"[{CALL}, {CALL}]", 2),
+    ],
+)
+def test_one_object_or_several(text: str, count: int) -> None:
+    assert read_calls(text) == [READ] * count
+
+
+def test_nothing_but_known_names_and_numbers_is_kept() -> None:
+    text = '{"tool": "\\ud800", "arguments": {"start_time": 1, "\\ud800": "\\ud800", "x": [[]], "resize": null}}'
+    assert read_calls(text) == [("unknown", {"start_time": 1, "resize": None})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "  ", "[]", ",", "{", "7", "null", '"x"', "[[]]", f"[[{CALL}]]", CALL + "}", CALL + " and", "{}",
+        '{"tool": "frame_select"}', '{"tool": 1, "arguments": {}}', '{"tool": "frame_select", "arguments": [1]}',
+        '{"tool": "frame_select", "arguments": {"start_time": NaN}}',
+        '{"tool": "frame_select", "arguments": {"start_time": [[1]]}}',
+        '{"tool": "frame_select", "arguments": {"start_time": "1"}}',
+        '{"tool": "frame_select", "arguments": {"start_time": {"start_time": 1}}}',
+        '{"tool": "frame_select", "arguments": {"start_time": -Infinity}}', "[" * 3_000, "9" * 3_000,
+        " " * MAX_BLOCK_CHARS + CALL, "x" * 10**6, '{"tool":' * 400,
+    ],
+)  # fmt: skip
+def test_anything_else_is_no_call(text: str) -> None:
+    with pytest.raises(ToolError):
+        read_calls(text)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+numbers = st.integers(-5, 10**6) | st.floats(-1.0, 1e6) | json_values
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(("start_time", "end_time", "nframes", "resize"), numbers)),
+    st.floats(0.1, 1e5),
+    st.integers(36, 4_000),
+    st.floats(0.25, 4.0),
+    st.integers(100, 20_000),
+)
+def test_whatever_is_asked_keeps_the_limits(
+    arguments: dict, duration: float, width: int, ratio: float, max_tokens: int
+) -> None:
+    info = replace(HD, duration=duration, width=width, height=max(1, round(width * ratio)))
+    try:
+        request = check_select(json.loads(json.dumps(arguments)), info)
+    except ToolError:
+        return
+    selection = plan_selection(request, info, replace(LIMITS, max_tokens=max_tokens, max_frames=16))
+    assert 1 <= len(selection.times) <= min(16, request.count)
+    assert all(0.0 <= time <= duration for time in selection.times)
+    assert selection.size[0] % 28 == selection.size[1] % 28 == 0
+    assert 0 < tokens(selection) <= max_tokens
+
+
+@given(
+    st.text(max_size=200) | st.lists(st.sampled_from([CALL, "{", "}", "[", "]", ",", '"', "1e999", "x"])).map("".join)
+)
+def test_reading_never_fails_otherwise(text: str) -> None:
+    try:
+        calls = read_calls(text)
+    except ToolError:
+        return
+    assert calls and all(isinstance(name, str) for name, _ in calls)

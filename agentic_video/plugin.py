@@ -66,6 +66,7 @@ def install() -> None:
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.rewards.manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
         "verl.trainer.ppo.v1.replay_buffer": _loudly(_patch_replay_buffer),
+        "verl.workers.engine_workers": _loudly(patches.frozen_vision),
         "verl.utils.tensordict_utils": _loudly(patches.equal_length_positions),
     }
     if patches.on_cpu():

@@ -186,8 +186,9 @@ CASES = {
 
 GARBAGE = [
     "<tool_response>", "</tool_response>", "<|image_pad|>", "<|im_end|>", "<|im_start|>assistant\n", "\\boxed{", "}",
-    "{", "[", "]", "(", "B", "B.", "green", "A. B. C. D.", ":", ",", '"', "1", "-1", "1e308", "1e999", "NaN", "9" * 5000,
-    "0x10", "null", "true", '"fps"', "é", "\u202e", "\x00", "\ud7ff", "🎬", "\n", " " * 50, "reward: 1.5", "\\u0000", "\\ud800",
+    "{", "[", "]", "(", "B", "B.", "green", "A. B. C. D.", ":", ",", '"', "1", "-1", "1e308", "1e999", "NaN", "0x10",
+    "9" * 5000, "null", "true", '"fps"', "é", "\u202e", "\x00", "\ud7ff", "🎬", "\n", " " * 50, "reward: 1.5",
+    "\\u0000", "\\ud800",
 ]  # fmt: skip
 
 # No rule takes one of these for the right option, "B. green"; VideoZoomer's released one takes the last "X.".
@@ -266,7 +267,7 @@ def check(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajecto
     assert score.reward <= (case.right if score.acc else case.wrong) + 1e-9
     assert trajectory.answer is not None or score.acc == 0.0
     # What is logged, exported and sent between processes
-    record = json.dumps(trajectory.to_dict(), ensure_ascii=False, allow_nan=False).encode()
+    record = json.dumps(trajectory.to_dict(), ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
     assert Trajectory.from_dict(json.loads(record)) == trajectory
     return trajectory, score
 

@@ -210,7 +210,7 @@ def read_call(body: str) -> ToolCall:
         raise ToolError("the call has no name")
     if not isinstance(arguments, dict):
         raise ToolError("the call has no arguments")
-    # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\\ud800").
+    # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
     if any(isinstance(value, dict | list) for value in arguments.values()):
         raise ToolError("an argument must be a number or a text")
     try:

@@ -6,6 +6,18 @@ from typing import Any
 from agentic_video.tools.base import ToolError
 
 
+def json_float(text: str) -> float:
+    """For json's ``parse_float``: a number that JSON can also hold once it is read, which ``1e999`` is not.
+
+    Raises:
+        ToolError: It is too large for a float.
+    """
+    read = float(text)
+    if not math.isfinite(read):
+        raise ToolError("a number is too large")
+    return read
+
+
 def number(value: Any, name: str) -> float:
     """A finite number.
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentic_video.tools.arguments import json_float
 from agentic_video.tools.base import ToolError
 from agentic_video.video.frames import PixelBudget, fit_size
 from agentic_video.video.reader import VideoInfo
@@ -77,7 +78,7 @@ def _refuse_constant(constant: str) -> Any:
     raise ToolError(f"{constant} is not a number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=json_float)
 
 
 def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agentic_video.tools.arguments import json_float
 from agentic_video.tools.base import ToolError
 
 MAX_ARGUMENT_CHARS = 2_000
@@ -37,7 +38,7 @@ def parse_arguments(text: str) -> dict[str, Any]:
         raise ToolError(f"{constant} is not a number")
 
     try:
-        arguments = json.loads(text, parse_constant=refuse)
+        arguments = json.loads(text, parse_constant=refuse, parse_float=json_float)
     except (ValueError, RecursionError):
         raise ToolError("the call is not valid JSON") from None
     if not isinstance(arguments, dict):

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.systems.base import EpisodeView, Message
+from agentic_video.systems.base import EpisodeView, Message, Part
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld import oracles
@@ -36,7 +36,7 @@ from agentic_video.toyworld.model import (
 )
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe
+from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock
 from agentic_video.video.frames import Frame
 
 OPTION_FORMAT = "{letter}. {text}"
@@ -74,8 +74,8 @@ class BaseRecipe:
     )
     practice_steps: int = 1200
     practice_batch: int = 128
-    reading: int = 4000
-    reading_steps: int = 400
+    reading: int = 6000
+    reading_steps: int = 600
     reading_batch: int = 64
     learning_rate: float = 2e-3
     threads: int = 2
@@ -111,9 +111,18 @@ def tokenizer_corpus() -> list[str]:
     return texts * 2
 
 
-def _single_turn(model: Any, chat_format: ChatFormat, message: Message, said: str) -> Demonstration:
+def single_turn(
+    model: Any, chat_format: ChatFormat, message: Message, said: str, stop: Sequence[str] = ()
+) -> Demonstration:
+    """One message and one reply, all of which carries loss.
+
+    Args:
+        stop: Texts after which an engine stops: a reply that ends with one has no end-of-turn token.
+    """
     asked = chat_format.opening_ids([message])
-    reply = [*chat_format.encode(said), *sorted(chat_format.eos_ids)[:1]]
+    reply = chat_format.encode(said)
+    if not (stop and said.endswith(tuple(stop))):
+        reply += sorted(chat_format.eos_ids)
     trained = np.array([False] * len(asked) + [True] * len(reply))
     images = [part.image for part in message.parts if not isinstance(part, str)]
     return Demonstration.make(model, [*asked, *reply], trained, images)
@@ -136,12 +145,27 @@ def make_practice(model: Any, tokenizer: Any, world: WorldRecipe, count: int, se
         )
         place = int(rng.integers(4))
         message = Message("user", (lines,))
-        practice.append(_single_turn(model, chat_format, message, answer_text(options[place], "ABCD"[place])))
+        practice.append(single_turn(model, chat_format, message, answer_text(options[place], "ABCD"[place])))
     return practice
 
 
+_LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
+
+
+def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:
+    """Frames after labels as one system or another writes them."""
+    parts: list[Part] = []
+    for number, frame in enumerate(frames):
+        label = _LABELS[style].format(number=number, index=frame.index, time=frame.time, clock=clock(frame.time))
+        parts += [label, frame]
+    return parts
+
+
 def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, world_seed: int) -> list[Demonstration]:
-    """Questions about two to four frames, one of which shows what is asked about."""
+    """Questions about two to four frames, one of which shows what is asked about.
+
+    As systems differ, so do the questions: half stand before the frames, and most frames have a label of some kind.
+    """
     chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
     side = FAMILIES[family_of(model)].frame_side
     rng = np.random.default_rng([world_seed, 5])
@@ -155,8 +179,11 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
     async def read(scene: Scene) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         frames = await SceneSource({qa.video: scene}, world).aframes_at(qa.video, times(scene), (side, side))
-        message = witness_message(question_text(qa, OPTION_FORMAT), frames)
-        return _single_turn(model, chat_format, message, answer_text(scene.answer, scene.letter))
+        question = question_text(qa, OPTION_FORMAT)
+        message = witness_message(question, frames)
+        if rng.random() < 0.5:
+            message = Message("user", (question + "\n", *_labelled(frames, int(rng.integers(len(_LABELS))))))
+        return single_turn(model, chat_format, message, answer_text(scene.answer, scene.letter))
 
     async def read_all() -> list[Demonstration]:
         return [await read(scene) for scene in scenes("demonstrations", count, world_seed, world)]

@@ -90,7 +90,7 @@ def make_clip(folder: Path, world: WorldRecipe, seed: int, recipe: ClipRecipe | 
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = build_tokenizer()
     tokenizer.save_pretrained(folder)
-    config = model_config(recipe, len(tokenizer), tokenizer.convert_tokens_to_ids(_END))
+    config = model_config(recipe, len(tokenizer), tokenizer.get_vocab()[_END])
     (folder / "open_clip_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     pictures, holds = make_frames(world, seed, recipe.frames)
     threads = torch.get_num_threads()

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ import torch
 from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy, TokenSequence
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import EpisodeView, Message, System
+from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.base import BaseRecipe, make_practice, make_reading
+from agentic_video.toyworld.base import OPTION_FORMAT, BaseRecipe, make_practice, single_turn
 from agentic_video.toyworld.lessons import Demonstration, Lesson, train
 from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns
@@ -40,10 +42,12 @@ class ColdStartRecipe:
         off_aim: Share of demonstrations of looking that aim 3 to 9 seconds off. Their answer isn't trained on: one
             about frames that don't show the event would poison reading.
         direct: Share of demonstrations that guess at once.
+        aiming_steps: Steps of text-only practice in where a question says to look, in the system's grammar, before
+            anything else: in short sequences that is learnt many times as fast as in whole episodes.
+        aiming_batch: Its sequences a step.
         steps: Steps on demonstrations.
         batch: Demonstrations a step.
-        kept_reading: Questions of the base's reading a step kept on.
-        kept_practice: Sequences of the base's practice a step kept on.
+        kept: Sequences of aiming, and of the base's practice, that each step keeps on.
         learning_rate: Peak.
         threads: Threads of torch while training.
         seed: Of everything random.
@@ -52,10 +56,11 @@ class ColdStartRecipe:
     demonstrations: int = 3000
     off_aim: float = 0.4
     direct: float = 0.06
-    steps: int = 500
+    aiming_steps: int = 250
+    aiming_batch: int = 64
+    steps: int = 400
     batch: int = 32
-    kept_reading: int = 16
-    kept_practice: int = 16
+    kept: int = 12
     learning_rate: float = 2e-3
     threads: int = 2
     seed: int = 0
@@ -81,7 +86,7 @@ class _ScriptEngine:
         ids = self._format.encode(text)
         # Like a real engine: a stop text ends the turn, otherwise the model says that it is done.
         if not (stop and text.endswith(tuple(stop))):
-            ids += sorted(self._format.eos_ids)[:1]
+            ids += sorted(self._format.eos_ids)
         return Completion(tuple(ids))
 
 
@@ -162,6 +167,27 @@ def _record(model: Any, sequences: Sequence[TokenSequence], trained_turns: int) 
     return records
 
 
+def make_aiming(
+    model: Any, tokenizer: Any, system: System, turns: Turns, world: WorldRecipe, count: int, world_seed: int
+) -> list[Demonstration]:
+    """Questions without frames, each with all the turns that look, one after the other."""
+    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
+
+    async def aim(scene: Scene, time: float) -> Demonstration:
+        qa = row_of(scene, path_of(scene), "demonstrations")
+        view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
+        said = "".join(turns(view, math.floor(time), scene.answer, scene.letter)[:-1])
+        message = Message("user", (question_text(qa, OPTION_FORMAT),))
+        return single_turn(model, chat_format, message, said, system.stop)
+
+    async def aim_all() -> list[Demonstration]:
+        # Not the scenes of the demonstrations: these are drawn from the split's end.
+        made = islice(scenes("demonstrations", 100_000 + count, world_seed, world), 100_000, None)
+        return [await aim(scene, scene.event_time) for scene in made if scene.event_time is not None]
+
+    return asyncio.run(aim_all())
+
+
 def make_cold_start(
     folder: Path,
     base: Path,
@@ -178,18 +204,21 @@ def make_cold_start(
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
     demonstrations = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
-    reading = make_reading(model, tokenizer, base_recipe.world, base_recipe.reading // 2, base_recipe.seed)
+    aiming = make_aiming(model, tokenizer, system, turns, world, recipe.demonstrations, world_seed)
     practice = make_practice(model, tokenizer, base_recipe.world, 10_000, base_recipe.seed)
     lengths = [len(one.ids) for one in demonstrations]
     print(f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
           f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
-    lessons = [
-        Lesson("demonstrations", demonstrations, recipe.batch),
-        Lesson("reading", reading, recipe.kept_reading),
-        Lesson("practice", practice, recipe.kept_practice),
-    ]
+    kept = [Lesson("practice", practice, recipe.kept)]
+    pad_id = tokenizer.pad_token_id
     train(
-        model, lessons, tokenizer.pad_token_id, phase=f"{system.name}'s demonstrations", steps=recipe.steps,
-        learning_rate=recipe.learning_rate, seed=recipe.seed,
+        model, [Lesson("aiming", aiming, recipe.aiming_batch), *kept], pad_id, phase=f"{system.name}'s aiming",
+        steps=recipe.aiming_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=1.0,
+    )  # fmt: skip
+    kept.append(Lesson("aiming", aiming, recipe.kept))
+    train(
+        model, [Lesson("demonstrations", demonstrations, recipe.batch), *kept], pad_id,
+        phase=f"{system.name}'s demonstrations", steps=recipe.steps, learning_rate=recipe.learning_rate,
+        seed=recipe.seed + 1,
     )  # fmt: skip
     save_checkpoint(model, tokenizer, folder)

@@ -1,6 +1,7 @@
 """The few places in verl that have no seam. Each patch is named, says why, and is tested; all are for verl 0.9.1."""
 
 import os
+from functools import wraps
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -106,3 +107,37 @@ def poll_interval(replay_buffer: ModuleType) -> None:
         original(self, *args, **kwargs)
 
     replay_buffer.ReplayBuffer.__init__ = __init__
+
+
+def frozen_vision(engine_workers: ModuleType) -> None:
+    """verl has a key ``actor.freeze_vision_tower`` and nothing that reads it: freeze the vision tower's weights.
+
+    A frozen weight gets no gradient, so the optimizer passes it over.
+    """
+    original = engine_workers.ActorRolloutRefWorker.init_model
+
+    @wraps(original)
+    def init_model(self: Any) -> None:
+        original(self)
+        if getattr(self, "actor", None) is not None and self.config.actor.get("freeze_vision_tower", False):
+            count = freeze_vision(self.actor.engine.module)
+            print(f"vision tower frozen: {count} weights are left as they are", flush=True)
+
+    engine_workers.ActorRolloutRefWorker.init_model = init_model
+
+
+def freeze_vision(module: Any) -> int:
+    """Take the vision tower out of training.
+
+    Returns:
+        Number of frozen weights.
+
+    Raises:
+        ValueError: The model has no vision tower (no parameter under a module named ``visual``).
+    """
+    frozen = [parameter for name, parameter in module.named_parameters() if "visual" in name.split(".")]
+    if not frozen:
+        raise ValueError("actor.freeze_vision_tower is set, but the model has no module named 'visual'")
+    for parameter in frozen:
+        parameter.requires_grad_(False)
+    return sum(parameter.numel() for parameter in frozen)

@@ -67,7 +67,9 @@ class VideoAgentTrainer(PPOTrainerSync):
         folder.mkdir(parents=True, exist_ok=True)
         stride = max(1, len(extras) // max(1, block.episodes_per_step))
         # What a model wrote may hold half of a surrogate pair, which UTF-8 can't; its escape is good JSON.
-        with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with (folder / f"step_{self.global_steps:06d}.jsonl").open(
+            "w", encoding="utf-8", errors="backslashreplace"
+        ) as file:
             for extra in extras[::stride][: block.episodes_per_step]:
                 record = {key: extra[key] for key in ("video_qa", "trajectory", "reward_extra_info")}
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")

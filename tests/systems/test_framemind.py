@@ -141,7 +141,7 @@ def test_several_calls_are_answered_in_order(qa: VideoQA, source: MemorySource) 
         ('{"name": "FrameAt", "arguments": {"t": [3]}}', "must be a number"),
         ('{"name": "FrameAt", "arguments": {"t": ' + "[" * 400 + "]" * 400 + "}}", "nested too deeply"),
         ('{"name": "FrameAt", "arguments": {"t": NaN}}', "NaN is not a number"),
-        ('{"name": "FrameAt", "arguments": {"t": 1e999}}', "must be finite"),
+        ('{"name": "FrameAt", "arguments": {"t": 1e999}}', "too large"),
         ('{"name": "FrameAt", "arguments": {"t": ' + "9" * 1000 + "}}", "too large"),
         ('{"name": "FrameAt", "arguments": {"t": 3}}' + " " * 3000, "longer than 2000"),
     ],

@@ -12,7 +12,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("doctor", help="say what this machine and environment have, and what is missing")
     summary = commands.add_parser("summary", help="write the summary of a run's folder again")
     summary.add_argument("folder", help="e.g. outputs/videozoomer-laptop/run-001")
-    known = parser.parse_args(arguments)
+    evaluation = commands.add_parser("eval", help="play a benchmark with a system and a model, and report")
+    from agentic_video.evaluation import command as evaluate
+
+    evaluate.add_arguments(evaluation)
+    viewing = commands.add_parser("view", help="look at recorded episodes in a browser")
+    from agentic_video.report.viewer import command as view
+
+    view.add_arguments(viewing)
+    converting = commands.add_parser("convert", help="make rows of a published data set")
+    from agentic_video.data.converters import command as conversion
+
+    conversion.add_arguments(converting)
+    known, overrides = parser.parse_known_args(arguments)
+    if known.command == "eval":
+        known.overrides = overrides
+        return evaluate.run(known)
+    if overrides:
+        parser.error(f"unrecognized arguments: {' '.join(overrides)}")
+    if known.command == "convert":
+        return conversion.run(known)
+    if known.command == "view":
+        return view.run(known)
     if known.command == "doctor":
         from agentic_video.doctor import report
 

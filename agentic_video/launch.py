@@ -1,7 +1,8 @@
-"""What ``recipes/<system>/run_grpo.sh`` runs: choose the profile, make what it needs, start stock verl, sum up.
+"""What ``recipes/<system>/run_<stage>.sh`` runs: choose the profile, make what it needs, start verl, sum up.
 
-The training itself is ``python -m verl.trainer.main_ppo`` with the recipe's yaml; this file only finds out where it
-runs, hands it paths and environment variables, and cleans up behind it.
+The training itself is ``python -m verl.trainer.main_ppo`` (GRPO), or one of verl's torchrun trainers (the other
+stages), with the recipe's yaml; this file only finds out where it runs, hands it paths and environment variables, and
+cleans up behind it.
 """
 
 import argparse
@@ -40,6 +41,8 @@ COMMON_ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "HYDRA_FULL_ERROR": "1",
 }
+TORCHRUN = {"sft": "agentic_video.training.sft"}
+"""The stages that torchrun starts, one process a device, and their programs. GRPO's processes are Ray's."""
 RUN_FILE = "run.json"
 """Written into a run's folder, so that the same command finds it again and resumes it."""
 
@@ -57,7 +60,7 @@ def count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in listing.stdout.splitlines())
 
 
-def choose_profile(asked: str | None, gpus: int, environment: Mapping[str, str]) -> str:
+def choose_profile(asked: str | None, gpus: int, environment: Mapping[str, str], stage: str = "grpo") -> str:
     """``laptop`` without GPUs, ``cluster`` with them (or on a Ray cluster), unless one is asked for.
 
     Raises:
@@ -67,10 +70,15 @@ def choose_profile(asked: str | None, gpus: int, environment: Mapping[str, str])
     if profile == "cluster":
         missing = [name for name in ("MODEL_PATH", "TRAIN_FILES") if not environment.get(name)]
         if missing:
+            data = (
+                "a parquet or jsonl file of rows (the columns are in agentic_video/data/schema.py)"
+                if stage == "grpo"
+                else "a jsonl file of trajectory records (the fields are in agentic_video/data/records.py)"
+            )
             raise LaunchError(
                 f"{gpus} GPUs found, but {' and '.join(missing)} not set. MODEL_PATH is the checkpoint to train (the "
-                "recipe's README says which), TRAIN_FILES a parquet or jsonl file of rows (the columns are in "
-                "agentic_video/data/schema.py). To run the small job on the synthetic world instead: --profile laptop"
+                f"recipe's README says which), TRAIN_FILES {data}. To run the small job on the synthetic world "
+                "instead: --profile laptop"
             )
     return profile
 
@@ -258,6 +266,12 @@ def interesting(line: str) -> str:
         shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
         shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
         return f"step {step}: " + ", ".join(shown)
+    if "step:" in line and ("train/loss:" in line or "val/loss:" in line):
+        step, *pairs = line.split("step:", 1)[1].strip().split(" - ")
+        values = dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
+        names = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": "gradient norm"}
+        shown = [f"{name} {_number(values[key], 4)}" for key, name in names.items() if key in values]
+        return f"step {step.strip()}: " + ", ".join(shown)
     if any(mark in line for mark in ("row left out", "rows left out", "Resuming from", "agentic_video could not")):
         return line.rstrip()
     if "Warning" in line:
@@ -274,16 +288,19 @@ def _number(text: str, digits: int = 2, kind: str = "f") -> str:
         return "?"
 
 
-def build_toyworld(recipe: Path, overrides: Sequence[str]) -> dict[str, str]:
+def build_toyworld(recipe: Path, overrides: Sequence[str], stage: str = "grpo") -> dict[str, str]:
     """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
 
     Returns:
-        Paths by name: ``train``, ``heldout``, ``model`` and, where the recipe needs them, ``clip`` and ``witness``.
+        Paths by name: ``train``, ``heldout``, ``model`` and, where GRPO needs them, ``clip`` and ``witness``.
 
     Raises:
         LaunchError: The build failed; its own message came before.
     """
-    command = [sys.executable, "-m", "agentic_video.toyworld.build", str(recipe), *overrides]
+    module = "agentic_video.toyworld.build" if stage == "grpo" else "agentic_video.toyworld.demonstrate"
+    command = [sys.executable, "-m", module, str(recipe), *overrides]
+    if stage != "grpo":
+        command += ["--profile", config_name(stage, "laptop")]
     paths = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as build:
         assert build.stdout is not None
@@ -298,10 +315,63 @@ def build_toyworld(recipe: Path, overrides: Sequence[str]) -> dict[str, str]:
     return paths
 
 
-def laptop_overrides(paths: Mapping[str, str]) -> list[str]:
+def config_name(stage: str, profile: str) -> str:
+    """Name of a recipe's yaml file: GRPO's is the profile's, the other stages' are ``sft`` and ``sft_laptop``."""
+    if stage == "grpo":
+        return profile
+    return f"{stage}_laptop" if profile == "laptop" else stage
+
+
+def stage_command(
+    stage: str, profile: str, recipe: Path, gpus: int, environment: Mapping[str, str], overrides: Sequence[str]
+) -> list[str]:
+    """The command that trains, without what depends on the run's folder.
+
+    Args:
+        overrides: The user's, which may set the number of machines and of devices.
+
+    Raises:
+        LaunchError: The config doesn't compose, or a torchrun over several machines isn't told where they meet.
+    """
+    name = config_name(stage, profile)
+    config = ["--config-dir", str(recipe / "config"), "--config-name", name]
+    if stage not in TORCHRUN:
+        return [sys.executable, "-m", "verl.trainer.main_ppo", *config]
+
+    from hydra.errors import HydraException
+
+    from agentic_video.recipe import compose_recipe
+
+    sizes = []
+    if profile == "cluster":
+        sizes = [f"trainer.nnodes={environment.get('NNODES') or 1}",
+                 f"trainer.n_gpus_per_node={environment.get('GPUS_PER_NODE') or gpus}"]  # fmt: skip
+    try:
+        trainer = compose_recipe(recipe, name, [*sizes, *overrides]).trainer
+    except HydraException as error:
+        raise LaunchError(str(error)) from error
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
+    if trainer.nnodes == 1:
+        command.append("--standalone")
+    else:
+        if missing := [name for name in ("MASTER_ADDR", "NODE_RANK") if not environment.get(name)]:
+            raise LaunchError(
+                f"{trainer.nnodes} machines, but {' and '.join(missing)} not set: run the same command on each, with "
+                "MASTER_ADDR (the first one's address) and NODE_RANK (0, 1, ...)"
+            )
+        if not any(text.startswith("trainer.default_local_dir=") for text in overrides):
+            raise LaunchError("several machines need one folder for checkpoints: trainer.default_local_dir=/shared/...")
+        command += [f"--nnodes={trainer.nnodes}", f"--node-rank={environment['NODE_RANK']}"]
+        command += [f"--master-addr={environment['MASTER_ADDR']}"]
+        command += [f"--master-port={environment.get('MASTER_PORT') or 29500}"]
+    return [*command, "-m", TORCHRUN[stage], *config, *sizes]
+
+
+def laptop_overrides(paths: Mapping[str, str], stage: str = "grpo") -> list[str]:
     """Name the files of :func:`build_toyworld` to verl."""
+    model = "actor_rollout_ref.model" if stage == "grpo" else "model"
     overrides = [
-        f"actor_rollout_ref.model.path={paths['model']}",
+        f"{model}.path={paths['model']}",
         f"data.train_files={paths['train']}",
         f"data.val_files={paths['heldout']}",
     ]
@@ -346,16 +416,17 @@ def ray_overrides(environment: Mapping[str, str], variables: Mapping[str, str], 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a recipe's GRPO job.
+    """Run a stage of a recipe.
 
     Returns:
         Exit status.
     """
     parser = argparse.ArgumentParser(
-        prog="run_grpo.sh",
-        description="GRPO for one system. Everything else on the command line is a Hydra override for verl.",
+        prog="run_grpo.sh, run_sft.sh",
+        description="Trains one system. Everything else on the command line is a Hydra override for verl.",
     )
     parser.add_argument("recipe", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--stage", choices=("grpo", *TORCHRUN), default="grpo", help=argparse.SUPPRESS)
     parser.add_argument("--profile", choices=("laptop", "cluster"), help="default: laptop without GPUs")
     parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
     parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
@@ -364,31 +435,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if bad:
         parser.error(f"not an option and not a Hydra override (key=value): {bad[0]}")
     try:
-        return launch(known.recipe.resolve(), known.profile, known.submit, known.dry_run, overrides)
+        return launch(known.recipe.resolve(), known.profile, known.submit, known.dry_run, overrides, known.stage)
     except LaunchError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrides: Sequence[str]) -> int:
+def launch(
+    recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrides: Sequence[str], stage: str = "grpo"
+) -> int:
     """See :func:`main`."""
     environment = {**os.environ}
     gpus = count_gpus()
-    profile = choose_profile(asked, gpus, environment)
+    profile = choose_profile(asked, gpus, environment, stage)
     if submit:
+        if stage != "grpo":
+            raise LaunchError(f"--submit is for GRPO's Ray job; {stage} runs under torchrun on the machine itself")
         from agentic_video.submit import submit_job
 
         return submit_job(recipe, profile, overrides, environment, dry_run)
 
-    print(f"{recipe.name}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
+    title = recipe.name if stage == "grpo" else f"{recipe.name}-{stage}"
+    print(f"{title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
     started = time.monotonic()
-    root = Path(environment.get("OUTPUT_DIR") or "outputs").resolve() / f"{recipe.name}-{profile}"
+    root = Path(environment.get("OUTPUT_DIR") or "outputs").resolve() / f"{title}-{profile}"
     variables = {**COMMON_ENV, **(LAPTOP_ENV if profile == "laptop" else {})}
-    command = [sys.executable, "-m", "verl.trainer.main_ppo", "--config-dir", str(recipe / "config")]
-    command += ["--config-name", profile]
-    paths = build_toyworld(recipe, overrides) if profile == "laptop" else {}
+    command = stage_command(stage, profile, recipe, gpus, environment, overrides)
+    paths = build_toyworld(recipe, overrides, stage) if profile == "laptop" else {}
     if paths:
-        command += laptop_overrides(paths)
+        command += laptop_overrides(paths, stage)
     if dry_run:
         print(shlex.join([*command, *overrides]))
         return 0
@@ -410,15 +485,16 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
             *witness,
             f"hydra.run.dir={folder / 'hydra'}",
             f"trainer.default_local_dir={folder / 'checkpoints'}",
-            f"agentic_video.episodes_dir={folder / 'episodes'}",
-            *ray_overrides(environment, variables_here, temporary),
-            *overrides,
         ]
+        if stage == "grpo":
+            command.append(f"agentic_video.episodes_dir={folder / 'episodes'}")
+            command += ray_overrides(environment, variables_here, temporary)
+        command += overrides
         write_record(folder, temporary=str(temporary), started_at=time.time())
         (folder / "command.sh").write_text(shlex.join(command) + "\n", encoding="utf-8")
-        print("starting verl: the first step comes after about two minutes of imports", flush=True)
+        print("starting verl: the first step comes after a minute or two of imports", flush=True)
         environment.update(variables_here)
-        if not environment.get("RAY_ADDRESS"):
+        if stage != "grpo" or not environment.get("RAY_ADDRESS"):
             environment["TMPDIR"] = str(temporary)
         status, peak = run_verl(command, environment, folder / "log.txt")
     if status:
@@ -427,9 +503,14 @@ def launch(recipe: Path, asked: str | None, submit: bool, dry_run: bool, overrid
         return status
     seconds = time.monotonic() - started
     write_record(folder, finished=True, recipe=recipe.name, profile=profile, seconds=seconds, peak_bytes=peak)
-    from agentic_video.report.summary import write_summary
+    if stage == "grpo":
+        from agentic_video.report.summary import write_summary
 
-    print(write_summary(folder))
+        print(write_summary(folder))
+    else:
+        from agentic_video.report.losses import write_losses
+
+        print(write_losses(folder))
     return 0
 
 

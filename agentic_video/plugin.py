@@ -68,6 +68,7 @@ def install() -> None:
         "verl.trainer.ppo.v1.replay_buffer": _loudly(_patch_replay_buffer),
         "verl.workers.engine_workers": _loudly(patches.frozen_vision),
         "verl.utils.tensordict_utils": _loudly(patches.equal_length_positions),
+        "verl.utils.checkpoint.fsdp_checkpoint_manager": _loudly(patches.merged_lora),
     }
     if patches.on_cpu():
         # verl registers its FSDP engine for cuda and npu only; its code is neutral.

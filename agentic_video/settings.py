@@ -59,6 +59,12 @@ def limits_of(config: DictConfig) -> TokenLimits:
     )
 
 
+def episode_limits(data: DictConfig, settings: Settings) -> TokenLimits:
+    """The token budgets of recorded episodes in the ``data`` block of a run that plays none (SFT)."""
+    response = int(data.max_response_length)
+    return TokenLimits(int(data.max_prompt_length), response, settings.max_turn_tokens or response)
+
+
 class SettingsCache:
     """The settings of one config object, built once: an agent loop is made for every rollout."""
 

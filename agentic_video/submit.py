@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FORWARDED = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "OUTPUT_DIR", "NNODES", "GPUS_PER_NODE", "WANDB_API_KEY",
-             "HF_HOME", "HF_TOKEN", "OPENAI_API_KEY")  # fmt: skip
+             "HF_HOME", "HF_TOKEN", "OPENAI_API_KEY", "JUDGE_BASE_URL", "JUDGE_MODEL")  # fmt: skip
 EXCLUDED = [".git", ".venv", ".venv-tools", "outputs", ".cache", "**/__pycache__"]
 
 

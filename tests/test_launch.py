@@ -147,3 +147,47 @@ def test_record_keeps_its_fields(tmp_path: Path) -> None:
     launch.write_record(tmp_path, identity=["a=1"], finished=False)
     launch.write_record(tmp_path, finished=True)
     assert json.loads((tmp_path / launch.RUN_FILE).read_text()) == {"identity": ["a=1"], "finished": True}
+
+
+def test_sft_metrics_lines_are_shortened() -> None:
+    line = "Epoch 1/1: 0%| | 0/3 [00:00<?, ?it/s]step:3 - train/loss:1.23456 - train/grad_norm:2.5 - train/lr:0.1\n"
+    assert launch.interesting(line) == "step 3: loss 1.2346, gradient norm 2.5000"
+    assert launch.interesting("step:4 - val/loss:0.5\n") == "step 4: held-out loss 0.5000"
+
+
+RECIPE = Path(__file__).resolve().parents[1] / "recipes" / "framethinker"
+
+
+def sft_command(*overrides: str, **environment: str) -> list[str]:
+    return launch.stage_command("sft", "cluster", RECIPE, 8, environment, overrides)
+
+
+def test_sft_runs_under_torchrun_on_every_gpu() -> None:
+    command = " ".join(sft_command())
+    assert " -m torch.distributed.run --nproc-per-node=8 --standalone -m agentic_video.training.sft " in command
+    assert command.endswith("--config-name sft trainer.nnodes=1 trainer.n_gpus_per_node=8")
+    assert "--nproc-per-node=2 " in " ".join(sft_command("trainer.n_gpus_per_node=2"))
+
+
+def test_several_machines_must_know_where_they_meet() -> None:
+    with pytest.raises(launch.LaunchError, match="MASTER_ADDR and NODE_RANK not set"):
+        sft_command(NNODES="2")
+    meeting = {"NNODES": "2", "MASTER_ADDR": "head", "NODE_RANK": "1"}
+    with pytest.raises(launch.LaunchError, match="trainer.default_local_dir=/shared"):
+        sft_command(**meeting)
+    command = " ".join(sft_command("trainer.default_local_dir=/shared/x", **meeting))
+    assert "--nnodes=2 --node-rank=1 --master-addr=head --master-port=29500" in command
+    assert "--standalone" not in command
+
+
+def test_a_bad_override_of_sft_is_named() -> None:
+    with pytest.raises(launch.LaunchError, match=r"data\.no_such_key"):
+        sft_command("data.no_such_key=1")
+
+
+def test_sft_asks_for_records_and_is_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(launch.LaunchError, match="jsonl file of trajectory records"):
+        launch.choose_profile("cluster", 8, {}, "sft")
+    monkeypatch.setenv("RAY_ADDRESS", "http://head:8265")
+    with pytest.raises(launch.LaunchError, match="torchrun"):
+        launch.launch(RECIPE, "laptop", True, False, [], "sft")

@@ -63,7 +63,7 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
                 qa = VideoQA.from_row(raw, where)
                 video = str((path.parent / qa.video).resolve())
                 if video not in probed:
-                    probed[video] = _video_problem(video, check_videos)
+                    probed[video] = video_problem(video, check_videos)
                 if probed[video]:
                     raise RowError(f"{where}: field 'video': {probed[video]}")
             except RowError as error:
@@ -76,7 +76,8 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
     return rows, problems
 
 
-def _video_problem(video: str, check: str) -> str:
+def video_problem(video: str, check: str) -> str:
+    """What is wrong with a video's file, if anything (see :func:`load_rows`)."""
     path = Path(video)
     if not path.is_file():
         return f"{video}: no such file"

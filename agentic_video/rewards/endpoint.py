@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
@@ -117,6 +117,25 @@ class Endpoint:
             What ``read`` returned.
 
         Raises:
+            JudgeError: As :meth:`complete`.
+        """
+        return await self.complete(messages, lambda reply: read((reply["message"]["content"] or "").strip()))
+
+    async def complete(
+        self,
+        messages: Sequence[dict[str, Any]],
+        read: Callable[[dict[str, Any]], T],
+        fields: Mapping[str, Any] | None = None,
+    ) -> T:
+        """As :meth:`chat`, for callers that need more than the text.
+
+        Args:
+            messages: In the form of the chat completions API.
+            read: Reads the reply's first choice, to which the reply's ``usage`` is added. Whatever it raises counts
+                as an unreadable reply.
+            fields: More fields of the request; they take the place of the configured ones, and None leaves one out.
+
+        Raises:
             JudgeError: No readable reply after all retries, a request that the server will never accept, or nothing
                 is configured.
         """
@@ -126,6 +145,7 @@ class Endpoint:
             body["max_tokens"] = self.config.max_tokens
         if self.config.temperature is not None:
             body["temperature"] = self.config.temperature
+        body = {key: value for key, value in {**body, **(fields or {})}.items() if value is not None}
         problem, tries, asked_to_wait = "", 0, 0.0
         for attempt in range(self.config.max_retries + 1):
             if attempt:
@@ -138,7 +158,7 @@ class Endpoint:
                     # By path: the typed method walks all of the messages, which costs milliseconds a request
                     asking = client.post("/chat/completions", cast_to=object, body=body)
                     reply = await asyncio.wait_for(asking, self.config.timeout)
-                return read((reply["choices"][0]["message"]["content"] or "").strip())
+                return read({**reply["choices"][0], "usage": reply.get("usage")})
             except Unreadable as error:
                 problem = str(error)
             except Exception as error:  # whatever a server can make the client raise

@@ -66,7 +66,7 @@ async def play(
         except EngineError as error:
             return finish(EndReason.ENGINE_ERROR, str(error))
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(said.text)
-        turn = Turn(said.text, action, said.num_tokens, said.finished)
+        turn = Turn(said.text, action, said.num_tokens, said.finished, token_ids=said.token_ids)
         turns.append(turn)
         view = replace(view, turns=tuple(turns))
 

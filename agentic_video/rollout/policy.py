@@ -24,12 +24,14 @@ class Utterance:
         finished: False when it was cut at the token limit.
         forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text
             ends before it.
+        token_ids: The generated ids, the forbidden one and all after it left out; empty where there are none.
     """
 
     text: str
     num_tokens: int
     finished: bool = True
     forbidden: bool = False
+    token_ids: tuple[int, ...] = ()
 
 
 class Policy(Protocol):

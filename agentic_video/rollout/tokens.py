@@ -288,7 +288,7 @@ class TokenPolicy:
         ended = bool(kept) and kept[-1] in self._format.eos_ids
         text = self._format.decode(kept[:-1] if ended else kept)
         finished = ended or any(stop in text for stop in self._system.stop)
-        return Utterance(text, num_tokens=len(kept), finished=finished, forbidden=allowed < len(ids))
+        return Utterance(text, len(kept), finished, forbidden=allowed < len(ids), token_ids=tuple(kept))
 
     async def show(self, parts: Sequence[Part]) -> bool:
         assert self.sequence is not None, "begin() comes first"

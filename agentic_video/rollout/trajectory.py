@@ -53,6 +53,7 @@ class Turn:
         observation: What the agent was shown next; empty when the episode ended with this turn.
         legal_calls: How many of the turn's tool calls were carried out.
         illegal_calls: How many were refused (an illegal turn counts as one).
+        token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
     """
 
     text: str
@@ -62,6 +63,7 @@ class Turn:
     observation: tuple[RecordedPart, ...] = ()
     legal_calls: int = 0
     illegal_calls: int = 0
+    token_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,14 @@ class Trajectory:
         """The trajectory that :meth:`to_dict` wrote."""
         opening = tuple(RecordedMessage(m["role"], _parts(m["parts"])) for m in record["opening"])
         turns = tuple(
-            Turn(**{**turn, "action": _action(turn["action"]), "observation": _parts(turn["observation"])})
+            Turn(
+                **{
+                    **turn,
+                    "action": _action(turn["action"]),
+                    "observation": _parts(turn["observation"]),
+                    "token_ids": tuple(turn.get("token_ids", ())),
+                }
+            )
             for turn in record["turns"]
         )
         return cls(**{**record, "opening": opening, "turns": turns, "end": EndReason(record["end"])})

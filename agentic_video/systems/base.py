@@ -6,7 +6,7 @@ It holds nothing but its constants; the state of an episode is in the :class:`Ep
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from agentic_video.data.schema import VideoQA
@@ -169,6 +169,32 @@ class System(ABC):
     def retry(self, attempts: Sequence["Trajectory"]) -> "System | None":
         """In evaluation: the system to play once more on the same question, or None to accept the last attempt."""
         return None
+
+    def direct(self) -> "System":
+        """In evaluation without tools: the same overview, and one turn, which must answer.
+
+        Here for systems that are a dataclass with a ``prompt`` and read ``<answer>``; others write their own. A system
+        without an overview gets one of evenly spaced frames.
+
+        Raises:
+            TypeError: The system has no such field.
+        """
+        changes: dict[str, Any] = {"max_turns": 1, "prompt": "direct"}
+        if getattr(self, "overview", "") == "none":
+            changes["overview"] = "uniform"
+        return replace(self, **changes)  # type: ignore[type-var]
+
+    async def grade(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> float:
+        """Whether the answer is right, by the system's own rule (``answer_match``): from 0 to 1, as in evaluation.
+
+        Unlike :meth:`score` it asks for nothing but the question and its answer.
+
+        Raises:
+            JudgeError: An answer couldn't be judged.
+        """
+        from agentic_video.rewards.judge import grade_answer
+
+        return await grade_answer(trajectory.answer, qa, getattr(self, "answer_match", "robust"), graders.judge)
 
     @abstractmethod
     async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:

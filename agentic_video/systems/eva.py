@@ -199,12 +199,14 @@ class Eva(System):
         parts = (REPLY_OPEN, *labelled(frames, times), f"{told}{reminder}{REPLY_CLOSE}")
         return Observation(parts, legal_calls=legal, illegal_calls=illegal)
 
-    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
+    async def grade(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> float:
         if qa.answer_type == "open_ended":
-            acc = 0.0 if trajectory.answer is None else rouge_mean(trajectory.answer, qa.answer)
-            return eva_score(trajectory, acc, acc, self.weights)
-        acc = credited = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
-        if self.csv and acc == 1.0:
+            return 0.0 if trajectory.answer is None else rouge_mean(trajectory.answer, qa.answer)
+        return await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
+
+    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
+        acc = credited = await self.grade(trajectory, qa, graders)
+        if self.csv and acc == 1.0 and qa.answer_type == "multiple_choice":
             question = question_text(qa, self.option_format)
             prompt = "\n" + fill(load_prompt(self.witness_prompt), question=question).strip()
             credited = await verify_choice(trajectory, qa, prompt, graders)

@@ -197,16 +197,18 @@ class FrameThinker(System):
         """The fallback: the same overview, and an answer at once."""
         return replace(self, prompt=self.guard.prompt, max_turns=1)
 
-    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
+    async def grade(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> float:
         answer = trajectory.answer
         if answer is not None and qa.answer_type == "multiple_choice" and self.answer_match == "exact":
             # The released code compares the answer's first word. The other rules see all of it, so that a list of
             # options isn't an answer.
             answer = (answer.split(maxsplit=1) or [""])[0]
-        acc = await grade_answer(answer, qa, self.answer_match, graders.judge)
+        return await grade_answer(answer, qa, self.answer_match, graders.judge)
+
+    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
         return framethinker_score(
             trajectory,
-            acc,
+            await self.grade(trajectory, qa, graders),
             # As in the released data, whose questions carry their options.
             asks_time=_CLOCK_TIME.search(question_text(qa, self.option_format)) is not None,
             failed=failed_checks(trajectory, self.ccv) if self.ccv.enable else (),

@@ -181,6 +181,10 @@ class VideoBrain(System):
         acc = await self.accuracy(answer, qa, graders.judge)
         return videobrain_score(trajectory, kind, acc, True, self.weights)
 
+    async def grade(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> float:
+        answer = trajectory.answer
+        return 0.0 if answer is None else await self.accuracy(answer, qa, graders.judge)
+
     async def accuracy(self, answer: str, qa: VideoQA, judge: Judge | None) -> float:
         """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3).
 

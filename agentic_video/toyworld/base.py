@@ -39,7 +39,8 @@ from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock
 from agentic_video.video.frames import Frame
 
-OPTION_FORMAT = "{letter}. {text}"
+OPTION_FORMAT = " {text} {letter}"
+"""How the laptop profiles write an option: what follows a word is easier to look up than what stands before it."""
 
 WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "colour": tuple(COLOURS),
@@ -53,6 +54,10 @@ WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
 """The words that a kind of question's options are drawn from."""
 
 
+_LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
+"""Styles of frame labels, as one system or another writes them."""
+
+
 @dataclass(frozen=True)
 class BaseRecipe:
     """How the base is taught.
@@ -63,7 +68,7 @@ class BaseRecipe:
         practice_batch: Its sequences a step.
         reading: Number of different questions about a few frames.
         reading_steps: Steps on them.
-        reading_batch: Questions a step.
+        reading_batch: Questions a step, and as many sequences of practice from afar.
         learning_rate: Peak of both phases.
         threads: Threads of torch while training.
         seed: Of everything random.
@@ -74,9 +79,9 @@ class BaseRecipe:
     )
     practice_steps: int = 1200
     practice_batch: int = 128
-    reading: int = 6000
-    reading_steps: int = 600
-    reading_batch: int = 64
+    reading: int = 4000
+    reading_steps: int = 500
+    reading_batch: int = 32
     learning_rate: float = 2e-3
     threads: int = 2
     seed: int = 0
@@ -128,11 +133,17 @@ def single_turn(
     return Demonstration.make(model, [*asked, *reply], trained, images)
 
 
-def make_practice(model: Any, tokenizer: Any, world: WorldRecipe, count: int, seed: int) -> list[Demonstration]:
+def make_practice(
+    model: Any, tokenizer: Any, world: WorldRecipe, count: int, seed: int, *, far: bool
+) -> list[Demonstration]:
     """Text-only practice: four options, then one of their words with its letter to be found.
 
     The words are drawn as the mixture of questions draws them. All of the answer carries loss, the word too although
     nothing tells which it will be: learning to name one of the options is the way to learning to look its letter up.
+
+    Args:
+        far: Put more or less other text between the options and the answer, as there is in an episode. A look-up
+            learnt close by fails from afar, and is hardly learnt from afar alone.
     """
     chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
     rng = np.random.default_rng([seed, 3])
@@ -144,16 +155,17 @@ def make_practice(model: Any, tokenizer: Any, world: WorldRecipe, count: int, se
             OPTION_FORMAT.format(letter=letter, text=word) for letter, word in zip("ABCD", options, strict=True)
         )
         place = int(rng.integers(4))
-        message = Message("user", (lines,))
+        filler = [
+            str(rng.choice(_LABELS)).format(number=place, index=int(10 * time), time=time, clock=clock(time))
+            for time in rng.uniform(0, 60, int(rng.integers(0, 11)) if far else 0)
+        ]
+        message = Message("user", ("\n".join((lines, *filler)),))
         practice.append(single_turn(model, chat_format, message, answer_text(options[place], "ABCD"[place])))
     return practice
 
 
-_LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
-
-
 def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:
-    """Frames after labels as one system or another writes them."""
+    """Frames, each after its label."""
     parts: list[Part] = []
     for number, frame in enumerate(frames):
         label = _LABELS[style].format(number=number, index=frame.index, time=frame.time, clock=clock(frame.time))
@@ -162,7 +174,7 @@ def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:
 
 
 def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, world_seed: int) -> list[Demonstration]:
-    """Questions about two to four frames, one of which shows what is asked about.
+    """Questions about two to seven frames, one of which shows what is asked about.
 
     As systems differ, so do the questions: half stand before the frames, and most frames have a label of some kind.
     """
@@ -171,7 +183,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
     rng = np.random.default_rng([world_seed, 5])
 
     def times(scene: Scene) -> list[float]:
-        other = rng.uniform(0, scene.seconds - 1, int(rng.integers(1, 4))).tolist()
+        other = rng.uniform(0, scene.seconds - 1, int(rng.integers(1, 7))).tolist()
         if scene.event_time is None:
             return sorted(other)
         return sorted([*other, scene.event_time + float(rng.uniform(-0.4, 0.4)) * EVENT_SECONDS])
@@ -197,7 +209,8 @@ def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> No
     started = time.monotonic()
     tokenizer = build_tokenizer(tokenizer_corpus())
     model = build_model(tokenizer, model_recipe)
-    practice = make_practice(model, tokenizer, recipe.world, 20_000, recipe.seed)
+    practice = make_practice(model, tokenizer, recipe.world, 20_000, recipe.seed, far=False)
+    far = make_practice(model, tokenizer, recipe.world, 10_000, recipe.seed + 1, far=True)
     reading = make_reading(model, tokenizer, recipe.world, recipe.reading, recipe.seed)
     print(f"[cold start] base: vocabulary {len(tokenizer)}, {len(reading)} questions, "
           f"{time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
@@ -209,7 +222,7 @@ def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> No
         learnt=lambda loss: loss < enough,
     )  # fmt: skip
     train(
-        model, [Lesson("reading", reading, recipe.reading_batch), Lesson("practice", practice, 16)],
+        model, [Lesson("reading", reading, recipe.reading_batch), Lesson("far practice", far, recipe.reading_batch)],
         tokenizer.pad_token_id, phase="reading", steps=recipe.reading_steps, learning_rate=recipe.learning_rate,
         seed=recipe.seed + 1, final_rate=0.3,
     )  # fmt: skip

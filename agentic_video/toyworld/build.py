@@ -130,6 +130,51 @@ def once(folder: Path, build: Callable[[Path], None]) -> Path:
     return folder
 
 
+def ensure_world(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> World:
+    """The videos and rows of a recipe, built if they aren't in the cache."""
+
+    def make_world(folder: Path) -> None:
+        build_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
+
+    return World.of(once(cache / f"world-{_key(*_world_facts(recipe))}", make_world))
+
+
+def _world_facts(recipe: ToyRecipe) -> tuple[Any, ...]:
+    return asdict(recipe.world), recipe.train, recipe.heldout, recipe.seed
+
+
+def ensure_base(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> Path:
+    """The base model of a recipe, built if it isn't in the cache."""
+    key = _key(*_base_facts(recipe))
+    return once(cache / f"base-{key}", lambda folder: make_base(folder, recipe.model, recipe.base))
+
+
+def _base_facts(recipe: ToyRecipe) -> tuple[Any, ...]:
+    return asdict(recipe.model), asdict(recipe.base), tokenizer_corpus()
+
+
+def ensure_demonstrations(
+    system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE
+) -> tuple[Path, Path, Path]:
+    """What the laptop's SFT starts from: the oracle's records of training and held-out questions, and the base model.
+
+    Raises:
+        ValueError: The system has no oracle.
+    """
+    from agentic_video.toyworld.demonstrate import write_demonstrations
+
+    turns = turns_of(system, recipe.oracle)
+    world, base = ensure_world(recipe, cache), ensure_base(recipe, cache)
+    facts = _key(repr(system), load_prompt(str(getattr(system, "prompt", ""))), asdict(limits), *_world_facts(recipe),
+                 *_base_facts(recipe), turns.__module__)  # fmt: skip
+
+    def make(folder: Path) -> None:
+        write_demonstrations(folder, world, base, system, limits, turns, recipe.world)
+
+    folder = once(cache / f"{system.name}-demonstrations-{facts}", make)
+    return folder / "train.jsonl", folder / "heldout.jsonl", base
+
+
 def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> ToyPaths:
     """The world and the models of a recipe, built as far as they aren't in the cache. Recipes share what is equal.
 
@@ -142,20 +187,14 @@ def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path =
         ValueError: The system has no oracle.
     """
     turns = turns_of(system, recipe.oracle)
-
-    def make_world(folder: Path) -> None:
-        build_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
-
-    world_key = _key(asdict(recipe.world), recipe.train, recipe.heldout, recipe.seed)
-    world = World.of(once(cache / f"world-{world_key}", make_world))
+    world = ensure_world(recipe, cache)
     clip = None
     if recipe.clip:
         from agentic_video.toyworld.clip import make_clip
 
         clip_key = _key(asdict(recipe.world), recipe.seed)
         clip = once(cache / f"clip-{clip_key}", lambda folder: make_clip(folder, recipe.world, recipe.seed))
-    base_key = _key(asdict(recipe.model), asdict(recipe.base), tokenizer_corpus())
-    base = once(cache / f"base-{base_key}", lambda folder: make_base(folder, recipe.model, recipe.base))
+    base = ensure_base(recipe, cache)
 
     def make_model(folder: Path) -> None:
         setting = Setting(system, limits, turns, clip, base if recipe.witness else None)
@@ -174,7 +213,7 @@ def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path =
                 return
 
     prompt = load_prompt(str(getattr(system, "prompt", "")))
-    model_key = _key(repr(system), prompt, asdict(limits), asdict(recipe), base_key, turns.__module__)
+    model_key = _key(repr(system), prompt, asdict(limits), asdict(recipe), _key(*_base_facts(recipe)), turns.__module__)
     model = once(cache / f"{system.name}-{model_key}", make_model)
     return ToyPaths(world.train.parent, base, model, clip)
 

@@ -8,7 +8,7 @@ lack is what reinforcement learning can find; what it can't repair (grammar, rea
 import asyncio
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,8 @@ import torch
 
 from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy, TokenSequence
+from agentic_video.rollout.replay import ScriptEngine, written_ids
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView, Message, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
@@ -30,7 +31,6 @@ from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
-from agentic_video.video.frames import Frame
 
 
 @dataclass(frozen=True)
@@ -58,36 +58,12 @@ class ColdStartRecipe:
     direct: float = 0.06
     aiming_steps: int = 250
     aiming_batch: int = 64
-    steps: int = 400
+    steps: int = 500
     batch: int = 32
-    kept: int = 12
+    kept: int = 16
     learning_rate: float = 2e-3
     threads: int = 2
     seed: int = 0
-
-
-class _ScriptEngine:
-    """Stands in for the engine: "generates" the ids of a script."""
-
-    def __init__(self, turns: Sequence[str], chat_format: ChatFormat):
-        self._turns = iter(turns)
-        self._format = chat_format
-
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
-        text = next(self._turns)
-        ids = self._format.encode(text)
-        # Like a real engine: a stop text ends the turn, otherwise the model says that it is done.
-        if not (stop and text.endswith(tuple(stop))):
-            ids += sorted(self._format.eos_ids)
-        return Completion(tuple(ids))
 
 
 @dataclass(frozen=True)
@@ -134,7 +110,8 @@ def make_demonstrations(
 
     async def demonstrate(qa: VideoQA, scene: Scene, number: int) -> list[Demonstration]:
         plan = _plan(EpisodeView(qa, await Video.open(qa.video, source)), scene, turns, recipe, rng)
-        policy = TokenPolicy(_ScriptEngine(plan.turns, chat_format), chat_format, limits, system)
+        engine = ScriptEngine([written_ids(text, chat_format, system.stop) for text in plan.turns])
+        policy = TokenPolicy(engine, chat_format, limits, system)
         trajectory = await play(system, policy, qa, source, source, rollout_index=number)
         if trajectory.answer is None:
             raise RuntimeError(
@@ -205,7 +182,7 @@ def make_cold_start(
     model, tokenizer = load_checkpoint(base)
     demonstrations = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
     aiming = make_aiming(model, tokenizer, system, turns, world, recipe.demonstrations, world_seed)
-    practice = make_practice(model, tokenizer, base_recipe.world, 10_000, base_recipe.seed)
+    practice = make_practice(model, tokenizer, base_recipe.world, 10_000, base_recipe.seed, far=True)
     lengths = [len(one.ids) for one in demonstrations]
     print(f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
           f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s", flush=True)  # fmt: skip

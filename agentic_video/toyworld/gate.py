@@ -74,7 +74,7 @@ class GateLimits:
     """
 
     grammar: float = 0.75
-    perception: float = 0.75
+    perception: float = 0.45
     margin: float = 0.15
     max_accuracy: float = 0.8
 

@@ -87,7 +87,7 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
     model.train()
     started = time.monotonic()
-    losses: list[float] = []
+    losses: list[list[float]] = []
     for step in range(1, steps + 1):
         parts = [
             batch_loss(
@@ -106,11 +106,11 @@ def train(
         torch.stack(parts).sum().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        losses.append(parts[0].item())
-        done = step >= 25 and learnt is not None and learnt(float(np.mean(losses[-5:])))
+        losses.append([part.item() for part in parts])
+        done = step >= 25 and learnt is not None and learnt(float(np.mean(losses[-5:], 0)[0]))
         if step % 100 == 0 or step == steps or done:
-            print(f"[cold start] {phase}: step {step}, loss {np.mean(losses[-25:]):.4f}, "
-                  f"{time.monotonic() - started:.0f} s", flush=True)  # fmt: skip
+            recent = " ".join(f"{loss:.4f}" for loss in np.mean(losses[-25:], 0))
+            print(f"[cold start] {phase}: step {step}, loss {recent}, {time.monotonic() - started:.0f} s", flush=True)
         if done:
             break
     model.eval()

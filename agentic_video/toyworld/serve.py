@@ -110,8 +110,8 @@ class ChatServer:
 
 
 def _role(message: Any) -> Any:
-    if message["role"] not in ("system", "user"):
-        raise ValueError(f"role {message['role']!r}: only system and user messages are served")
+    if message["role"] not in ("system", "user", "assistant"):
+        raise ValueError(f"role {message['role']!r}: only system, user and assistant messages are served")
     return message["role"]
 
 

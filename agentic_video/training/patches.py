@@ -1,6 +1,7 @@
 """The few places in verl that have no seam. Each patch is named, says why, and is tested; all are for verl 0.9.1."""
 
 import os
+from collections.abc import Mapping
 from functools import wraps
 from itertools import pairwise
 from types import ModuleType
@@ -23,6 +24,13 @@ def gloo_process_group(distributed: ModuleType) -> None:
         return original(timeout_second=timeout_second, backend=backend or "gloo")
 
     distributed.initialize_global_process_group_ray = initialize_global_process_group_ray  # type: ignore[attr-defined]
+
+    def initialize_global_process_group(timeout_second: int = 36000) -> tuple[int, int, int]:
+        initialize_global_process_group_ray(timeout_second)
+        rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+        return local_rank, rank, world_size
+
+    distributed.initialize_global_process_group = initialize_global_process_group  # type: ignore[attr-defined]
 
 
 def unpinned_offload(fsdp: ModuleType) -> None:
@@ -141,3 +149,37 @@ def freeze_vision(module: Any) -> int:
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)
+
+
+def merged_lora(checkpoints: ModuleType) -> None:
+    """verl writes a LoRA model's Hugging Face checkpoint under the wrapper's names, which nothing can load: merge the
+    adapters into the weights that they belong to."""
+    original = checkpoints.get_fsdp_full_state_dict
+
+    @wraps(original)
+    def get_fsdp_full_state_dict(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        state: dict[str, Any] = original(model, *args, **kwargs)
+        adapter = getattr(model, "peft_config", {}).get("default")
+        return state if adapter is None else merge_lora(state, adapter.lora_alpha / adapter.r)
+
+    checkpoints.get_fsdp_full_state_dict = get_fsdp_full_state_dict  # type: ignore[attr-defined]
+
+
+def merge_lora(state: Mapping[str, Any], scale: float) -> dict[str, Any]:
+    """The weights of the model below a LoRA wrapper, adapters added in, under the model's own names.
+
+    Args:
+        state: All weights of the wrapped model; empty on ranks that hold none.
+        scale: What the product of an adapter's two matrices is multiplied by (alpha / rank).
+    """
+    merged = {}
+    for name, weight in state.items():
+        if ".lora_" in name:
+            continue
+        low = state.get(name.replace(".base_layer.weight", ".lora_A.default.weight"))
+        high = state.get(name.replace(".base_layer.weight", ".lora_B.default.weight"))
+        if name.endswith(".base_layer.weight") and low is not None and high is not None:
+            # In float32: a product of bfloat16 matrices would lose what was learnt last.
+            weight = (weight.float() + scale * (high.float() @ low.float())).to(weight.dtype)
+        merged[name.removeprefix("base_model.model.").replace(".base_layer.", ".")] = weight
+    return merged

@@ -1,6 +1,5 @@
 """verl's synchronous trainer, which also logs what the episodes did."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,8 +13,11 @@ from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from agentic_video.data.records import Record, write_record
+from agentic_video.data.schema import VideoQA
 from agentic_video.rewards.manager import REWARD_KEY_UNITS
 from agentic_video.rollout.agent_loop import FINAL_OUTPUT
+from agentic_video.rollout.trajectory import Trajectory
 from agentic_video.video.retrieval_service import all_retrieval_stats
 from agentic_video.video.service import all_store_stats
 
@@ -59,20 +61,23 @@ class VideoAgentTrainer(PPOTrainerSync):
         return {key: float(value) for key, value in total.items()}
 
     def _dump_episodes(self, extras: list[dict[str, Any]]) -> None:
-        """Write some of the step's episodes to ``agentic_video.episodes_dir``, one json line each."""
+        """Write some of the step's episodes to ``agentic_video.episodes_dir``, as trajectory records."""
         block = self.config.agentic_video
         if not block.get("episodes_dir") or not extras:
             return
         folder = Path(block.episodes_dir)
         folder.mkdir(parents=True, exist_ok=True)
         stride = max(1, len(extras) // max(1, block.episodes_per_step))
-        # What a model wrote may hold half of a surrogate pair, which UTF-8 can't; its escape is good JSON.
-        with (folder / f"step_{self.global_steps:06d}.jsonl").open(
-            "w", encoding="utf-8", errors="backslashreplace"
-        ) as file:
+        provenance = {
+            "source": "grpo",
+            "step": self.global_steps,
+            "experiment": self.config.trainer.experiment_name,
+            "model": self.config.actor_rollout_ref.model.path,
+        }
+        with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8") as file:
             for extra in extras[::stride][: block.episodes_per_step]:
-                record = {key: extra[key] for key in ("video_qa", "trajectory", "reward_extra_info")}
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+                qa, trajectory = VideoQA.from_row(extra["video_qa"]), Trajectory.from_dict(extra["trajectory"])
+                write_record(file, Record(qa, trajectory, extra["reward_extra_info"], provenance))
 
 
 def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:

@@ -7,6 +7,7 @@ falls from 255 to 0.
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,13 +26,14 @@ from agentic_video.settings import settings_of
 from agentic_video.systems.base import Graders, Score, System
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
-from agentic_video.toyworld import oracle
-from agentic_video.toyworld.cold_start import SceneSource
+from agentic_video.toyworld.build import toy_recipe
+from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.world import Scene, WorldRecipe
+from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.video.store import FrameSource, FrameStore
 from tests.conftest import MemorySource
 from tests.examples.conftest import CUSTOM_TOOL
+from tests.recipes.configs import composed, set_environment
 
 SMALL = SharpZoomer(min_pixels=784, max_pixels=3136)
 ZOOM = '<think>closer</think><video_zoom>{"segment": [25, 27], "fps": 2}</video_zoom>'
@@ -122,21 +124,39 @@ def test_a_zoom_shows_changes_with_their_times(qa: VideoQA, source: MemorySource
     assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.ANSWER, "B", 1)
 
 
-def test_a_zoom_at_an_event_of_the_synthetic_world_shows_it() -> None:
-    world = WorldRecipe()
-    shown = {f"scene:{scene.seed}": scene for scene in scenes("heldout", 30, 0, world)}
-    source = SceneSource(shown, world)
-    sharp = SharpZoomer(overview_max_frames=6, min_pixels=784, max_pixels=784)
+def overrides_of_run_sh() -> list[str]:
+    """What run.sh adds to VideoZoomer's command."""
+    return re.findall(r"(\+?agentic_video[\w.]+=[\w.]+)", (CUSTOM_TOOL / "run.sh").read_text(encoding="utf-8"))
+
+
+def test_run_sh_s_laptop_job_plays_and_sees_the_events_of_the_synthetic_world() -> None:
+    config = composed("videozoomer", "laptop", *overrides_of_run_sh())
+    sharp, toy = settings_of(config).system, toy_recipe(config)
+    assert type(sharp) is SharpZoomer
+    shown = {path_of(scene): scene for scene in scenes("heldout", 30, 0, toy.world)}
+    source, policy = SceneSource(shown, toy.world), ScriptedPolicy(oracle(turns_of(sharp, toy.oracle)))
+    looked = 0
     for path, scene in shown.items():
+        trajectory = asyncio.run(play(sharp, policy, row_of(scene, path, "heldout"), source))
+        assert trajectory.answer == scene.letter
         if scene.event_time is not None:
-            trajectory = run(sharp, row_of(scene, path, "heldout"), source, *oracle_turns(scene))
+            looked += 1
             seen = [part for part in trajectory.turns[0].observation if isinstance(part, FrameRef)]
             assert any(flash.start <= frame.time < flash.end for frame in seen for flash in scene.flashes)
+    assert looked > 10
 
 
-def oracle_turns(scene: Scene) -> tuple[str, str]:
-    assert scene.event_time is not None
-    return oracle.zoom_text(int(scene.event_time)), oracle.answer_text(scene.answer, scene.letter)
+def test_without_run_sh_s_second_override_the_laptop_job_says_what_is_missing() -> None:
+    config = composed("videozoomer", "laptop", *overrides_of_run_sh()[:1])
+    with pytest.raises(ValueError, match=r"'sharpzoomer' has no oracle.*agentic_video\.toyworld\.oracle"):
+        turns_of(settings_of(config).system, toy_recipe(config).oracle)
+
+
+def test_run_sh_starts_the_cluster_job_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    config = composed("videozoomer", "cluster", *overrides_of_run_sh())
+    # a field for field comparison: a dataclass equals none of another class
+    assert vars(settings_of(config).system) == vars(SharpZoomer())
 
 
 def test_reward_pays_for_frames(qa: VideoQA, source: MemorySource) -> None:

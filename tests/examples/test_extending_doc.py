@@ -1,26 +1,77 @@
 """The listings of docs/extending.md work as they stand."""
 
+import asyncio
+import os
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.data.dataset import load_rows
+from agentic_video.data.schema import VideoQA
+from agentic_video.recipe import compose_recipe
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.trajectory import EndReason
+from agentic_video.settings import limits_of, settings_of
+from agentic_video.systems.base import Graders, System
+from agentic_video.toyworld import base
+from agentic_video.toyworld.build import toy_recipe
+from agentic_video.toyworld.cold_start import ColdStartRecipe, make_aiming, make_demonstrations
+from agentic_video.toyworld.model import TAGS, ModelRecipe, build_model, build_tokenizer
+from agentic_video.toyworld.oracles import oracle, turns_of
+from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.scenes import SceneSource, path_of
+from tests.recipes.configs import RECIPES, set_environment
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
+LISTED = re.compile(r"^`(recipes/moments/[\w./]+)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
-def listings() -> dict[str, Any]:
-    """All names that the page's listings define."""
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The page's recipe as files, with its folder on the path as its run_grpo.sh puts it there."""
+    root = tmp_path_factory.mktemp("repository")
+    for name, content in LISTED.findall(DOC.read_text(encoding="utf-8")):
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+    folder = root / "recipes" / "moments"
+    sys.path.insert(0, str(folder))
+    yield folder
+    sys.path.remove(str(folder))
+    for module in ("moments", "moments_oracle"):
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def listings(recipe: Path) -> dict[str, Any]:
+    """All names that the page's other listings define."""
     names: dict[str, Any] = {"__name__": "extending"}
-    for listing in re.findall(r"^```python\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+    text = LISTED.sub("", DOC.read_text(encoding="utf-8"))
+    for listing in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         exec(compile(listing, str(DOC), "exec"), names)
     return names
+
+
+@pytest.fixture(scope="module")
+def moments(recipe: Path) -> Any:
+    """The page's system, showing small frames."""
+    import moments  # type: ignore[import-not-found]
+
+    return moments.Moments(side=56)
 
 
 @pytest.fixture(scope="module")
@@ -38,28 +89,112 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_the_small_system_plays(listings: dict[str, Any], video: str) -> None:
-    system = listings["Moments"](side=56)
-    trajectory, score = listings["rehearse"](system, video, "<at>3.5</at>", "<answer>B</answer>")
+def system_of(config: DictConfig) -> System:
+    return settings_of(config).system
+
+
+def test_the_page_shows_all_files_of_the_recipe(recipe: Path) -> None:
+    tree = DOC.read_text(encoding="utf-8").split("```\nrecipes/moments/\n")[1].split("```")[0]
+    named = {line.split()[0] for line in tree.splitlines()}
+    assert named == {str(file.relative_to(recipe)) for file in recipe.rglob("*") if file.is_file()}
+
+
+def test_the_small_system_plays(moments: Any, listings: dict[str, Any], video: str) -> None:
+    turns = ("<tool_call>3.5</tool_call>", "<answer>B</answer>")
+    trajectory, score = listings["rehearse"](moments, video, *turns)
     assert trajectory.end is EndReason.ANSWER
     assert [(frame.index, frame.width) for frame in trajectory.frames] == [(0, 56), (35, 56)]
+    assert "a video of 5 seconds" in trajectory.opening[0].parts[0]
     # right, after one look of 0.05
     assert (score.acc, score.format) == (1.0, 1.0)
     assert score.reward == pytest.approx(0.95)
 
 
-@pytest.mark.parametrize("asked", ["99", "-1", "nan", "x", "", "1e999", "</at></at>"])
-def test_the_small_system_refuses_times_that_do_not_exist(asked: str, listings: dict[str, Any], video: str) -> None:
-    turns = (f"<at>{asked}</at>", "<answer>A</answer>")
-    trajectory, score = listings["rehearse"](listings["Moments"](side=56), video, *turns)
+@pytest.mark.parametrize("asked", ["99", "-1", "nan", "x", "", "1e999", "</tool_call></tool_call>"])
+def test_the_small_system_refuses_times_that_do_not_exist(
+    asked: str, moments: Any, listings: dict[str, Any], video: str
+) -> None:
+    turns = (f"<tool_call>{asked}</tool_call>", "<answer>A</answer>")
+    trajectory, score = listings["rehearse"](moments, video, *turns)
     assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.frames)) == (0, 1, 1)
     assert score.reward == pytest.approx(-0.05)
 
 
-def test_a_turn_that_is_neither_ends_the_episode(listings: dict[str, Any], video: str) -> None:
-    trajectory, score = listings["rehearse"](listings["Moments"](side=56), video, "hm")
+def test_a_turn_that_is_neither_ends_the_episode(moments: Any, listings: dict[str, Any], video: str) -> None:
+    trajectory, score = listings["rehearse"](moments, video, "hm")
     assert trajectory.end is EndReason.ILLEGAL
     assert score.reward == 0.0
+
+
+@pytest.mark.parametrize("profile", ["cluster", "laptop"])
+def test_the_recipe_passes_verl_s_validation(profile: str, recipe: Path, moments: Any) -> None:
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import validate_config
+
+    config = compose_recipe(recipe, profile)
+    if profile == "laptop":
+        config.actor_rollout_ref.model.path = "/models/tiny"
+    OmegaConf.resolve(config)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    system, rollout = system_of(config), config.actor_rollout_ref.rollout
+    assert type(system) is type(moments)
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    assert longest <= rollout.max_model_len
+    assert longest <= config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
+
+
+def test_the_cluster_s_system_is_the_class_s_own(recipe: Path, moments: Any) -> None:
+    config = compose_recipe(recipe, "cluster")
+    assert system_of(config) == type(moments)()
+    # all turns, and a frame of 256 tokens with some text after each but the last
+    assert 6 * config.agentic_video.max_turn_tokens + 5 * (256 + 64) <= config.data.max_response_length
+
+
+def test_the_recipe_s_command_starts_verl(recipe: Path) -> None:
+    recipes = recipe.parent
+    (recipes / "setup.sh").write_bytes((RECIPES / "setup.sh").read_bytes())
+    command = ["bash", str(recipe / "run_grpo.sh"), "--profile", "cluster", "--dry-run", "trainer.total_epochs=2"]
+    job = subprocess.run(
+        command, env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "verl.trainer.main_ppo" in job.stdout
+    assert f"--config-dir {recipe / 'config'} --config-name cluster trainer.total_epochs=2" in job.stdout
+
+
+def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
+    """All that the laptop profile makes before it trains: demonstrations that end with an answer within the budgets."""
+    config = compose_recipe(recipe, "laptop")
+    system, toy = system_of(config), toy_recipe(config)
+    assert getattr(system, "option_format", "") == base.OPTION_FORMAT
+    assert set(system.stop) <= set(TAGS)
+    turns = turns_of(system, toy.oracle)
+    tokenizer = build_tokenizer(base.tokenizer_corpus())
+    model = build_model(tokenizer, ModelRecipe())
+    few = ColdStartRecipe(demonstrations=40)
+    demonstrations = make_demonstrations(model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed)
+    assert len(demonstrations) == 40
+    assert all(one.trained.any() for one in demonstrations)
+    assert {len(one.images) for one in demonstrations} == {1, 2}
+    assert make_aiming(model, tokenizer, system, turns, toy.world, 4, toy.seed)
+
+
+def test_the_oracle_finds_the_events_of_the_synthetic_world(recipe: Path) -> None:
+    config = compose_recipe(recipe, "laptop")
+    system, toy = system_of(config), toy_recipe(config)
+    shown = {path_of(scene): scene for scene in scenes("heldout", 20, 0, toy.world)}
+    source = SceneSource(shown, toy.world)
+    policy = ScriptedPolicy(oracle(turns_of(system, toy.oracle)))
+
+    async def reward(qa: VideoQA) -> float:
+        trajectory = await play(system, policy, qa, source)
+        time = qa.extra["event_time"]
+        assert time is None or trajectory.frames[-1].time == time
+        return (await system.score(trajectory, qa, Graders())).reward
+
+    for path, scene in shown.items():
+        looks = scene.event_time is not None
+        assert asyncio.run(reward(row_of(scene, path, "heldout"))) == pytest.approx(0.95 if looks else 1.0)
 
 
 def test_rows_of_one_s_own(listings: dict[str, Any], video: str, tmp_path: Path) -> None:

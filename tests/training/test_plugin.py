@@ -154,3 +154,34 @@ def test_vllm_is_found_under_its_name() -> None:
     from importlib.metadata import version
 
     assert version("vllm").startswith("0.24.0")
+
+
+def test_merged_lora_is_what_peft_merges() -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    from agentic_video.training.patches import merge_lora
+
+    torch.manual_seed(0)
+
+    def make() -> torch.nn.Module:
+        torch.manual_seed(1)
+        return torch.nn.ModuleDict({"visual": torch.nn.Linear(5, 5), "text": torch.nn.Linear(5, 3)})
+
+    config = LoraConfig(r=2, lora_alpha=6, target_modules=["visual", "text"], exclude_modules=".*visual.*")
+    model = get_peft_model(make(), config)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter)
+    merged = merge_lora(model.state_dict(), 6 / 2)
+    expected = model.merge_and_unload().state_dict()
+    assert set(merged) == set(expected) == set(make().state_dict())
+    assert not torch.equal(merged["text.weight"], make().state_dict()["text.weight"])
+    for name, weight in expected.items():
+        assert torch.allclose(merged[name], weight, atol=1e-6)
+
+
+def test_ranks_without_weights_merge_nothing() -> None:
+    from agentic_video.training.patches import merge_lora
+
+    assert merge_lora({}, 2.0) == {}

@@ -1,9 +1,10 @@
-import json
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from agentic_video.data.records import read_records
+from agentic_video.data.schema import VideoQA
 from agentic_video.training.trainer import VideoAgentTrainer, episode_metrics, sampled_reward
 from tests.rollout.test_trajectory import FULL
 
@@ -21,13 +22,20 @@ def test_sampled_reward_counts_evicted_groups() -> None:
 
 def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:
     trainer = VideoAgentTrainer.__new__(VideoAgentTrainer)
-    trainer.config = OmegaConf.create({"agentic_video": {"episodes_dir": str(tmp_path / "e"), "episodes_per_step": 2}})
+    trainer.config = OmegaConf.create(
+        {
+            "agentic_video": {"episodes_dir": str(tmp_path / "e"), "episodes_per_step": 2},
+            "trainer": {"experiment_name": "run"},
+            "actor_rollout_ref": {"model": {"path": "/models/m"}},
+        }
+    )
     trainer.global_steps = 7
-    extra = {"video_qa": {"id": "q"}, "trajectory": FULL.to_dict(), "reward_extra_info": {"reward": 1.0}, "other": 1}
+    qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="it", answer_type="open_ended")
+    extra = {"video_qa": qa.to_row(), "trajectory": FULL.to_dict(), "reward_extra_info": {"reward": 1}, "other": 1}
     trainer._dump_episodes([extra] * 5)
-    lines = (tmp_path / "e" / "step_000007.jsonl").read_text().splitlines()
-    assert len(lines) == 2
-    assert set(json.loads(lines[0])) == {"video_qa", "trajectory", "reward_extra_info"}
+    records = list(read_records(tmp_path / "e" / "step_000007.jsonl"))
+    assert [(one.qa, one.trajectory, one.rewards) for one in records] == [(qa, FULL, {"reward": 1.0})] * 2
+    assert records[0].provenance == {"source": "grpo", "step": 7, "experiment": "run", "model": "/models/m"}
 
 
 @pytest.mark.parametrize("folder", ["", "{tmp}/none"])

@@ -1,0 +1,80 @@
+"""The plain baseline of every comparison: evenly spaced frames, the question, an answer. No tools, one turn."""
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rewards.answer import MatchRule
+from agentic_video.systems.base import (
+    Action,
+    Answer,
+    Calls,
+    EpisodeView,
+    Graders,
+    Illegal,
+    Message,
+    Observation,
+    Score,
+    System,
+)
+from agentic_video.systems.prompts import load_prompt, question_text
+from agentic_video.video.frames import PixelBudget, fit_size
+from agentic_video.video.sampling import uniform_indices
+
+if TYPE_CHECKING:
+    from agentic_video.rollout.trajectory import Trajectory
+
+_ANSWER = re.compile(r"<answer>([^<]*)</answer>")
+
+
+@dataclass(frozen=True)
+class Baseline(System):
+    """One look at uniform frames.
+
+    Attributes:
+        frames: Evenly spaced frames that are shown.
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        size_factor: Sides of a shown frame are multiples of this.
+        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        answer_match: Rule for multiple-choice answers.
+    """
+
+    frames: int
+    name: str = "baseline"
+    min_pixels: int = 25_088
+    max_pixels: int = 100_352
+    size_factor: int = 28
+    prompt: str = "baseline"
+    option_format: str = "{letter}. {text}"
+    answer_match: MatchRule = "robust"
+    max_turns: int = 1
+    max_images: int = field(init=False)
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.frames < 1:
+            raise ValueError(f"the baseline needs at least 1 frame, got {self.frames}")
+        object.__setattr__(self, "max_images", self.frames)
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        info = view.video.info
+        size = fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
+        frames = await view.video.frames(uniform_indices(info.num_frames, self.frames), size)
+        question = question_text(view.qa, self.option_format)
+        return (Message("user", (*frames, f"\n{question}\n{load_prompt(self.prompt).strip()}")),)
+
+    def parse(self, text: str) -> Action:
+        """The text inside the last answer tags, else all that is said after thinking."""
+        tagged = _ANSWER.findall(text)
+        answer = tagged[-1] if tagged else re.split(r"</think(?:ing)?>", text)[-1]
+        return Answer(answer.strip()) if answer.strip() else Illegal("the answer is empty")
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        return None
+
+    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
+        acc = await self.grade(trajectory, qa, graders)
+        return Score(acc, acc, float(trajectory.answer is not None), {"acc": acc})

@@ -1,0 +1,183 @@
+"""Our agents as a model of lmms-eval, found through its entry point group ``lmms_eval.models``.
+
+    lmms_eval --model agentic_video --tasks mlvu_dev --force_simple \\
+        --model_args recipe=recipes/videozoomer,model=http://host:8000/v1
+
+lmms-eval chooses the questions, hands over their text and their video, and scores what the agent answers; the episode
+in between is the one of training and of ``agentic-video eval``. It needs lmms-eval (written against 0.7), which this
+package doesn't install: its pins exclude ours, so give it an environment of its own and a served model.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from lmms_eval.api.instance import GenerationResult, Instance, TokenCounts
+from lmms_eval.api.model import lmms
+from lmms_eval.models.registry_v2 import ModelManifest
+from tqdm import tqdm
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.evaluation.command import add_arguments, baseline_of, fit_images, fit_limits, model_spec
+from agentic_video.evaluation.runner import Cast, Plan, play_question
+from agentic_video.evaluation.speakers import SetupError, choose_engine
+from agentic_video.launch import count_gpus
+from agentic_video.recipe import compose_recipe
+from agentic_video.rollout.policy import EngineError
+from agentic_video.settings import limits_of, settings_of
+from agentic_video.video.reader import VideoError
+
+logger = logging.getLogger(__name__)
+
+NAME = "agentic_video"
+
+
+def manifest() -> ModelManifest:
+    """What lmms-eval's registry asks for."""
+    return ModelManifest(NAME, simple_class_path=f"{__name__}.{AgenticVideo.__name__}")
+
+
+class AgenticVideo(lmms):
+    """An agent that watches the video of each question.
+
+    Args:
+        recipe: Folder of a recipe.
+        model: Folder of a checkpoint, or address of an OpenAI-compatible server.
+        model_name: Its name there, where the server has several.
+        profile: ``cluster`` or ``laptop``.
+        engine: ``auto``, ``chat``, ``vllm`` or ``toy``.
+        tools: False: the same overview, and one turn, which must answer.
+        baseline: So many uniform frames and the question, in place of the agent; 0 for the agent.
+        concurrency: Episodes at a time.
+        temperature: Of sampling; by default the recipe's for validation.
+        overrides: Hydra overrides of the recipe's config, with spaces in between.
+        kwargs: What lmms-eval hands to every model (batch size, device); not needed.
+
+    Raises:
+        SetupError: Something is missing; the message says what.
+    """
+
+    is_simple = True
+
+    def __init__(
+        self,
+        recipe: str,
+        model: str,
+        model_name: str = "",
+        profile: str = "cluster",
+        engine: str = "auto",
+        tools: bool = True,
+        baseline: int = 0,
+        concurrency: int = 32,
+        temperature: float | None = None,
+        overrides: str = "",
+        **kwargs: Any,
+    ):
+        super().__init__()
+        unknown = set(kwargs) - {"batch_size", "max_batch_size", "device"}
+        if unknown:
+            raise SetupError(f"--model_args {min(unknown)}: unknown; known are recipe, model, model_name, profile, "
+                             "engine, tools, baseline, concurrency, temperature and overrides")  # fmt: skip
+        parser = argparse.ArgumentParser()
+        add_arguments(parser)
+        words = ["--recipe", recipe, "--model", model, "--model-name", model_name, "--concurrency", str(concurrency)]
+        words += [] if temperature is None else ["--temperature", str(temperature)]
+        arguments = parser.parse_args(words)
+        chosen = choose_engine(model, engine, count_gpus())
+        config = compose_recipe(Path(recipe), profile, overrides.split())
+        settings = settings_of(config)
+        system = settings.system if _true(tools) else settings.system.direct()
+        if int(baseline):
+            system = baseline_of(settings.system, int(baseline), tiny=chosen == "toy")
+        plan = Plan(
+            folder=Path(),
+            system=system,
+            model=fit_images(model_spec(arguments, config, chosen, model), system.max_images),
+            limits=fit_limits(system, limits_of(config)),
+            frame_store=settings.frame_store,
+            retrieval=settings.retrieval,
+            judge=settings.judge,
+            concurrency=int(concurrency),
+            provenance={},
+        )
+        self._runner = asyncio.Runner()
+        self._cast = self._runner.run(_cast(plan))
+        self._retriever = self._cast.retriever()
+
+    @property
+    def batch_size(self) -> int:
+        """Episodes at a time."""
+        return self._cast.plan.concurrency
+
+    def generate_until(self, requests: list[Instance]) -> list[GenerationResult]:
+        """The agent's answer to each question; empty where it gave none, or could not be asked."""
+        return self._runner.run(self._answer_all(requests))
+
+    async def _answer_all(self, requests: list[Instance]) -> list[GenerationResult]:
+        results: list[GenerationResult | None] = [None] * len(requests)
+        waiting = iter(enumerate(requests))
+
+        with tqdm(total=len(requests), unit="episode") as bar:
+
+            async def worker() -> None:
+                for number, request in waiting:
+                    results[number] = await self._answer(request)
+                    bar.update()
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self.batch_size, len(requests))):
+                    group.create_task(worker())
+        return [result for result in results if result is not None]
+
+    async def _answer(self, request: Instance) -> GenerationResult:
+        context, options, doc_to_visual, doc_id, task, split = request.args
+        qa = question(context, doc_to_visual(self.task_dict[task][split][doc_id]), f"{task} {split} {doc_id}")
+        try:
+            played = await play_question(self._cast, self._retriever, qa)
+        except (VideoError, EngineError) as error:
+            # one question never stops the others
+            logger.warning("%s could not be played and counts as wrong: %s", qa.id, error)
+            return GenerationResult("")
+        usage = played.usage
+        counts = TokenCounts(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
+        result = GenerationResult(played.attempts[-1].answer or "", counts)
+        self.cache_hook.add_partial("generate_until", (context, options), result.text)
+        return result
+
+    def generate_until_multi_round(self, requests: list[Instance]) -> list[str]:
+        raise NotImplementedError("these agents answer one question about one video")
+
+    def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
+        raise NotImplementedError("these agents answer in text: choose a generate_until task")
+
+    def clean(self) -> None:
+        """Let go of the model."""
+        self._cast.close()
+        self._runner.close()
+        super().clean()
+
+
+def question(context: str, visuals: Iterable[Any], where: str) -> VideoQA:
+    """A question of lmms-eval as a row: its text, with whatever options it spells out, and its video.
+
+    Raises:
+        SetupError: It isn't about one video file.
+    """
+    videos = list(visuals)
+    if len(videos) != 1 or not isinstance(videos[0], str | os.PathLike):
+        kinds = [type(visual).__name__ for visual in videos]
+        raise SetupError(f"{where}: the task must hand over one path of a video, it gave {kinds}")
+    # The task knows the right answer; the agent's row needs one that isn't empty.
+    return VideoQA(id=where, video=str(videos[0]), question=context, answer="-", answer_type="open_ended")
+
+
+async def _cast(plan: Plan) -> Cast:
+    return Cast(plan)
+
+
+def _true(value: Any) -> bool:
+    return str(value).lower() not in ("false", "0", "no")

@@ -1,0 +1,46 @@
+"""The summary of a finished stage that torchrun started: its losses, and the checkpoint that the next stage takes."""
+
+import json
+from pathlib import Path
+
+from agentic_video.report.summary import read_metrics, series
+
+LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The latest Hugging Face checkpoint of a run, or None."""
+    tracker = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    if not tracker.is_file():
+        return None
+    found = folder / "checkpoints" / f"global_step_{tracker.read_text().strip()}" / "huggingface"
+    return found if found.is_dir() else None
+
+
+def write_losses(folder: Path) -> str:
+    """Write ``summary.md`` into a run's folder.
+
+    Returns:
+        Its text.
+    """
+    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    metrics = read_metrics(folder)
+    lines = [
+        f"# {record['recipe']}, profile {record['profile']}",
+        "",
+        f"{max(metrics, default=0)} steps in {record['seconds'] / 60:.1f} minutes, peak memory "
+        f"{record['peak_bytes'] / 2**30:.1f} GiB",
+        "",
+        "| | first | last |",
+        "|---|---|---|",
+    ]
+    for key, name in LOSSES.items():
+        steps, values = series(metrics, key)
+        if values:
+            lines.append(f"| {name} | {values[0]:.4f} (step {steps[0]}) | {values[-1]:.4f} (step {steps[-1]}) |")
+    checkpoint = newest_checkpoint(folder)
+    if checkpoint is not None:
+        lines += ["", f"checkpoint for the next stage (`MODEL_PATH`): {checkpoint}"]
+    text = "\n".join(lines) + "\n"
+    (folder / "summary.md").write_text(text, encoding="utf-8")
+    return text

@@ -1,0 +1,132 @@
+"""The page: one HTML file that asks for nothing beyond itself.
+
+Nothing in the data can become markup or script: data is JSON without ``<`` in blocks that aren't run, the page shows it
+as text only, and its content security policy admits the page's own script and style, by their hashes, and no other.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal
+
+from agentic_video.report.viewer.episodes import Episodes, Grouping, index_of, to_json
+from agentic_video.report.viewer.pictures import make_strip
+from agentic_video.video.store import FrameStore
+
+CHUNK = 50
+"""Episodes in one block of the file: the browser reads a block when one of its episodes is opened."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a report holds.
+
+    Attributes:
+        pictured: Episodes that have pictures.
+        unreadable: Their videos that couldn't be read, missing ones included.
+        size: Bytes of the file.
+    """
+
+    pictured: int
+    unreadable: int
+    size: int
+
+
+def policy(mode: Literal["file", "server"]) -> str:
+    """The page's content security policy."""
+    hashes = (_hash(_asset("viewer.js")), _hash(_asset("viewer.css")))
+    connect = "'none'" if mode == "file" else "'self'"
+    return (
+        f"default-src 'none'; script-src '{hashes[0]}'; style-src '{hashes[1]}'; img-src data:; connect-src {connect}; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def head(index: dict[str, Any], mode: Literal["file", "server"]) -> str:
+    """The page up to where blocks of episodes follow."""
+    index = {**index, "mode": mode, "chunk": CHUNK}
+    values = {
+        "policy": policy(mode),
+        "style": _asset("viewer.css"),
+        "index": to_json(index),
+        "script": _asset("viewer.js"),
+    }
+    # Cut, not replaced one after the other: no value is looked into for another's mark.
+    pieces = _asset("viewer.html").split("%%")
+    return "".join(values[piece] if number % 2 else piece for number, piece in enumerate(pieces))
+
+
+def tail() -> str:
+    """The end of the page."""
+    return "</body>\n</html>\n"
+
+
+def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *, images: int, side: int) -> Written:
+    """Write a self-contained report.
+
+    Args:
+        images: Most episodes that get pictures; the newest ones do.
+        side: Longest side of a picture in pixels.
+
+    Raises:
+        OSError: The file can't be written; an older report in its place is left as it was.
+    """
+    chosen = episodes.newest(images)
+    wanted: dict[str, set[int]] = {}
+    for number in chosen:
+        shown = (part for parts in all_parts(episodes.detail(number)) for part in parts)
+        wanted.setdefault(episodes.video(number), set()).update(part[0] for part in shown if isinstance(part, list))
+    blocks = {video: number for number, video in enumerate(wanted)}
+    index = index_of(episodes, grouping, title)
+    index["strips"] = [blocks.get(question.video) for question in episodes.questions]
+    unreadable = 0
+    partial = out.with_name(out.name + ".part")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(head(index, "file"))
+        for number, chunk in enumerate(_chunks(episodes)):
+            file.write(_block(f"chunk-{number}", chunk))
+        store = FrameStore()
+        for video, indices in wanted.items():
+            strip = make_strip(store, video, sorted(indices), side)
+            unreadable += bool(strip.error)
+            file.write(_block(f"strip-{blocks[video]}", asdict(strip)))
+        store.close()
+        file.write(tail())
+    partial.replace(out)
+    return Written(len(chosen), unreadable, out.stat().st_size)
+
+
+def all_parts(detail: dict[str, Any]) -> list[list[Any]]:
+    """What was shown in an episode, by block: the opening, then what followed each turn."""
+    opening = [part for message in detail["opening"] for part in message["parts"]]
+    return [opening, *(turn["parts"] for turn in detail["turns"])]
+
+
+def _chunks(episodes: Episodes) -> Iterator[dict[str, Any]]:
+    """Details by chunk. All rollouts of a question have the same opening, so each is written once a chunk."""
+    for start in range(0, len(episodes), CHUNK):
+        openings: dict[str, int] = {}
+        unique, details = [], []
+        for number in range(start, min(start + CHUNK, len(episodes))):
+            detail = episodes.detail(number)
+            opening = to_json(detail["opening"])
+            if opening not in openings:
+                openings[opening] = len(openings)
+                unique.append(detail["opening"])
+            details.append({**detail, "opening": openings[opening]})
+        yield {"openings": unique, "episodes": details}
+
+
+def _block(name: str, value: Any) -> str:
+    return f'<script type="application/json" id="{name}">{to_json(value)}</script>\n'
+
+
+def _asset(name: str) -> str:
+    return (files("agentic_video.report.viewer") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

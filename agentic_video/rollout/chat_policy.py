@@ -1,0 +1,190 @@
+"""The policy of evaluation and of teachers: speaks through any OpenAI-compatible chat endpoint.
+
+Text and images keep their order. A server counts the tokens, so budgets are kept by what it reports: the tokens of the
+latest request and its reply. A server also takes the stop text away that ended a turn; here it is put back, because
+systems read it.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentic_video.rewards.endpoint import Endpoint, EndpointConfig, JudgeError
+from agentic_video.rewards.witness import ImageFormat, data_url
+from agentic_video.rollout.policy import EngineError, Utterance
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import EpisodeView, Message, Part, System
+
+
+@dataclass(frozen=True)
+class ChatConfig(EndpointConfig):
+    """How to reach a model that plays episodes (see :class:`EndpointConfig`).
+
+    Attributes:
+        timeout: Seconds for one turn.
+        max_tokens: Most tokens of one turn; 0 leaves it to the server.
+        image_format: How frames travel: ``jpeg`` (small) or ``png`` (exact).
+        image_quality: Of ``jpeg``, 1 to 95.
+        fields: More fields of each request, as the server takes them (``top_p``, ``seed``, ...).
+    """
+
+    timeout: float = 600.0
+    max_tokens: int = 4_096
+    image_format: ImageFormat = "jpeg"
+    image_quality: int = 95
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What an episode cost, as the server counted it; 0 where it doesn't count.
+
+    Attributes:
+        prompt_tokens: Of all requests together; each request carries the whole conversation.
+        completion_tokens: Of all replies together.
+        requests: Replies that were used.
+    """
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    requests: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.requests + other.requests,
+        )
+
+
+@dataclass(frozen=True)
+class _Reply:
+    text: str
+    finished: bool
+    usage: Usage
+
+
+class ChatPolicy:
+    """Speaks through a chat endpoint; see :class:`agentic_video.rollout.policy.Policy`.
+
+    Args:
+        endpoint: The client, shared by all episodes of an event loop.
+        config: The endpoint's config.
+        system: The way of watching: its stop texts, and what of earlier images stays in its context.
+        limits: Token budgets; None leaves them to the server. Prompt and response are kept together, as far as the
+            server says how many tokens there are: an observation is refused when nothing is left for it.
+
+    Attributes:
+        usage: What the episode has cost so far.
+    """
+
+    def __init__(self, endpoint: Endpoint, config: ChatConfig, system: System, limits: TokenLimits | None = None):
+        self._endpoint = endpoint
+        self._config = config
+        self._system = system
+        self._limits = limits
+        self._messages: list[dict[str, Any]] = []
+        self._shown: dict[int, tuple[Part, ...]] = {}
+        self._tokens = 0
+        self.usage = Usage()
+
+    @property
+    def num_tokens(self) -> int:
+        return self._tokens
+
+    async def begin(self, messages: Sequence[Message]) -> bool:
+        for message in messages:
+            await self._append(message.role, message.parts)
+        return True
+
+    async def say(self, view: EpisodeView) -> Utterance:
+        limit: int | None = self._config.max_tokens or None
+        if self._limits is not None:
+            room = max(1, self._limits.prompt + self._limits.response - self._tokens)
+            limit = min(limit or room, self._limits.turn, room)
+        fields = {**self._config.fields, "max_tokens": limit, "stop": list(self._system.stop) or None}
+        try:
+            reply = await self._endpoint.complete(self._messages, self._read, fields)
+        except JudgeError as error:
+            raise EngineError(str(error)) from error
+        self.usage += reply.usage
+        self._tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
+        self._messages.append({"role": "assistant", "content": plain(reply.text)})
+        return Utterance(reply.text, reply.usage.completion_tokens, reply.finished)
+
+    async def show(self, parts: Sequence[Part]) -> bool:
+        if self._limits is not None and self._tokens >= self._limits.prompt + self._limits.response:
+            return False
+        if self._system.context == "latest_evidence":
+            for number, earlier in self._shown.items():
+                left = _text_parts(self._system.fade(earlier))
+                self._messages[number]["content"] = left or [{"type": "text", "text": " "}]
+            self._shown.clear()
+        await self._append("user", tuple(parts))
+        return True
+
+    async def _append(self, role: str, parts: tuple[Part, ...]) -> None:
+        # Encoding takes up to seconds: off the event loop, which serves all episodes.
+        content = await asyncio.to_thread(self._encode, parts)
+        self._shown[len(self._messages)] = parts
+        self._messages.append({"role": role, "content": content})
+
+    def _encode(self, parts: Sequence[Part]) -> list[dict[str, Any]]:
+        content: list[dict[str, Any]] = []
+        for part in parts:
+            if isinstance(part, str):
+                content += _text_parts((part,))
+            else:
+                url = data_url(part, self._config.image_format, self._config.image_quality)
+                content.append({"type": "image_url", "image_url": {"url": url}})
+        return content
+
+    def _read(self, choice: dict[str, Any]) -> _Reply:
+        text, ended = choice["message"].get("content") or "", choice.get("finish_reason")
+        if not isinstance(text, str):
+            raise TypeError("the reply's content is not a text")
+        counted = choice.get("usage") or {}
+        usage = Usage(_count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens")), 1)
+        whole = with_stop(text, self._system.stop, choice.get("stop_reason") or choice.get("matched_stop"), ended)
+        stopped = any(stop in whole for stop in self._system.stop)
+        return _Reply(whole, stopped or ended != "length", usage)
+
+
+def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any) -> str:
+    """A turn as it was said, with the stop text at its end that ended it.
+
+    vLLM and SGLang say which text that was. Other servers don't: there a tag that was opened more often than it was
+    closed is the one. A server that knows no stop texts goes on after them: what follows the first is cut off.
+
+    Args:
+        text: The reply.
+        stops: The stop texts.
+        matched: What the server says it stopped at; a text, or anything else where it doesn't say.
+        ended: The reply's ``finish_reason``.
+    """
+    found = min((text.index(stop) + len(stop) for stop in stops if stop in text), default=None)
+    if found is not None:
+        return text[:found]
+    if ended != "stop":
+        return text
+    if isinstance(matched, str):
+        return text + matched if matched in stops else text
+    for stop in stops:
+        if stop.startswith("</") and text.count("<" + stop[2:]) > text.count(stop):
+            return text + stop
+    return text
+
+
+def plain(text: str) -> str:
+    """A text in which no special token of a chat template is left: a server would read it as one."""
+    return text.replace("<|", "< |")
+
+
+def _text_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    # Some servers refuse empty texts.
+    return [{"type": "text", "text": plain(part)} for part in parts if isinstance(part, str) and part]
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,151 @@
+"""An episode's token ids from its record: what a rollout would have built, turn by turn, by the rollout's own code.
+
+Nothing is looked up again: what the agent was shown is in the record, so neither the system's tools nor the video are
+needed. Frames stay references; their pixels are fetched by whoever trains on them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Trajectory, Turn
+from agentic_video.systems.base import EpisodeView, Message, Part, System
+from agentic_video.tools.base import Video
+from agentic_video.video.frames import Frame
+
+
+class ReplayError(ValueError):
+    """An episode that can't be built again; the message says why."""
+
+
+@dataclass(frozen=True)
+class ReplayedSequence:
+    """One sequence that the engine saw, its frames as references.
+
+    Attributes:
+        prompt_ids: Ids of the opening.
+        response_ids: Everything after it.
+        response_mask: 1 for each id that the model said, 0 for each that it was shown.
+        frames: The images in the order of their placeholders.
+    """
+
+    prompt_ids: tuple[int, ...]
+    response_ids: tuple[int, ...]
+    response_mask: tuple[int, ...]
+    frames: tuple[FrameRef, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The whole sequence."""
+        return self.prompt_ids + self.response_ids
+
+    @property
+    def loss_mask(self) -> tuple[int, ...]:
+        """1 for each id that the model said; as long as ``ids``."""
+        return (0,) * len(self.prompt_ids) + self.response_mask
+
+
+class ScriptEngine:
+    """Stands in for the engine: "generates" given ids, turn by turn.
+
+    Args:
+        turns: The ids of each turn.
+    """
+
+    def __init__(self, turns: Sequence[Sequence[int]]):
+        self._turns = iter(turns)
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        """See :class:`agentic_video.rollout.tokens.Engine`."""
+        return Completion(tuple(next(self._turns)))
+
+
+def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
+    """The ids of a turn that was written rather than generated, as an engine would end it.
+
+    A stop text ends a turn; without one the model says that it is done.
+    """
+    ids = chat_format.encode(text)
+    if not any(ending in text for ending in stop):
+        ids += [min(chat_format.eos_ids)]
+    return ids
+
+
+def turn_ids(turn: Turn, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
+    """The ids that a recorded turn was, or the closest thing to them.
+
+    Recorded ids are used where this tokenizer reads them as the recorded text. Otherwise (another model said it, or the
+    record has no ids) the text is encoded: the ids spell the same text, but may cut it into other tokens than its
+    author did, and a turn that was cut at its limit ends there.
+    """
+    if turn.token_ids and max(turn.token_ids) < len(chat_format.tokenizer):
+        ids = list(turn.token_ids)
+        if chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids) == turn.text:
+            return ids
+    return written_ids(turn.text, chat_format, stop) if turn.finished else chat_format.encode(turn.text)
+
+
+async def replay(
+    trajectory: Trajectory, qa: VideoQA, system: System, chat_format: ChatFormat, limits: TokenLimits
+) -> tuple[ReplayedSequence, ...]:
+    """Build an episode's sequences again: one, or one for each turn where a system forgets earlier images.
+
+    Args:
+        limits: Budgets that the sequences must keep.
+
+    Raises:
+        ReplayError: The episode was played with another system, says nothing, or breaks a budget.
+    """
+    if trajectory.system != system.name:
+        raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")
+    said = [(turn, turn_ids(turn, chat_format, system.stop)) for turn in trajectory.turns]
+    spoken = [(turn, ids) for turn, ids in said if ids]
+    if not spoken or any(not ids for _, ids in said[:-1]):
+        raise ReplayError("a turn says nothing")
+    for number, (_, ids) in enumerate(spoken, start=1):
+        if not chat_format.eos_ids.isdisjoint(ids[:-1]):
+            raise ReplayError(f"turn {number} writes out the token that ends a turn")
+    policy = TokenPolicy(ScriptEngine([ids for _, ids in spoken]), chat_format, limits, system)
+    view = EpisodeView(qa, cast(Video, None))  # a script looks at nothing
+    if not await policy.begin([Message(cast(Any, one.role), _shown(one.parts)) for one in trajectory.opening]):
+        raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
+    for number, (turn, ids) in enumerate(spoken, start=1):
+        try:
+            utterance = await policy.say(view)
+        except EngineError as error:
+            raise ReplayError(f"turn {number}: {error}") from error
+        if utterance.num_tokens < len(ids):
+            reason = "holds a token that only the environment may write" if utterance.forbidden else (
+                f"has {len(ids)} tokens: too many for the turn ({limits.turn}, agentic_video.max_turn_tokens) or for "
+                f"what is left of the response ({limits.response}, data.max_response_length)"
+            )  # fmt: skip
+            raise ReplayError(f"turn {number} {reason}")
+        if number < len(said) and not await policy.show(_shown(turn.observation)):
+            raise ReplayError(
+                f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
+            )
+    return tuple(
+        ReplayedSequence(
+            tuple(one.prompt_ids),
+            tuple(one.response_ids),
+            tuple(one.response_mask),
+            tuple(cast(FrameRef, frame) for frame in one.frames),
+        )
+        for one in policy.sequences
+    )
+
+
+def _shown(parts: Sequence[RecordedPart]) -> tuple[Part, ...]:
+    # A prompt is built from sizes, which a reference has: no pixels are needed.
+    return cast(tuple[Part, ...], tuple(parts))

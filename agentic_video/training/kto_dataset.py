@@ -1,0 +1,184 @@
+"""The data set of KTO (verl's ``data.custom_cls``): labelled trajectory records, and the pairs for the reference point.
+
+A batch holds each trajectory as it was, and once more each question with another trajectory's response (turns,
+observations and images): the mismatched pairs that the reference point is estimated from. Its fields have the same names
+behind ``mismatched_``.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
+
+from agentic_video.data.dataset import MAX_REPORTED
+from agentic_video.data.records import Record
+from agentic_video.training.kto import mismatch
+from agentic_video.training.sft_dataset import TrajectoryDataset
+
+logger = logging.getLogger(__name__)
+
+MISMATCHED = "mismatched_"
+"""What the fields of the mismatched pairs begin with."""
+
+LABEL_FIELD = "provenance.label"
+
+LABELS = {"desirable": True, "chosen": True, "undesirable": False, "rejected": False}
+
+
+class LabelError(ValueError):
+    """A record whose label can't be read; the message names the field."""
+
+
+def label_of(record: Record, field: str = LABEL_FIELD) -> bool:
+    """Whether a trajectory is desirable.
+
+    Args:
+        field: ``provenance.<name>``, which holds one of :data:`LABELS` or true or false, or
+            ``reward_extra_info.<name>``, a number: desirable from 0.5 on.
+
+    Raises:
+        LabelError: The field is missing or holds something else.
+        ValueError: There can be no such field.
+    """
+    source, _, name = field.partition(".")
+    if source not in ("provenance", "reward_extra_info") or not name:
+        raise ValueError(f"data.label_field={field!r}: expected provenance.<name> or reward_extra_info.<name>")
+    values: Mapping[str, Any] = record.provenance if source == "provenance" else record.rewards
+    if name not in values:
+        raise LabelError(f"field '{field}' is missing (data.label_field says where the label is)")
+    value = values[name]
+    if isinstance(value, bool):
+        return value
+    if source == "reward_extra_info":
+        return bool(value >= 0.5)
+    if isinstance(value, str) and value in LABELS:
+        return LABELS[value]
+    raise LabelError(f"field '{field}' must be one of {sorted(LABELS)}, true or false, got {value!r}")
+
+
+class KtoDataset(TrajectoryDataset):
+    """One sample for each labelled episode.
+
+    Args:
+        parquet_files: See :class:`TrajectoryDataset`.
+        tokenizer: The same.
+        config: The same, with ``label_field`` (see :func:`label_of`).
+        processor: The same.
+        max_samples: The same.
+
+    Raises:
+        ValueError: No usable record is left, or the system's episodes aren't one sequence each.
+    """
+
+    def __init__(
+        self, parquet_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
+    ) -> None:
+        super().__init__(parquet_files, tokenizer, config, processor, max_samples)
+        if self._system.context != "all":
+            raise ValueError(
+                f"KTO weighs whole episodes, but system {self._system.name!r} has context={self._system.context!r}, "
+                "which splits an episode into a sequence for each turn: set agentic_video.system.context=all"
+            )
+        field = config.get("label_field", LABEL_FIELD)
+        labelled, unlabelled = [], []
+        self.labels: list[bool] = []
+        for record, number in self._samples:
+            try:
+                self.labels.append(label_of(record, field))
+                labelled.append((record, number))
+            except LabelError as error:
+                unlabelled.append(f"record of question {record.qa.id}: {error}")
+        for problem in unlabelled[:MAX_REPORTED]:
+            logger.warning("row left out: %s", problem)
+        if unlabelled:
+            logger.warning("%d of %d rows left out: no label", len(unlabelled), len(self._samples))
+        self._samples = labelled
+        self.problems += unlabelled
+        if not labelled:
+            raise ValueError(f"no labelled record is left; the first problem: {unlabelled[0]}")
+
+    def sample(self, item: int) -> dict[str, Any]:
+        """See :meth:`TrajectoryDataset.sample`; with ``desirable`` and the identity of the ``question``."""
+        record, _ = self._samples[item]
+        question = f"{record.qa.video}\n{record.qa.id}"
+        return {**super().sample(item), "desirable": self.labels[item], "question": question}
+
+
+class KtoCollator:
+    """Makes a batch of a rank's samples, with their mismatched pairs.
+
+    Args:
+        processor: The model's, with verl's ``get_rope_index``.
+        image_token_id: Id of the placeholder of an image's patches.
+    """
+
+    def __init__(self, processor: Any, image_token_id: int):
+        self._processor = processor
+        self._image_token_id = image_token_id
+        self._stack = SFTTensorCollator(DatasetPadMode.NO_PADDING)
+
+    def __call__(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The batch, for verl's engine.
+
+        Raises:
+            ValueError: Fewer than two samples.
+        """
+        sequence_fields = ("input_ids", "loss_mask", "position_ids", "multi_modal_inputs")
+        partners = mismatch([sample["question"] for sample in samples])
+        pairs = [self.pair(sample, samples[other]) for sample, other in zip(samples, partners, strict=True)]
+        batch = self._stack([{name: sample[name] for name in sequence_fields} for sample in samples])
+        batch |= {MISMATCHED + name: value for name, value in self._stack(pairs).items()}
+        batch["desirable"] = torch.tensor([sample["desirable"] for sample in samples])
+        return batch
+
+    def pair(self, asked: Mapping[str, Any], answered: Mapping[str, Any]) -> dict[str, Any]:
+        """One sample's opening with everything that follows another's, images included."""
+        opening, _ = self._split(asked)
+        _, rest = self._split(answered)
+        ids = torch.cat([asked["input_ids"][: opening.tokens], answered["input_ids"][rest.tokens :]])
+        mask = torch.cat([asked["loss_mask"][: opening.tokens], answered["loss_mask"][rest.tokens :]])
+        inputs: dict[str, torch.Tensor] = {}
+        images = [(one.patches, one.grid) for one in (opening, rest) if len(one.grid)]
+        if images:
+            grid = torch.cat([grid for _, grid in images])
+            inputs = {
+                "pixel_values": torch.cat([patches for patches, _ in images]),
+                "image_grid_thw": grid,
+                "images_seqlens": torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]),
+            }
+        return {
+            "input_ids": ids,
+            "loss_mask": mask,
+            "position_ids": self._positions(ids, inputs),
+            "multi_modal_inputs": inputs,
+        }
+
+    def _split(self, sample: Mapping[str, Any]) -> tuple[SimpleNamespace, SimpleNamespace]:
+        """A sample's images before and from the first token that the model said; ``tokens`` is where that is."""
+        tokens = int(sample["loss_mask"].argmax())
+        inputs = sample["multi_modal_inputs"]
+        if "image_grid_thw" not in inputs:
+            none = SimpleNamespace(tokens=tokens, grid=torch.zeros((0, 3), dtype=torch.long), patches=None)
+            return none, none
+        grid, patches = inputs["image_grid_thw"], inputs["pixel_values"]
+        sizes = grid.prod(-1)
+        merge = self._processor.image_processor.merge_size**2
+        placeholders = int((sample["input_ids"][:tokens] == self._image_token_id).sum())
+        images = int((sizes.cumsum(0) <= placeholders * merge).sum())
+        at = int(sizes[:images].sum())
+        return (
+            SimpleNamespace(tokens=tokens, grid=grid[:images], patches=patches[:at]),
+            SimpleNamespace(tokens=tokens, grid=grid[images:], patches=patches[at:]),
+        )
+
+    def _positions(self, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        # as verl's agent-loop worker does; the key makes it tell text from images
+        rows = ids.unsqueeze(0)
+        known = {**inputs, "mm_token_type_ids": torch.zeros_like(rows)}
+        worker = SimpleNamespace(processor=self._processor)
+        positions: torch.Tensor = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), known)
+        return positions.squeeze(0)

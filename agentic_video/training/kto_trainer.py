@@ -1,0 +1,258 @@
+"""KTO on verl's SFT trainer and engine: FSDP2, LoRA, sequence parallelism, checkpoints and logs are verl's.
+
+Started on every device by torchrun: ``python -m torch.distributed.run ... -m agentic_video.training.kto_trainer
+--config-dir recipes/<system>/config --config-name kto``.
+
+Each step asks the frozen reference for the batch's trajectories and for its mismatched pairs, and the policy for the
+pairs; then the engine takes the loss in micro-batches as it does for SFT. The reference is the checkpoint that training
+started from, also after a resume: with a fresh LoRA adapter the same weights with the adapter off, otherwise a second
+engine, whose weights wait in the host's memory.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import hydra
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tensordict import TensorDict
+from verl.utils import tensordict_utils as tu
+from verl.utils.device import auto_set_device
+from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
+
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.training.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
+from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator
+from agentic_video.training.sft import VideoSFTTrainer
+
+
+def batch_loss(
+    loss: KtoLoss, model_output: Mapping[str, Any], data: TensorDict, dp_group: Any = None
+) -> tuple[torch.Tensor, dict[str, float]]:
+    """verl's loss function: a micro-batch's share of the mean over the whole batch of all ranks.
+
+    Args:
+        loss: The constants.
+        model_output: ``log_probs``, nested.
+        data: The micro-batch, with what :meth:`KtoWorker.add_reference` put into it.
+        dp_group: verl passes it.
+
+    Returns:
+        The share, scaled as verl's gradient average wants it, and sums for :func:`summary`.
+    """
+    policy = _summed(model_output["log_probs"], data["loss_mask"])
+    desirable = data["desirable"]
+    losses = loss.losses(policy, data["reference"], desirable, data["kl"])
+    rewards = loss.rewards(policy, data["reference"])
+    sums = {"kl": float(data["kl"].sum()), "count": float(len(losses))}
+    for kind, chosen in (("desirable", desirable), ("undesirable", ~desirable)):
+        sums[f"{kind}/count"] = float(chosen.sum())
+        sums[f"{kind}/loss"] = float(losses.detach()[chosen].sum())
+        sums[f"{kind}/reward"] = float(rewards[chosen].sum())
+        sums[f"{kind}/log_prob"] = float(policy.detach()[chosen].sum())
+    share = losses.sum() * data["dp_size"] / data["global_batch_size"]
+    return share, {f"kto/{name}": value for name, value in sums.items()}
+
+
+def summary(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """A step's metrics, the ``kto/`` sums of all ranks and micro-batches made into means.
+
+    What a kind that is missing from the batch would have, is missing too.
+    """
+    sums = {name.removeprefix("kto/"): _total(value) for name, value in metrics.items() if name.startswith("kto/")}
+    result = {name: value for name, value in metrics.items() if not name.startswith("kto/")}
+    if not sums:
+        return result
+    result["kto/kl"] = sums["kl"] / sums["count"]
+    result["kto/desirable_share"] = sums["desirable/count"] / sums["count"]
+    for kind in ("desirable", "undesirable"):
+        if count := sums[f"{kind}/count"]:
+            for name in ("loss", "reward", "log_prob"):
+                result[f"kto/{kind}/{name}"] = sums[f"{kind}/{name}"] / count
+    if sums["desirable/count"] and sums["undesirable/count"]:
+        result["kto/margin"] = result["kto/desirable/reward"] - result["kto/undesirable/reward"]
+    return result
+
+
+def _total(value: Any) -> float:
+    return sum(map(_total, value)) if isinstance(value, Iterable) else float(value)
+
+
+def _summed(log_probs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    values = log_probs.values()
+    return sequence_log_probs(values, mask.values().to(values.device), log_probs.offsets().diff())
+
+
+class KtoWorker(TrainingWorker):
+    """verl's worker, which knows the reference.
+
+    Args:
+        config: Of the policy.
+        reference: The frozen model; None: the policy with its LoRA adapter off.
+    """
+
+    def __init__(self, config: TrainingWorkerConfig, reference: TrainingWorker | None):
+        super().__init__(config)
+        self._reference = reference
+
+    def reset(self) -> None:
+        """Load the policy and the reference."""
+        super().reset()
+        if self._reference is not None:
+            self._reference.reset()
+
+    def train_batch(self, data: TensorDict) -> TensorDict | None:
+        """One step; see verl's."""
+        return _summarised(super().train_batch(self.add_reference(data)))
+
+    def infer_batch(self, data: TensorDict) -> TensorDict | None:
+        """The loss without a step, for validation; see verl's."""
+        return _summarised(super().infer_batch(self.add_reference(data)))
+
+    def add_reference(self, data: TensorDict) -> TensorDict:
+        """The batch without its mismatched pairs, with what was found out with them.
+
+        Returns:
+            A batch with ``reference`` (each trajectory's log-probability under the reference) and ``kl`` (the reference
+            point, the same for all trajectories of all ranks).
+        """
+        fields = [name for name in data.keys() if name.startswith(MISMATCHED)]  # noqa: SIM118 (a TensorDict)
+        pairs = data.exclude("desirable", *[name.removeprefix(MISMATCHED) for name in fields])
+        for name in fields:
+            pairs.rename_key_(name, name.removeprefix(MISMATCHED))
+        matched = data.exclude(*fields)
+        policy = self._log_probs(pairs)
+        kl = reference_point(policy, self._reference_log_probs(pairs), self.engine.get_data_parallel_group())
+        reference = self._reference_log_probs(matched)
+        matched["reference"] = reference.cpu()
+        matched["kl"] = kl.cpu().expand(len(reference)).clone()
+        return matched
+
+    def _reference_log_probs(self, data: TensorDict) -> torch.Tensor:
+        if self._reference is not None:
+            return _log_probs(self._reference, data)
+        return self._log_probs(data, adapter=False)
+
+    def _log_probs(self, data: TensorDict, adapter: bool = True) -> torch.Tensor:
+        return _log_probs(self, data, adapter)
+
+
+def _log_probs(worker: TrainingWorker, data: TensorDict, adapter: bool = True) -> torch.Tensor:
+    """Log-probability of what the model said in each sequence, shape (n,), without gradient."""
+    engine = worker.engine
+    # a copy: the engine notes in a batch what it did with it
+    data = data.copy()
+    tu.assign_non_tensor(data, use_fused_kernels=worker.engine_config.use_fused_kernels)
+    with engine.eval_mode(), nullcontext() if adapter else engine.disable_adapter():
+        output = engine.infer_batch(data)
+    return _summed(output["model_output"]["log_probs"], data["loss_mask"])
+
+
+def _summarised(output: TensorDict | None) -> TensorDict | None:
+    if output is None:
+        return None
+    return tu.get_tensordict(tensor_dict={}, non_tensor_dict={"metrics": summary(tu.get(output, "metrics"))})
+
+
+class KtoTrainer(VideoSFTTrainer):
+    """verl's SFT trainer with KTO's loss.
+
+    The ``kto`` block holds :class:`KtoLoss`'s constants and ``balanced``, which raises the weight of the rarer kind of
+    the training data until both kinds have the same say.
+
+    Raises:
+        ValueError: A rank would get fewer than two trajectories, or the batch can't be shared out evenly.
+    """
+
+    def _build_engine(self) -> None:
+        self.loss = kto_loss(self.config.kto, self.train_dataset.labels)
+        if self.rank == 0:
+            kinds = self.train_dataset.labels
+            print(f"KTO: {sum(kinds)} desirable, {len(kinds) - sum(kinds)} undesirable, {asdict(self.loss)}", flush=True)
+        parts: dict[str, Any] = {
+            "model_type": "language_model",
+            "checkpoint_config": self.checkpoint_config,
+            "profiler_config": self.profiler_config,
+        }
+        reference = None
+        # An adapter to go on from is part of the model that training starts with.
+        if not self.model_config.lora_rank or self.model_config.lora_adapter_path:
+            frozen = deepcopy(self.engine_config)
+            frozen.forward_only = True
+            reference = TrainingWorker(
+                TrainingWorkerConfig(
+                    model_config=deepcopy(self.model_config),
+                    engine_config=frozen,
+                    optimizer_config=deepcopy(self.optimizer_config),
+                    **parts,
+                )
+            )
+        config = TrainingWorkerConfig(
+            model_config=self.model_config,
+            engine_config=self.engine_config,
+            optimizer_config=self.optimizer_config,
+            **parts,
+        )
+        self.training_client = KtoWorker(config, reference)
+        self.training_client.set_loss_fn(partial(batch_loss, self.loss))
+        self.engine = self.training_client.engine
+
+    def _build_dataloader(self) -> None:
+        size, ranks = self.config.data.train_batch_size, self.engine.get_data_parallel_size()
+        if size % ranks or size // ranks < 2:
+            raise ValueError(
+                f"data.train_batch_size={size} on {ranks} data-parallel ranks: it must be a multiple of {ranks}, at "
+                f"least {2 * ranks}, since the reference point pairs a question with another trajectory of its rank"
+            )
+        super()._build_dataloader()
+        processor = self.model_config.processor
+        image_token_id = ChatFormat(self.model_config.tokenizer, processor.image_processor).image_token_id
+        collator = KtoCollator(processor, image_token_id)
+        for loader in (self.train_dataloader, self.val_dataloader):
+            if loader is not None:
+                loader.collate_fn = collator
+
+
+def kto_loss(block: Mapping[str, Any], labels: list[bool]) -> KtoLoss:
+    """The loss that a config's ``kto`` block describes.
+
+    Args:
+        block: Fields of :class:`KtoLoss`, and ``balanced``.
+        labels: Whether each training trajectory is desirable.
+
+    Raises:
+        ValueError: A key doesn't exist or a value is refused.
+    """
+    values = {str(key): value for key, value in block.items()}
+    balanced = values.pop("balanced", False)
+    known = KtoLoss.__dataclass_fields__
+    for key in values:
+        if key not in known:
+            raise ValueError(f"kto.{key}: unknown key; known keys are {sorted([*known, 'balanced'])}")
+    try:
+        loss = KtoLoss(**{key: float(value) for key, value in values.items()})
+        if not balanced:
+            return loss
+        desirable, undesirable = balanced_weights(sum(labels), len(labels) - sum(labels))
+        return KtoLoss(loss.beta, loss.desirable_weight * desirable, loss.undesirable_weight * undesirable)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"kto: {error}") from error
+
+
+@hydra.main(config_path=None, config_name=None, version_base=None)
+def main(config: DictConfig) -> None:
+    """Train as the config says."""
+    auto_set_device(config)
+    initialize_global_process_group()
+    resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    KtoTrainer(config=resolved).fit()
+    destroy_global_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""verl's SFT trainer with what it lacks: a vision tower that stays as it is, and a word about a batch that never fills.
+
+Started on every device by torchrun: ``python -m torch.distributed.run ... -m agentic_video.training.sft
+--config-dir recipes/<system>/config --config-name sft``. Everything else is stock verl, configured.
+"""
+
+from typing import Any
+
+import hydra
+from omegaconf import DictConfig, OmegaConf
+from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils.device import auto_set_device
+from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
+
+from agentic_video.training.patches import freeze_vision
+
+
+class VideoSFTTrainer(SFTTrainer):
+    """``SFTTrainer`` that honours ``trainer.freeze_vision_tower``.
+
+    Raises:
+        ValueError: Too few samples for one batch.
+    """
+
+    def _build_dataloader(self) -> None:
+        super()._build_dataloader()
+        size = self.config.data.train_batch_size
+        for name, samples, loader in (
+            ("train", self.train_dataset, self.train_dataloader),
+            ("val", self.val_dataset, self.val_dataloader),
+        ):
+            if loader is not None and len(loader) == 0:
+                raise ValueError(
+                    f"data.{name}_files: {len(samples)} samples don't fill a batch of data.train_batch_size={size}"
+                )
+
+    def _init_engine(self) -> None:
+        super()._init_engine()
+        if self.config.trainer.freeze_vision_tower:
+            count = freeze_vision(self.engine.module)
+            if self.rank == 0:
+                print(f"vision tower frozen: {count} weights are left as they are", flush=True)
+
+
+@hydra.main(config_path=None, config_name=None, version_base=None)
+def main(config: DictConfig) -> None:
+    """Train as the config says."""
+    auto_set_device(config)
+    initialize_global_process_group()
+    resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
+    VideoSFTTrainer(config=resolved).fit()
+    destroy_global_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The data set of SFT (verl's ``data.custom_cls``): trajectory records as the sequences that rollouts train on."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from PIL import Image
+from torch.utils.data import Dataset
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+
+from agentic_video.data.dataset import MAX_REPORTED, video_problem
+from agentic_video.data.records import Record, load_records
+from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.rollout.trajectory import FrameRef
+from agentic_video.settings import episode_limits, settings_of
+from agentic_video.training.agent_loop_manager import PatchCache
+from agentic_video.video.frames import Frame
+from agentic_video.video.reader import VideoError
+from agentic_video.video.store import FrameStore
+
+logger = logging.getLogger(__name__)
+
+MAX_PASSED_OVER = 16
+"""This many samples in a row may have videos that can't be read; more is no accident."""
+
+MAX_DRIFT = 0.1
+"""Seconds by which a frame's time may differ from the recorded one (backends round times differently)."""
+
+
+class TrajectoryDataset(Dataset):
+    """One sample for each sequence of each recorded episode; loss on what the model said and on nothing else.
+
+    Ids, mask, images and positions are made by the code that makes a rollout's. A record that can't be used is
+    reported and left out; one whose video can't be read later is replaced by the next sample.
+
+    Args:
+        parquet_files: Files of records (json lines): a list, or one string with commas in between. verl's name.
+        tokenizer: The model's.
+        config: verl's ``data`` block, with ``agentic_video`` (the run's block of that name), ``max_prompt_length``,
+            ``max_response_length`` and ``check_videos``.
+        processor: The model's, with verl's ``get_rope_index``.
+        max_samples: Use only this many records; -1 uses all.
+
+    Raises:
+        ValueError: No usable record is left.
+    """
+
+    def __init__(
+        self, parquet_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
+    ) -> None:
+        if processor is None:
+            raise ValueError("the checkpoint has no image processor: model.path must be a vision-language model")
+        files = str(parquet_files).split(",") if isinstance(parquet_files, str | Path) else list(parquet_files)
+        settings = settings_of(config)
+        self._system, self._store_config = settings.system, settings.frame_store
+        self._format = ChatFormat(tokenizer, processor.image_processor)
+        self._limits = episode_limits(config, settings)
+        self._processor = processor
+        # Made in the process that reads samples: threads don't survive a fork.
+        self._store: FrameStore | None = None
+        self._unreadable: set[int] = set()
+
+        records, self.problems = load_records(files)
+        self._samples: list[tuple[Record, int]] = []
+        videos: dict[str, str] = {}
+        for record in records[:max_samples] if max_samples > 0 else records:
+            video = record.qa.video
+            if video not in videos:
+                videos[video] = video_problem(video, config.get("check_videos", "exists"))
+            try:
+                if videos[video]:
+                    raise ReplayError(videos[video])
+                self._samples += [
+                    (record, number) for number, one in enumerate(self._sequences(record)) if any(one.response_mask)
+                ]
+            except ReplayError as error:
+                self.problems.append(f"record of question {record.qa.id}: {error}")
+        for problem in self.problems[:MAX_REPORTED]:
+            logger.warning("row left out: %s", problem)
+        if self.problems:
+            logger.warning("%d of %d rows left out", len(self.problems), len(self.problems) + len(self._used()))
+        if not self._samples:
+            first = f"; the first problem: {self.problems[0]}" if self.problems else ""
+            raise ValueError(f"no usable record in {files}{first}")
+
+    def _used(self) -> set[int]:
+        return {id(record) for record, _ in self._samples}
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __getitem__(self, item: int) -> dict[str, Any]:
+        """A sample as verl's collator for unpadded batches wants it.
+
+        Returns:
+            ``input_ids``, ``loss_mask`` of shape (tokens,), ``position_ids`` of shape (4, tokens) and
+            ``multi_modal_inputs``.
+
+        Raises:
+            VideoError: The videos of many samples in a row can't be read.
+        """
+        for step in range(MAX_PASSED_OVER):
+            number = (item + step) % len(self)
+            try:
+                return self.sample(number)
+            except VideoError as error:
+                if number not in self._unreadable:
+                    self._unreadable.add(number)
+                    logger.warning("row left out: record of question %s: %s", self._samples[number][0].qa.id, error)
+                last = error
+        raise last
+
+    def sample(self, item: int) -> dict[str, Any]:
+        """As ``[item]``, but exactly this one.
+
+        Raises:
+            VideoError: Its video can't be read.
+        """
+        record, number = self._samples[item]
+        sequence = self._sequences(record)[number]
+        frames = self._frames(record.qa.video, sequence.frames)
+        ids = torch.tensor(sequence.ids, dtype=torch.int64)
+        positions, inputs = model_inputs(self._processor, ids, frames)
+        return {
+            "input_ids": ids,
+            "loss_mask": torch.tensor(sequence.loss_mask, dtype=torch.int64),
+            "position_ids": positions,
+            "multi_modal_inputs": inputs,
+        }
+
+    def _sequences(self, record: Record) -> tuple[ReplayedSequence, ...]:
+        return asyncio.run(replay(record.trajectory, record.qa, self._system, self._format, self._limits))
+
+    def _frames(self, video: str, references: Sequence[FrameRef]) -> list[Frame]:
+        if self._store is None:
+            self._store = FrameStore(self._store_config)
+        frames: dict[FrameRef, Frame] = {}
+        for size in dict.fromkeys((one.width, one.height) for one in references):
+            wanted = [one for one in references if (one.width, one.height) == size]
+            found = self._store.frames(video, [one.index for one in wanted], size)
+            for one, frame in zip(wanted, found, strict=True):
+                if abs(one.time - frame.time) > MAX_DRIFT:
+                    raise VideoError(
+                        video, "out_of_range",
+                        f"frame {one.index} is shown at {frame.time:.2f} s, in the record at {one.time:.2f} s: this "
+                        "isn't the file that was watched",
+                    )  # fmt: skip
+            frames.update(zip(wanted, found, strict=True))
+        return [frames[one] for one in references]
+
+
+def model_inputs(
+    processor: Any, ids: torch.Tensor, frames: Sequence[Frame]
+) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
+    """Positions and image inputs of a sequence, as verl's agent-loop worker makes them for a rollout.
+
+    Args:
+        ids: Shape (tokens,).
+
+    Returns:
+        Positions of shape (4, tokens), and the image processor's output.
+    """
+    inputs: dict[str, Any] = {}
+    if frames:
+        images = [Image.fromarray(frame.image) for frame in frames]
+        inputs = PatchCache(processor.image_processor, max_bytes=0).inputs(images, range(len(images)))
+    # Its presence makes verl's position ids tell text from images; verl fills in the values and takes it away.
+    inputs["mm_token_type_ids"] = torch.zeros_like(ids)
+    rows = ids.unsqueeze(0)
+    worker = SimpleNamespace(processor=processor)
+    positions = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), inputs)
+    return positions.squeeze(0), inputs

@@ -1,0 +1,531 @@
+"""Small hand-written files in the published formats, and what their rows must become."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One file of a data set.
+
+    Attributes:
+        file: Its path below the source.
+        rows: Good rows (an object of rows for a keyed file).
+        videos: Files below the videos' folder.
+        expected: Of each resulting row: id without the data set's name, video, question, options, answer.
+        extra: Some of the first row's extra_info.
+        fields: Fields of the first row without which it is bad, as paths.
+        subtitles: Other files below the source.
+    """
+
+    file: str
+    rows: Any
+    videos: Sequence[str]
+    expected: Sequence[tuple[str, str, str, list[str], str]]
+    extra: Mapping[str, Any]
+    fields: Sequence[str]
+    split: str | None = None
+    subtitles: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path, rows: Any = None) -> Path:
+        """Write the file and the videos to ``source`` and ``videos`` below a folder; the file's path."""
+        path = folder / "source" / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        WRITERS[path.suffix](path, self.rows if rows is None else rows)
+        for name, text in self.subtitles.items():
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "source" / name).write_text(text, encoding="utf-8")
+        for name in self.videos:
+            (folder / "videos" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "videos" / name).write_bytes(b"not read")
+        return path
+
+
+def _json(path: Path, rows: Any) -> None:
+    path.write_text(json.dumps(rows), encoding="utf-8")
+
+
+def _lines(path: Path, rows: Any) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _csv(path: Path, rows: Any) -> None:
+    text = io.StringIO()
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(text, names)
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(text.getvalue(), encoding="utf-8")
+
+
+def _parquet(path: Path, rows: Any) -> None:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+WRITERS: dict[str, Callable[[Path, Any], None]] = {
+    ".json": _json,
+    ".jsonl": _lines,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}
+
+SRT = """1
+00:00:01,500 --> 00:00:03,000
+<font color="white">hello there</font>
+
+2
+00:01:00,000 --> 00:01:02,000
+bye
+"""
+
+SAMPLES: dict[str, Sample] = {
+    "longvideo_reason": Sample(
+        file="test.jsonl",
+        rows=[
+            {
+                "problem_id": 0,
+                "problem": "Why, as A. Berg says, does she stop?\nA. Rain\nB. A call\nC. Fatigue\nD. Fear",
+                "data_type": "video", "problem_type": "goal", "reasoning": "", "videos": "longvila_videos/x1.mp4",
+                "answer": "<answer>B</answer>",
+            },
+            {
+                "problem_id": 1, "problem": "What is the dog called?", "data_type": "video", "problem_type": "plot",
+                "reasoning": "It is said.", "videos": "longvila_videos/x2.mp4", "answer": "<answer>Rex</answer>",
+            },
+        ],
+        videos=["longvila_videos/x1.webm", "longvila_videos/x2.mp4"],
+        expected=[
+            ("0", "longvila_videos/x1.webm", "Why, as A. Berg says, does she stop?",
+             ["Rain", "A call", "Fatigue", "Fear"], "B"),
+            ("1", "longvila_videos/x2.mp4", "What is the dog called?", [], "Rex"),
+        ],
+        extra={"category": "goal", "answer_text": "A call", "original_id": "0"},
+        fields=["problem_id", "problem", "problem_type", "videos", "answer"],
+        split="test",
+    ),
+    "cgbench": Sample(
+        file="cgbench_mini.json",
+        rows=[
+            {
+                "qid": 12, "video_uid": "u1", "question": "Which hat?", "choices": ["Blue", "Red", "B"],
+                "right_answer": "C", "answer": "B", "clue_intervals": [[3, 4.5]], "duration": 600,
+                "domain": "Life Record", "sub_category": "Travel",
+            }
+        ],
+        videos=["u1.mp4"],
+        expected=[("12", "u1.mp4", "Which hat?", ["Blue", "Red", "B"], "C")],
+        extra={"category": "Life Record", "sub_category": "Travel", "clue_intervals": [[3.0, 4.5]], "duration": 600.0},
+        fields=["qid", "video_uid", "question", "choices", "right_answer", "domain"],
+        split="mini",
+        subtitles={"cg_subtitles/u1.srt": SRT},
+    ),
+    "nextqa": Sample(
+        file="test.csv",
+        rows=[
+            {
+                "video": 4010069381, "frame_count": 369, "width": 640, "height": 480,
+                "question": "how many, roughly, are there", "answer": 1, "qid": 6, "type": "DC",
+                "a0": "2", "a1": "1", "a2": "three", "a3": "0", "a4": "four",
+            }
+        ],
+        videos=["1101/4010069381.mp4"],
+        expected=[
+            ("4010069381-6", "1101/4010069381.mp4", "how many, roughly, are there", ["2", "1", "three", "0", "four"],
+             "B")
+        ],
+        extra={"category": "DC", "video_id": "4010069381", "frame_count": "369"},
+        fields=["video", "question", "answer", "qid", "type", "a3"],
+        split="test",
+    ),
+    "star": Sample(
+        file="STAR_val.json",
+        rows=[
+            {
+                "question_id": "Interaction_T1_13", "question": "Which object was tidied up?", "video_id": "6H78U",
+                "start": 11.1, "end": 19.6, "answer": "The blanket.",
+                "choices": [
+                    {"choice_id": 1, "choice": "The table."}, {"choice_id": 0, "choice": "The closet."},
+                    {"choice_id": 2, "choice": "The blanket."}, {"choice_id": 3, "choice": "The clothes."},
+                ],
+            }
+        ],
+        videos=["6H78U.mp4"],
+        expected=[
+            ("Interaction_T1_13", "6H78U.mp4", "Which object was tidied up?",
+             ["The closet.", "The table.", "The blanket.", "The clothes."], "C")
+        ],
+        extra={"category": "Interaction", "start": 11.1, "end": 19.6},
+        fields=["question_id", "question", "video_id", "start", "end", "answer", "choices", "choices.0.choice"],
+        split="val",
+    ),
+    "perception_test": Sample(
+        file="mc_question_valid.json",
+        rows={
+            "video_10": {
+                "metadata": {"split": "valid"},
+                "mc_question": [
+                    {"id": 0, "question": "Is it lit?", "options": ["yes", "no", "2"], "answer_id": 2,
+                     "area": "physics", "reasoning": "predictive", "tag": ["solidity", "motion"]}
+                ],
+            },
+            "video_11": {"metadata": {"split": "valid"}},
+        },
+        videos=["video_10.mp4"],
+        expected=[("video_10-0", "video_10.mp4", "Is it lit?", ["yes", "no", "2"], "C")],
+        extra={"category": "physics", "reasoning": "predictive", "tags": ["solidity", "motion"]},
+        fields=["mc_question.0.question", "mc_question.0.options", "mc_question.0.answer_id", "mc_question.0.id"],
+        split="val",
+    ),
+    "clevrer": Sample(
+        file="validation.json",
+        rows=[
+            {
+                "scene_index": 10000, "video_filename": "video_10000.mp4",
+                "questions": [
+                    {"question_id": 0, "question": "How many spheres move?", "question_type": "descriptive",
+                     "question_subtype": "count", "program": ["events"], "answer": "0"},
+                    {"question_id": 11, "question": "What will happen next?", "question_type": "predictive",
+                     "program": [], "choices": [{"choice_id": 0, "choice": "They collide", "answer": "wrong"},
+                                                {"choice_id": 1, "choice": "They part", "answer": "correct"}]},
+                    {"question_id": 12, "question": "What causes it?", "question_type": "explanatory", "program": [],
+                     "choices": [{"choice_id": 0, "choice": "a", "answer": "correct"},
+                                 {"choice_id": 1, "choice": "b", "answer": "correct"}]},
+                ],
+            }
+        ],
+        videos=["video_validation/video_10000-11000/video_10000.mp4"],
+        expected=[
+            ("10000-0", "video_validation/video_10000-11000/video_10000.mp4", "How many spheres move?", [], "0"),
+            ("10000-11", "video_validation/video_10000-11000/video_10000.mp4", "What will happen next?",
+             ["They collide", "They part"], "B"),
+        ],
+        extra={"category": "descriptive", "question_subtype": "count", "answer_text": "0"},
+        fields=["scene_index", "video_filename", "questions", "questions.0.answer", "questions.1.choices.0.answer"],
+        split="val",
+    ),
+    "llava_video": Sample(
+        file="0_30_s_academic_v0_1/0_30_s_academic_mc_v0_1_qa_processed.json",
+        rows=[
+            {
+                "id": "same", "data_source": "0_30_s_academic", "video": "academic_source/a.mp4",
+                "conversations": [
+                    {"from": "human",
+                     "value": "<image>\nWhat colour?\nA. Red.\nB. Blue.\nPlease provide the letter with its option."},
+                    {"from": "gpt", "value": "B. Blue."},
+                    {"from": "human", "value": "Where?\nA. Inside.\nB. Outside.\nC. Both."},
+                    {"from": "gpt", "value": "A"},
+                ],
+            },
+            {
+                "id": "same", "data_source": "0_30_s_academic", "video": "academic_source/a.mp4",
+                "conversations": [
+                    {"from": "human", "value": "<image>\nWho?\nA. He.\nB. She."}, {"from": "gpt", "value": "(B)"},
+                ],
+            },
+        ],
+        videos=["academic_source/a.mp4"],
+        expected=[
+            ("0_30_s_academic_mc_v0_1_qa_processed-0-0", "academic_source/a.mp4", "What colour?", ["Red.", "Blue."],
+             "B"),
+            ("0_30_s_academic_mc_v0_1_qa_processed-0-1", "academic_source/a.mp4", "Where?",
+             ["Inside.", "Outside.", "Both."], "A"),
+            ("0_30_s_academic_mc_v0_1_qa_processed-1-0", "academic_source/a.mp4", "Who?", ["He.", "She."], "B"),
+        ],
+        extra={"category": "0_30_s_academic", "published_id": "same"},
+        fields=["video", "conversations", "conversations.0.value", "conversations.1.from"],
+    ),
+    "videoespresso": Sample(
+        file="bench_hard.json",
+        rows=[
+            {
+                "video_path": "v/e.mp4", "question": "Why?", "evidence": "A knife.", "task": "Causal Inference",
+                "options": ["(A): It rains", "(B): It snows", "(C): Sun", "(D): Wind"], "correct_answer": "(D)",
+            }
+        ],
+        videos=["v/e.mp4"],
+        expected=[("bench_hard-0", "v/e.mp4", "Why?", ["It rains", "It snows", "Sun", "Wind"], "D")],
+        extra={"category": "Causal Inference", "evidence": "A knife."},
+        fields=["video_path", "question", "correct_answer"],
+        split="test",
+    ),
+    "videozoomer": Sample(
+        file="rl.json",
+        rows=[
+            {
+                "problem": "<video>\nWhich?\nA. one\nB. two", "solution": "<answer>A</answer>", "data_source": "lvr",
+                "videos": ["lvr/1.mp4"], "doc_id": 5, "extra_info": {"answer_type": "multiple_choice"},
+            },
+            {
+                "problem": "<video>Name it.", "solution": "A", "data_source": "lvr", "videos": ["lvr/1.mp4"],
+                "doc_id": 6, "extra_info": {"answer_type": "open_ended"},
+            },
+        ],
+        videos=["lvr/1.mp4"],
+        expected=[
+            ("5", "lvr/1.mp4", "Which?", ["one", "two"], "A"),
+            ("6", "lvr/1.mp4", "Name it.", [], "A"),
+        ],
+        extra={"category": "lvr", "kind": "multiple_choice", "answer_text": "one"},
+        fields=["problem", "solution", "videos", "doc_id", "extra_info", "extra_info.answer_type"],
+    ),
+    "framethinker": Sample(
+        file="train.parquet",
+        rows=[
+            {
+                "prompt": [{"role": "user", "content": "long"}], "images": [{"bytes": b"x"}], "data_source": "holmes",
+                "env_name": "frames", "reward_model": {"style": "rule", "ground_truth": "B"},
+                "extra_info": {"index": 3, "fps": 29.97, "video_path": "/their/disk/data/holmes/q.mp4",
+                               "total_frames": 900, "height": 360, "width": 640, "question": "Who? (A) He (B) She"},
+            }
+        ],
+        videos=["holmes/q.mp4", "other/q.mp4"],
+        expected=[("train-holmes-3", "holmes/q.mp4", "Who?", ["He", "She"], "B")],
+        extra={"category": "holmes", "fps": 29.97, "total_frames": 900.0},
+        fields=["data_source", "reward_model.ground_truth", "extra_info.video_path", "extra_info.question"],
+    ),
+    "longvideobench": Sample(
+        file="lvb_val.json",
+        rows=[
+            {
+                "video_id": "86C", "video_path": "86C.mp4", "id": "86C_0", "question": "In a room, who is she?",
+                "candidates": ["0", "1", "2"], "correct_choice": 1, "duration": 20.0, "duration_group": 60,
+                "question_category": "TOS", "topic_category": "KA-Knowledge-Art", "position": [1, 2],
+                "subtitle_path": "86C_en.json", "starting_timestamp_for_subtitles": 100,
+            }
+        ],
+        videos=["videos/86C.mp4"],
+        expected=[("86C_0", "videos/86C.mp4", "In a room, who is she?", ["0", "1", "2"], "B")],
+        extra={"category": "TOS", "duration": 20.0, "duration_group": "60", "duration_name": "15-60 s"},
+        fields=["video_path", "id", "question", "candidates", "correct_choice", "duration", "duration_group",
+                "question_category"],
+        subtitles={
+            "subtitles/86C_en.json": json.dumps(
+                [
+                    {"timestamp": [90.0, 95.0], "text": "before"},
+                    {"timestamp": [101.0, None], "text": "open end"},
+                    {"start": "00:01:58.500", "end": "00:02:10.000", "line": "last"},
+                ]
+            )
+        },
+    ),
+    "videomme": Sample(
+        file="videomme/test-00000-of-00001.parquet",
+        rows=[
+            {
+                "video_id": "001", "videoID": "fFj.1.Az", "url": "u", "duration": "short", "domain": "Knowledge",
+                "sub_category": "Law", "task_type": "Counting Problem", "question_id": "001-1",
+                "question": "How many?", "options": ["A. 0.", "B. 1.", "C. 2.", "D. 3."], "answer": "C",
+            },
+            {
+                "video_id": "601", "videoID": "zz", "url": "u", "duration": "long", "domain": "Knowledge",
+                "sub_category": "Law", "task_type": "OCR Problems", "question_id": "601-1", "question": "What?",
+                "options": ["A. a", "B. b", "C. c", "D. d"], "answer": "A",
+            },
+        ],
+        videos=["data/fFj.1.Az.mp4", "data/zz.MP4"],
+        expected=[
+            ("001-1", "data/fFj.1.Az.mp4", "How many?", ["0.", "1.", "2.", "3."], "C"),
+            ("601-1", "data/zz.MP4", "What?", ["a", "b", "c", "d"], "A"),
+        ],
+        extra={"category": "Counting Problem", "length": "short", "videoid": "fFj.1.Az", "domain": "Knowledge"},
+        fields=["videoID", "duration", "question_id", "question", "options", "answer", "task_type"],
+        subtitles={"subtitle/fFj.1.Az.srt": SRT},
+    ),
+    "mlvu": Sample(
+        file="json/2_needle.json",
+        rows=[
+            {"video": "1.mp4", "duration": 480.5, "question": "What is it?", "candidates": ["B", "A", "C", "D"],
+             "answer": "A", "question_type": "findNeedle"},
+        ],
+        videos=["2_needle/1.mp4", "1_plotQA/1.mp4"],
+        expected=[("2_needle-0", "2_needle/1.mp4", "What is it?", ["B", "A", "C", "D"], "B")],
+        extra={"category": "needle", "duration": 480.5},
+        fields=["video", "question", "candidates", "answer"],
+    ),
+    "lvbench": Sample(
+        file="video_info.meta.jsonl",
+        rows=[
+            {
+                "key": "Cm73", "type": "sport", "video_info": {"fps": 30},
+                "qa": [
+                    {"uid": "2821", "question": "What year (A) is it?\n(A) 1636\n(B) 1366\n(C) 1363\n(D) 1633",
+                     "answer": "D", "question_type": ["key information retrieval", "reasoning"],
+                     "time_reference": "00:15-00:19"},
+                    {"uid": "2822", "question": "Who?\n(A) x\n(B) y", "answer": "A",
+                     "question_type": ["summarization"], "time_reference": "00:15-01:00:19"},
+                ],
+            }
+        ],
+        videos=["Cm73.mp4"],
+        expected=[
+            ("2821", "Cm73.mp4", "What year (A) is it?", ["1636", "1366", "1363", "1633"], "D"),
+            ("2822", "Cm73.mp4", "Who?", ["x", "y"], "A"),
+        ],
+        extra={"category": "key information retrieval", "categories": ["key information retrieval", "reasoning"],
+               "time_reference": "00:15-00:19", "video_type": "sport"},
+        fields=["key", "qa.0.uid", "qa.0.question", "qa.0.answer", "qa.0.question_type"],
+    ),
+    "lsdbench": Sample(
+        file="mc_qa_annotations_1300.json",
+        rows=[
+            {"video_id": "P01.9", "question": "What next?",
+             "options": {"B": "boil", "A": "cut", "D": "stir", "C": "eat"}, "correct_answer": "B"}
+        ],
+        videos=["P01.9.mp4"],
+        expected=[("P01.9-0", "P01.9.mp4", "What next?", ["cut", "boil", "eat", "stir"], "B")],
+        extra={"video_id": "P01.9"},
+        fields=["video_id", "question", "options", "correct_answer"],
+    ),
+    "mvbench": Sample(
+        file="json/action_sequence.json",
+        rows=[
+            {"video": "ZS9XR.mp4", "question": "What then?", "candidates": ["Sat.", "A", "Ran."], "answer": "Ran.",
+             "start": 11.1, "end": 19.6}
+        ],
+        videos=["star/Charades_v1_480/ZS9XR.mp4", "star/Charades_segment/ZS9XR.mp4", "elsewhere/ZS9XR.mp4"],
+        expected=[
+            ("action_sequence-0", "star/Charades_segment/ZS9XR.mp4", "What then?", ["Sat.", "A", "Ran."], "C")
+        ],
+        extra={"category": "action_sequence", "start": 11.1, "end": 19.6},
+        fields=["video", "question", "candidates", "answer"],
+    ),
+    "video_holmes": Sample(
+        file="test_Video-Holmes.json",
+        rows=[
+            {"video ID": "HK0j", "Question ID": 0, "Question Type": "SR", "Question": "Who are they?",
+             "Options": {"A": "kin", "B": "foes", "C": "C", "D": "d", "E": "e", "F": "f"}, "Answer": "F",
+             "Explanation": "They smile."}
+        ],
+        videos=["videos_cropped/HK0j.mp4"],
+        expected=[
+            ("HK0j-0", "videos_cropped/HK0j.mp4", "Who are they?", ["kin", "foes", "C", "d", "e", "f"], "F")
+        ],
+        extra={"category": "SR", "question_id": "0", "video_id": "HK0j", "explanation": "They smile."},
+        fields=["video ID", "Question ID", "Question Type", "Question", "Options", "Answer"],
+    ),
+    "video_mmmu": Sample(
+        file="Adaptation/test-00000-of-00001.parquet",
+        rows=[
+            {"id": "dev_Art_Theory_3", "question": "Which <image> style?", "options": ["A. Cubism", "B. Dada"],
+             "answer": "B", "question_type": "multiple-choice"},
+            {"id": "test_Math_7", "question": "How much?", "options": [], "answer": "['12', '12.0']",
+             "question_type": "open"},
+        ],
+        videos=["Art/dev_Art_Theory_3.mp4", "Science/test_Math_7.mp4"],
+        expected=[
+            ("adaptation-dev_Art_Theory_3", "Art/dev_Art_Theory_3.mp4", "Which  style?", ["Cubism", "Dada"], "B"),
+            ("adaptation-test_Math_7", "Science/test_Math_7.mp4", "How much?", [], "12 or 12.0"),
+        ],
+        extra={"category": "Adaptation", "subject": "Art_Theory"},
+        fields=["id", "question", "options", "answer"],
+    ),
+    "video_mmlu": Sample(
+        file="video_mmlu.jsonl",
+        rows=[
+            {"video_id": "m1", "discipline": "math",
+             "captions_qa": [{"question": "What is drawn?", "answer": "A cone"}],
+             "reasoning_qa": [{"question": "Why pi?", "answer": "Area"}, {"question": "How many?", "answer": 3}]}
+        ],
+        videos=["m1.mp4"],
+        expected=[
+            ("m1-quiz-0", "m1.mp4", "Why pi?", [], "Area"),
+            ("m1-quiz-1", "m1.mp4", "How many?", [], "3"),
+        ],
+        extra={"category": "math"},
+        fields=["video_id", "reasoning_qa", "reasoning_qa.0.question", "reasoning_qa.0.answer"],
+    ),
+    "eva": Sample(
+        file="lsd.jsonl",
+        rows=[
+            {"videos": ["file:///d/v1.mp4"], "index": 4,
+             "prompt": [{"role": "system", "content": "tools"},
+                        {"role": "user", "content": "<video>\nWhich?\nOptions:\nA. x\nB. y"}],
+             "reward_model": {"style": "rule", "ground_truth": "B", "reward_fn": "mc"}},
+            {"videos": [{"video": "v2.mp4"}], "index": 5,
+             "prompt": [{"role": "user", "content": [{"type": "text", "text": "Tell."}]}],
+             "reward_model": {"style": "rule", "ground_truth": "A long story.", "reward_fn": "rouge"}},
+        ],
+        videos=["v1.mp4", "v2.mp4"],
+        expected=[("lsd-4", "v1.mp4", "Which?", ["x", "y"], "B"), ("lsd-5", "v2.mp4", "Tell.", [], "A long story.")],
+        extra={"style": "rule", "reward_fn": "mc"},
+        fields=["videos", "prompt", "reward_model", "reward_model.ground_truth", "index", "prompt.1.content"],
+    ),
+    "dream1k": Sample(
+        file="DREAM-1k.jsonl",
+        rows=[
+            {"idx": 7, "dataset": "DREAM/stock", "video_file": "<placeholder>", "vid": 9,
+             "text": {"prompt": "<video>\nTell what happens.", "response": "A fox runs."},
+             "extra_info": {"duration": 5.1, "n_subjects": 1, "n_shots": 2, "events": ["A fox runs."], "n_events": 1}}
+        ],
+        videos=["video/9.mp4"],
+        expected=[("7", "video/9.mp4", "Tell what happens.", [], "A fox runs.")],
+        extra={"category": "stock", "events": ["A fox runs."], "duration": 5.1, "n_shots": "2"},
+        fields=["idx", "dataset", "text", "text.response", "extra_info.events"],
+    ),
+    "temporalbench": Sample(
+        file="temporalbench_short_qa.json",
+        rows=[
+            {"idx": "s_1", "video_name": "short_video/a.mp4", "dataset": "Charades", "category": "Action Order",
+             "question": "Which caption fits?\nA. He sits, then runs.\nB. He runs, then sits.\nAnswer with the letter.",
+             "GT": "B"}
+        ],
+        videos=["short_video/a.mp4"],
+        expected=[
+            ("short_qa-s_1", "short_video/a.mp4", "Which caption fits?",
+             ["He sits, then runs.", "He runs, then sits."], "B")
+        ],
+        extra={"category": "Action Order", "dataset": "Charades", "video_name": "short_video/a.mp4"},
+        fields=["idx", "video_name", "question", "GT"],
+    ),
+    "tempcompass": Sample(
+        file="multi-choice/test-00000-of-00001.parquet",
+        rows=[
+            {"video_id": "1104088934", "question": "What moves?\nA. car\nB. bus\nC. tram", "answer": "B. bus",
+             "dim": "action"}
+        ],
+        videos=["videos/1104088934.mp4"],
+        expected=[("multi_choice-0", "videos/1104088934.mp4", "What moves?", ["car", "bus", "tram"], "B")],
+        extra={"category": "action", "task": "multi_choice"},
+        fields=["video_id", "question", "answer", "dim"],
+    ),
+    "vdc": Sample(
+        file="short/test-00000-of-00001.parquet",
+        rows=[
+            {"video_name": "k1", "caption": "Rain on a roof.",
+             "qa_list": [{"question": "What falls?", "answer": "rain"}]}
+        ],
+        videos=["Test_Videos/k1.mp4"],
+        expected=[("short-k1", "Test_Videos/k1.mp4", "Describe this video in one sentence.", [], "Rain on a roof.")],
+        extra={"category": "short", "qa_list": '[{"question": "What falls?", "answer": "rain"}]'},
+        fields=["video_name", "caption", "qa_list"],
+        split="short",
+    ),
+    "elv_halluc": Sample(
+        file="ELV_Halluc.jsonl",
+        rows=[
+            {"video_path": "e/1.mp4", "question": "True?\nA dog.", "part_nums": 4, "aspect": "object",
+             "caption_type": "ground_truth", "ref_answer": "yes"},
+            {"video_path": "e/1.mp4", "caption": "A cat.", "part_nums": 4, "aspect": "object",
+             "caption_type": "in_video", "ref_answer": "No"},
+            {"video_path": "e/1.mp4", "question": "True?\nA cow.", "part_nums": 4, "aspect": "object",
+             "caption_type": "out_video", "ref_answer": "no."},
+        ],
+        videos=["e/1.mp4"],
+        expected=[
+            ("0", "e/1.mp4", "True?\nA dog.", ["Yes", "No"], "A"),
+            ("1", "e/1.mp4", "Is everything that the following caption says about the video right?\nA cat.",
+             ["Yes", "No"], "B"),
+            ("2", "e/1.mp4", "True?\nA cow.", ["Yes", "No"], "B"),
+        ],
+        extra={"category": "object", "caption_type": "ground_truth", "triplet": "0", "part_nums": "4"},
+        fields=["video_path", "aspect", "caption_type", "ref_answer"],
+    ),
+}  # fmt: skip

@@ -1,0 +1,95 @@
+"""SFT as a user runs it on a laptop: killed half way, started again, with what it promises afterwards."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForImageTextToText
+
+from agentic_video.report.losses import newest_checkpoint
+from agentic_video.report.summary import read_metrics, series
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TOY = "agentic_video.toyworld"
+SMALL = [
+    f"++{TOY}.train=24", f"++{TOY}.heldout=16", f"++{TOY}.base.practice_steps=2", f"++{TOY}.base.practice_batch=8",
+    f"++{TOY}.base.reading=8", f"++{TOY}.base.reading_steps=2", f"++{TOY}.base.reading_batch=4",
+    "data.train_batch_size=8", "trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=6",
+]  # fmt: skip
+"""A world and a base model that are made in seconds: they teach nothing, and everything runs."""
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]
+
+
+def start(folder: Path, system: str, *overrides: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OUTPUT_DIR": str(folder / "outputs"), "XDG_CACHE_HOME": str(folder / "cache")}
+    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
+    script = str(REPOSITORY / "recipes" / system / "run_sft.sh")
+    command = ["bash", script, "--profile", "laptop", *SMALL, *overrides]
+    return subprocess.Popen(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    output, _ = process.communicate()
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def weights(checkpoint: Path) -> Mapping[str, torch.Tensor]:
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32)
+    state: Mapping[str, torch.Tensor] = model.state_dict()
+    return state
+
+
+def changed(folder: Path, run: Path) -> set[str]:
+    """Weights of a run's last checkpoint that aren't the base model's."""
+    (base,) = (folder / "cache").glob("agentic_video/toyworld/base-*")
+    checkpoint = newest_checkpoint(run)
+    assert checkpoint is not None
+    before, after = weights(base), weights(checkpoint)
+    assert set(before) == set(after)
+    return {name for name, weight in before.items() if not torch.equal(weight, after[name])}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    yield tmp_path_factory.mktemp("sft")
+
+
+def test_a_killed_run_goes_on_from_its_checkpoint(folder: Path) -> None:
+    first = start(folder, "videozoomer")
+    assert first.stdout is not None
+    for line in first.stdout:
+        if re.match(r"step 3:", line):  # a checkpoint was written after step 2
+            first.send_signal(signal.SIGKILL)
+            break
+    first.stdout.close()
+    first.wait()
+    time.sleep(5)  # the job notices that its launcher is gone
+    output = finish(start(folder, "videozoomer"))
+    assert "resuming in" in output
+    assert "step 1:" not in output
+    (run,) = (folder / "outputs" / "videozoomer-sft-laptop").glob("run-*")
+    steps, losses = series(read_metrics(run), "train/loss")
+    assert steps == [1, 2, 3, 4, 5, 6]
+    assert losses[-1] < losses[0]
+    assert len(series(read_metrics(run), "val/loss")[1]) == 1
+    names = changed(folder, run)
+    assert names and not any("visual" in name for name in names)  # frozen, as the paper has it
+
+
+def test_lora_in_two_processes_leaves_a_merged_checkpoint(folder: Path) -> None:
+    overrides = ("trainer.n_gpus_per_node=2", "model.lora_rank=4", "model.lora_alpha=32")
+    output = finish(start(folder, "framemind", *overrides))
+    assert "checkpoint for the next stage" in output
+    (run,) = (folder / "outputs" / "framemind-sft-laptop").glob("run-*")
+    names = changed(folder, run)
+    assert names and all("language_model.layers" in name and name.endswith("proj.weight") for name in names)

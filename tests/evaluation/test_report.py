@@ -1,0 +1,148 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.data.records import Record
+from agentic_video.data.schema import VideoQA
+from agentic_video.evaluation.report import (
+    bucket,
+    category_of,
+    chosen_fps,
+    duration_of,
+    figures,
+    published,
+    report_text,
+    spread,
+    table,
+    write_report,
+)
+from agentic_video.evaluation.runner import Failure
+from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn
+from agentic_video.systems.base import Answer, Calls, Illegal, ToolCall
+
+
+def zoom(*rates: Any, legal: int = 1) -> Turn:
+    calls = tuple(ToolCall("video_zoom", {"segment": [0, 1], "fps": rate}) for rate in rates)
+    return Turn("zoom", Calls(calls), 5, legal_calls=legal)
+
+
+def record(number: int, turns: Sequence[Turn], end: EndReason, rewards: dict[str, float], **extra: Any) -> Record:
+    qa = VideoQA(f"q{number}", "v.mp4", "which?", "A", options=("x", "y"), data_source="one", extra=extra)
+    return Record(qa, Trajectory(qa.id, "s", (), tuple(turns), end), rewards)
+
+
+def four() -> list[Record]:
+    answer = Turn("a", Answer("A"), 5)
+    return [
+        record(1, [zoom(1), zoom(2.5), answer], EndReason.ANSWER,
+               {"acc": 1, "acc_robust": 1, "frames": 40, "turns": 3, "tool_calls": 2}, kind="count", duration=30),
+        record(2, [answer], EndReason.ANSWER,
+               {"acc": 0, "acc_robust": 1, "frames": 10, "turns": 1, "tool_calls": 0}, kind="count", duration=90),
+        record(3, [zoom(2), answer], EndReason.ANSWER,
+               {"acc": 1, "acc_robust": 1, "frames": 20, "turns": 2, "tool_calls": 1}, kind="order", duration=90.5),
+        record(4, [zoom(9, legal=0), Turn("?", Illegal("no"), 5)], EndReason.ILLEGAL,
+               {"acc": 0, "acc_robust": 0, "frames": 10, "turns": 2, "tool_calls": 0}, kind="count", duration="long"),
+    ]  # fmt: skip
+
+
+def test_figures_by_hand() -> None:
+    result = figures(four(), [Failure(("one", "q5"), "gone")])
+    assert (result["episodes"], result["failed"], result["ungraded"]) == (4, 1, 0)
+    # two of four; variance (4 * 0.25) / 3 = 1/3, its root over 2
+    assert result["official"]["mean"] == 0.5
+    assert result["official"]["error"] == pytest.approx(0.288675, abs=1e-6)
+    assert result["robust"]["mean"] == 0.75
+    # two of five
+    assert result["official_failures_wrong"] == pytest.approx(0.4)
+    by_category = {name: group["official"]["mean"] for name, group in result["by"]["category"].items()}
+    assert by_category == {"count": pytest.approx(1 / 3), "order": 1.0}
+    assert result["official_mean_over_categories"] == pytest.approx(2 / 3)
+    by_duration = {name: group["official"]["episodes"] for name, group in result["by"]["duration"].items()}
+    assert by_duration == {"(0, 60] s": 1, "(60, 300] s": 2, "long": 1}
+    # 40, 10, 20, 10
+    assert result["per_episode"]["frames"] == {"mean": 20.0, "min": 10, "median": 15.0, "p90": 40, "max": 40}
+    assert "seconds" not in result["per_episode"]
+    assert result["distribution"]["turns"] == {"1": 1, "2": 2, "3": 1}
+    assert result["distribution"]["tool_calls"] == {"0": 2, "1": 1, "2": 1}
+    # the refused call's 9 doesn't count
+    assert result["chosen_fps"] == {"(0, 1]": 1, "(1, 2]": 1, "(2, 4]": 1}
+    assert result["ends"] == {"answer": 3, "illegal": 1}
+
+
+def test_an_episode_that_was_not_graded_counts_nowhere() -> None:
+    records = four()
+    records[0] = Record(records[0].qa, records[0].trajectory, {"frames": 40, "turns": 3, "tool_calls": 2})
+    result = figures(records)
+    assert result["ungraded"] == 1
+    assert result["official"] == {"episodes": 3, "mean": pytest.approx(1 / 3), "error": pytest.approx(1 / 3)}
+
+
+def test_nothing_was_played() -> None:
+    result = figures([])
+    assert result["official"]["mean"] is None
+    assert "Accuracy - % on 0 episodes" in report_text("t", result, "mlvu_dev")
+
+
+def test_the_text_shows_what_was_published_and_what_failed(tmp_path: Path) -> None:
+    failure = Failure(("one", "q5"), "VideoError: gone\nfor good")
+    result, text = write_report(tmp_path, "title", "mlvu_dev", four(), [failure])
+    assert json.loads((tmp_path / "report.json").read_text()) == json.loads(json.dumps(result))
+    assert (tmp_path / "report.md").read_text() == text
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert ["this run", "", "50.0", "20.0", "", ""] in lines
+    assert ["VideoZoomer", "VideoZoomer", "68.8", "-", "Table 1", "the text of section 4.2 says 66.8"] in lines
+    assert ["EVA", "EVA", "68.3", "22.2", "Table 2", "the table says MLVU without a split"] in lines
+    assert ["count", "3", "33.3", "66.7"] in lines
+    assert "- one q5: VideoError: gone for good" in text
+    assert "Published" not in report_text("t", result, "some other benchmark")
+
+
+def test_published_numbers_are_percent_of_known_papers() -> None:
+    rows = published()
+    assert {row.paper for row in rows} == {"VideoZoomer", "FrameThinker", "FrameMind", "VideoBrain", "EVA"}
+    assert all(10 < row.accuracy < 100 and row.table.startswith("Table ") for row in rows)
+    keys = [(row.paper, row.benchmark, row.model, row.table, row.frames, row.calls) for row in rows]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [(0.5, "(0, 1]"), (1, "(0, 1]"), (1.01, "(1, 2]"), (8, "(4, 8]"), (8.5, "> 8")]
+)
+def test_ranges_include_their_upper_end(value: float, name: str) -> None:
+    assert bucket(value, (1, 2, 4, 8)) == name
+
+
+def test_what_a_model_wrote_as_a_rate_is_hostile() -> None:
+    turn = zoom("2", None, True, -1, 0, float("nan"), float("inf"), [2], 3)
+    assert chosen_fps(Trajectory("q", "s", (), (turn,), EndReason.ILLEGAL)) == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("extra", "category", "duration"),
+    [
+        ({}, [], []),
+        ({"question_type": ["entity", "event"], "duration_group": 600}, ["entity", "event"], ["(300, 900] s"]),
+        ({"category": "", "kind": "colour", "duration": "medium"}, ["colour"], ["medium"]),
+        ({"kind": None, "duration": None}, [], []),
+        ({"kind": 3, "duration": float("nan")}, [], []),
+    ],
+)
+def test_category_and_duration(extra: dict[str, Any], category: list[str], duration: list[str]) -> None:
+    qa = VideoQA("q", "v", "?", "A", extra=extra)
+    assert (category_of(qa), duration_of(qa)) == (category, duration)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1))
+def test_a_spread_is_in_order(values: list[float]) -> None:
+    found = spread(values)
+    assert found["min"] <= found["median"] <= found["p90"] <= found["max"]
+
+
+def test_a_table_keeps_its_columns() -> None:
+    lines = table(("a", "b"), [("x|y", "line\nbreak")])
+    assert lines[2] == "| x\\|y | line break |"

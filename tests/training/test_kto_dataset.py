@@ -1,0 +1,171 @@
+"""Labels, and the mismatched pairs against what a rollout would have built of the same question and response."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+from verl.utils import hf_processor, hf_tokenizer
+
+from agentic_video.data.records import Record, load_records, write_record
+from agentic_video.recipe import compose_recipe
+from agentic_video.settings import episode_limits, settings_of
+from agentic_video.toyworld.base import tokenizer_corpus
+from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.preferences import DESIRABLE, write_preferences
+from agentic_video.toyworld.questions import World, build_world
+from agentic_video.toyworld.world import WorldRecipe
+from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
+from agentic_video.training.sft_dataset import model_inputs
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+WORLD = WorldRecipe(mixture=(("colour", 0.5), ("overview", 0.5)))
+FILES = ("data.train_files=none", "model.path=none", "+data.label_field=provenance.label")
+ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return build_world(tmp_path_factory.mktemp("world"), train=12, heldout=4, seed=5, recipe=WORLD)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, tokenizer = tmp_path_factory.mktemp("model"), build_tokenizer(tokenizer_corpus())
+    save_checkpoint(build_model(tokenizer, ModelRecipe()), tokenizer, folder)
+    return folder
+
+
+def config_of(name: str) -> DictConfig:
+    """EVA starts without images and the others with some: both kinds of opening occur."""
+    return compose_recipe(RECIPES / name, "sft_laptop", [*FILES, *ROOMY])
+
+
+@pytest.fixture(scope="module")
+def records(
+    tmp_path_factory: pytest.TempPathFactory, world: World, checkpoint: Path
+) -> Callable[[str], tuple[DictConfig, Path]]:
+    """Config and training records of a recipe."""
+
+    def make(name: str) -> tuple[DictConfig, Path]:
+        config, folder = config_of(name), tmp_path_factory.mktemp(name)
+        settings = settings_of(config)
+        limits = episode_limits(config.data, settings)
+        write_preferences(folder, world, checkpoint, settings.system, limits, turns_of(settings.system), WORLD)
+        return config, folder / "train.jsonl"
+
+    return make
+
+
+def dataset_of(config: DictConfig, path: Path, checkpoint: Path, label_field: str = "provenance.label") -> KtoDataset:
+    config.data.label_field = label_field
+    return KtoDataset(str(path), hf_tokenizer(str(checkpoint)), config.data, hf_processor(str(checkpoint)))
+
+
+def collator_of(checkpoint: Path) -> KtoCollator:
+    tokenizer = hf_tokenizer(str(checkpoint))
+    return KtoCollator(hf_processor(str(checkpoint)), tokenizer.convert_tokens_to_ids("<|image_pad|>"))
+
+
+def images_of(record: Record) -> int:
+    """Images of an opening."""
+    return sum(not isinstance(part, str) for message in record.trajectory.opening for part in message.parts)
+
+
+@pytest.mark.parametrize("name", ["eva", "videozoomer"])
+def test_a_mismatched_pair_is_one_opening_with_another_response(
+    name: str, records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path
+) -> None:
+    dataset = dataset_of(*records(name), checkpoint)
+    collator, images = collator_of(checkpoint), {True: 0, False: 0}
+    for one, other in ((0, 1), (1, 2), (2, 0), (5, 3)):
+        asked, answered = dataset._samples[one][0], dataset._samples[other][0]
+        (first,), (second,) = dataset._sequences(asked), dataset._sequences(answered)
+        pair = collator.pair(dataset[one], dataset[other])
+        assert pair["input_ids"].tolist() == [*first.prompt_ids, *second.response_ids]
+        assert pair["loss_mask"].tolist() == [0] * len(first.prompt_ids) + list(second.response_mask)
+        shown, before = images_of(asked), images_of(answered)
+        later = second.frames[before:]
+        frames = [
+            *dataset._frames(asked.qa.video, first.frames[:shown]), *dataset._frames(answered.qa.video, later)
+        ]  # fmt: skip
+        positions, inputs = model_inputs(hf_processor(str(checkpoint)), pair["input_ids"], frames)
+        assert torch.equal(pair["position_ids"], positions)
+        assert set(pair["multi_modal_inputs"]) == set(inputs)
+        for key, value in inputs.items():
+            assert torch.equal(pair["multi_modal_inputs"][key], value), key
+        images[True] += shown
+        images[False] += len(later)
+    assert images[False] > 0 and (images[True] > 0) == (name == "videozoomer")
+
+
+def test_a_batch_holds_the_trajectories_and_the_pairs(
+    records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path
+) -> None:
+    dataset = dataset_of(*records("eva"), checkpoint)
+    samples = [dataset[number] for number in range(4)]
+    batch = collator_of(checkpoint)(samples)
+    assert batch["desirable"].tolist() == dataset.labels[:4]
+    lengths = [len(sample["input_ids"]) for sample in samples]
+    assert batch["input_ids"].offsets().diff().tolist() == lengths
+    prompts = [int(sample["loss_mask"].argmax()) for sample in samples]
+    rest = [length - prompt for length, prompt in zip(lengths, prompts, strict=True)]
+    mismatched = [prompt + other for prompt, other in zip(prompts, [*rest[1:], rest[0]], strict=True)]
+    assert batch[f"{MISMATCHED}input_ids"].offsets().diff().tolist() == mismatched
+    # every response is asked about once in each half
+    assert batch["loss_mask"].values().sum() == batch[f"{MISMATCHED}loss_mask"].values().sum()
+    with pytest.raises(ValueError, match="2 per rank"):
+        collator_of(checkpoint)(samples[:1])
+
+
+def test_scripted_preferences(records: Callable[[str], tuple[DictConfig, Path]]) -> None:
+    found, problems = load_records([records("eva")[1]])
+    assert not problems and len(found) == 12
+    kinds = [record.provenance["label"] for record in found]
+    assert set(kinds) == {"desirable", "undesirable"} and 0.3 < kinds.count("desirable") / 12 < 0.95
+    assert DESIRABLE == 0.63
+    for record, kind in zip(found, kinds, strict=True):
+        right = record.trajectory.answer in (record.qa.answer, f"it is {record.qa.extra['answer_text']}")
+        assert right == (kind == "desirable")
+        if kind == "desirable":
+            assert record.trajectory.frames
+
+
+def test_labels(tmp_path: Path, records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path) -> None:
+    config, source = records("eva")
+    (first, *others), _ = load_records([source])
+
+    def labelled(value: Any) -> Record:
+        return replace(first, provenance={"label": value}, rewards={"acc": 0.5, "format": 0.4})
+
+    assert [label_of(labelled(value)) for value in ("desirable", "chosen", True)] == [True] * 3
+    assert [label_of(labelled(value)) for value in ("undesirable", "rejected", False)] == [False] * 3
+    assert label_of(labelled("?"), "reward_extra_info.acc") and not label_of(labelled("?"), "reward_extra_info.format")
+    for value in ("good", 1, None, ["desirable"]):
+        with pytest.raises(LabelError, match=r"'provenance\.label' must be one of"):
+            label_of(labelled(value))
+    with pytest.raises(LabelError, match=r"'provenance\.kind' is missing"):
+        label_of(first, "provenance.kind")
+    with pytest.raises(ValueError, match="expected provenance"):
+        label_of(first, "video_qa.answer")
+
+    path = tmp_path / "records.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for record in (labelled("good"), replace(first, provenance={}), *others[:2]):
+            write_record(file, record)
+    dataset = dataset_of(config, path, checkpoint)
+    assert len(dataset) == len(dataset.labels) == 2
+    assert [problem.split("'")[1] for problem in dataset.problems] == ["provenance.label"] * 2
+    with pytest.raises(ValueError, match=r"no labelled record is left.*provenance\.kind"):
+        dataset_of(config, path, checkpoint, label_field="provenance.kind")
+
+
+def test_a_system_that_forgets_is_refused(
+    records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"agentic_video\.system\.context=all"):
+        dataset_of(*records("framemind"), checkpoint)

@@ -1,0 +1,298 @@
+"""SFT samples against the rollout's own: the same episode, once through verl's worker and once from its record."""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import DictConfig
+from PIL import Image
+from verl.utils import hf_processor, hf_tokenizer
+from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
+
+from agentic_video.data.dataset import load_rows
+from agentic_video.data.records import Record, read_records, write_record
+from agentic_video.data.schema import VideoQA
+from agentic_video.recipe import compose_recipe
+from agentic_video.rollout.agent_loop import FRAME_KEYS
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.replay import ScriptEngine, replay
+from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
+from agentic_video.rollout.trajectory import Trajectory
+from agentic_video.settings import episode_limits, settings_of
+from agentic_video.systems.base import EpisodeView
+from agentic_video.tools.base import Video
+from agentic_video.toyworld.base import tokenizer_corpus
+from agentic_video.toyworld.demonstrate import write_demonstrations
+from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.questions import build_world
+from agentic_video.toyworld.scenes import SceneSource
+from agentic_video.toyworld.world import WorldRecipe, make_scene
+from agentic_video.training.agent_loop_manager import PatchCache, VideoAgentLoopWorker
+from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.video.store import FrameStore
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
+ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
+    world = build_world(tmp_path_factory.mktemp("world"), train=6, heldout=1, seed=5, recipe=WORLD)
+    return load_rows([world.train])[0]
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[FamilyName, Path]:
+    tokenizer, found = build_tokenizer(tokenizer_corpus()), {}
+    families: tuple[FamilyName, ...] = ("qwen2_5_vl", "qwen3_vl")
+    for family in families:
+        found[family] = tmp_path_factory.mktemp(family)
+        save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, found[family])
+    return found
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A system's laptop config with a checkpoint of its family."""
+
+    config: DictConfig
+    tokenizer: Any
+    processor: Any
+
+    @property
+    def system(self) -> Any:
+        return settings_of(self.config).system
+
+    @property
+    def chat_format(self) -> ChatFormat:
+        return ChatFormat(self.tokenizer, self.processor.image_processor)
+
+    def dataset(self, path: Path) -> TrajectoryDataset:
+        return TrajectoryDataset(str(path), self.tokenizer, self.config.data, self.processor)
+
+
+def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) -> Setup:
+    files = ["data.train_files=none", "model.path=none"]
+    config = compose_recipe(RECIPES / name, "sft_laptop", [*files, *ROOMY, *overrides])
+    checkpoint = checkpoints["qwen3_vl" if name == "videobrain" else "qwen2_5_vl"]
+    return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)))
+
+
+@pytest.fixture(params=SYSTEMS)
+def setup(request: pytest.FixtureRequest, checkpoints: dict[FamilyName, Path]) -> Setup:
+    return setup_of(request.param, checkpoints)
+
+
+def oracle_turns(setup: Setup, qa: VideoQA) -> tuple[str, ...]:
+    scene = make_scene(qa.extra["seed"], WORLD)
+    assert scene.event_time is not None
+    view = EpisodeView(qa, asyncio.run(Video.open(qa.video, FrameStore())))
+    return turns_of(setup.system)(view, int(scene.event_time), scene.answer, scene.letter)
+
+
+def spelled(chat_format: ChatFormat, text: str) -> list[int]:
+    """Ids that no tokenizer would choose: one for each character. Whoever encodes the text again differs."""
+    return [token for character in text for token in chat_format.encode(character)]
+
+
+def rollout(
+    setup: Setup, qa: VideoQA, turns: Sequence[Sequence[int]], number: int = 0
+) -> tuple[Trajectory, TokenPolicy]:
+    system = setup.system
+    limits = episode_limits(setup.config.data, settings_of(setup.config))
+    policy = TokenPolicy(ScriptEngine(turns), setup.chat_format, limits, system)
+    finder = SceneSource({qa.video: make_scene(qa.extra["seed"], WORLD)}, WORLD)
+    trajectory = asyncio.run(play(system, policy, qa, FrameStore(), finder, rollout_index=number))
+    return trajectory, policy
+
+
+def written(tmp_path: Path, *records: Record) -> Path:
+    path = tmp_path / "records.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for record in records:
+            write_record(file, record)
+    return path
+
+
+def worker_of(setup: Setup) -> Any:
+    """verl's worker with ours on top, without Ray."""
+    worker = VideoAgentLoopWorker.__new__(VideoAgentLoopWorker)
+    worker.processor, worker._patch_cache = setup.processor, PatchCache(setup.processor.image_processor)
+    worker._positions = OrderedDict()
+    return worker
+
+
+def assert_equals_rollout(sample: dict[str, Any], sequence: Any, setup: Setup) -> None:
+    ids = torch.tensor(sequence.ids)
+    assert torch.equal(sample["input_ids"], ids)
+    assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
+    images = [Image.fromarray(frame.image) for frame in sequence.frames]
+    output = SimpleNamespace(multi_modal_data={"images": images, FRAME_KEYS: list(range(len(images)))})
+    worker = worker_of(setup)
+    inputs = worker._compute_multi_modal_inputs(output, ids)
+    positions = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs).squeeze(0)
+    assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
+    assert set(sample["multi_modal_inputs"]) == set(inputs)
+    for name, value in inputs.items():
+        assert torch.equal(sample["multi_modal_inputs"][name], value), name
+
+
+def test_samples_equal_the_rollouts(setup: Setup, rows: list[VideoQA], tmp_path: Path) -> None:
+    chat_format, records, sequences = setup.chat_format, [], []
+    for number, qa in enumerate(rows[:3]):
+        turns = [spelled(chat_format, text) for text in oracle_turns(setup, qa)]
+        turns[-1].append(min(chat_format.eos_ids))
+        trajectory, policy = rollout(setup, qa, turns, number)
+        assert trajectory.answer is not None and trajectory.frames
+        records.append(Record(qa, trajectory))
+        sequences += policy.sequences
+    dataset = setup.dataset(written(tmp_path, *records))
+    assert dataset.problems == []
+    assert len(dataset) == len(sequences)
+    assert len(dataset) > len(records) if setup.system.name == "framemind" else len(dataset) == len(records)
+    for number, sequence in enumerate(sequences):
+        assert_equals_rollout(dataset[number], sequence, setup)
+
+
+def test_without_recorded_ids_the_text_is_encoded(setup: Setup, rows: list[VideoQA], tmp_path: Path) -> None:
+    chat_format, qa = setup.chat_format, rows[0]
+    turns = [chat_format.encode(text) for text in oracle_turns(setup, qa)]
+    # A call ends with a stop text where the system has one; FrameThinker's answer is an action, and does too.
+    stopped = [bool(setup.system.stop)] * (len(turns) - 1) + [setup.system.name == "framethinker"]
+    turns = [ids if stop else [*ids, min(chat_format.eos_ids)] for ids, stop in zip(turns, stopped, strict=True)]
+    trajectory, policy = rollout(setup, qa, turns)
+    bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
+    dataset = setup.dataset(written(tmp_path, Record(qa, bare)))
+    for number, sequence in enumerate(policy.sequences):
+        assert_equals_rollout(dataset[number], sequence, setup)
+
+
+def test_ids_of_another_tokenizer_are_not_used(rows: list[VideoQA], checkpoints: dict[FamilyName, Path]) -> None:
+    setup, qa = setup_of("videozoomer", checkpoints), rows[0]
+    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
+    turns[-1].append(min(setup.chat_format.eos_ids))
+    limits = episode_limits(setup.config.data, settings_of(setup.config))
+    trajectory, _ = rollout(setup, qa, turns)
+    for foreign in (7, 10**6):
+        other = replace(trajectory, turns=tuple(replace(turn, token_ids=(foreign,)) for turn in trajectory.turns))
+        (sequence,) = asyncio.run(replay(other, qa, setup.system, setup.chat_format, limits))
+        said = [token for token, mask in zip(sequence.response_ids, sequence.response_mask, strict=True) if mask]
+        assert said == [*turns[0], *turns[1]]
+
+
+def test_a_turn_that_was_cut_stays_cut(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, "agentic_video.max_turn_tokens=20")
+    turns = [spelled(setup.chat_format, "<think>I could go on about this for ever and")]
+    trajectory, policy = rollout(setup, rows[0], turns)
+    assert trajectory.end == "token_budget" and not trajectory.turns[0].finished
+    dataset = setup.dataset(written(tmp_path, Record(rows[0], trajectory)))
+    assert_equals_rollout(dataset[0], policy.sequences[0], setup)
+    assert int(dataset[0]["loss_mask"].sum()) == 20
+
+
+def answered(setup: Setup, qa: VideoQA) -> Record:
+    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
+    turns[-1].append(min(setup.chat_format.eos_ids))
+    return Record(qa, rollout(setup, qa, turns)[0])
+
+
+def test_records_that_cannot_be_used_are_reported(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints)
+    good = answered(setup, rows[0])
+    turns = good.trajectory.turns
+
+    def with_turn(text: str) -> Record:
+        spoilt = (replace(turns[0], text=text, token_ids=()), *turns[1:])
+        return replace(good, trajectory=replace(good.trajectory, turns=spoilt))
+
+    path = written(
+        tmp_path,
+        replace(good, trajectory=replace(good.trajectory, system="eva")),
+        replace(good, trajectory=replace(good.trajectory, turns=())),
+        replace(good, qa=replace(good.qa, video=str(tmp_path / "gone.mp4"))),
+        with_turn("<think>a</think><|image_pad|>"),
+        with_turn("<think>a</think><|im_end|>more</video_zoom>"),
+        with_turn("word " * 6000 + "</video_zoom>"),
+        good,
+    )
+    with path.open("a", encoding="utf-8") as file:
+        file.write("{}\n")
+    dataset = setup.dataset(path)
+    assert len(dataset) == 1
+    expected = (
+        "line 8: field 'version' is missing", "played with system 'eva', not 'videozoomer'", "a turn says nothing",
+        "gone.mp4: no such file", "turn 1 holds a token that only the environment may write",
+        "turn 1 writes out the token that ends a turn", "data.max_response_length",
+    )  # fmt: skip
+    for message, problem in zip(expected, dataset.problems, strict=True):
+        assert message in problem
+    small = setup_of("videozoomer", checkpoints, "data.max_prompt_length=10")
+    with pytest.raises(ValueError, match=r"no usable record .*data\.max_prompt_length"):
+        small.dataset(written(tmp_path, good))
+
+
+def test_a_video_that_fails_later_is_replaced_by_the_next_sample(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    setup = setup_of("videozoomer", checkpoints)
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"not a video")
+    good = answered(setup, rows[0])
+    bad = replace(good, qa=replace(good.qa, video=str(broken)))
+    dataset = setup.dataset(written(tmp_path, bad, good))
+    with caplog.at_level("WARNING"):
+        for _ in range(2):
+            assert torch.equal(dataset[0]["input_ids"], dataset[1]["input_ids"])
+    assert len([line for line in caplog.messages if "broken.mp4" in line]) == 1
+
+
+def test_another_file_of_the_same_name_is_noticed(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints)
+    path = written(tmp_path, answered(setup, rows[0]))
+    raw = json.loads(path.read_text())
+    frame = next(part for part in raw["trajectory"]["opening"][-1]["parts"] if isinstance(part, dict))
+    frame["time"] += 0.5
+    path.write_text(json.dumps(raw))
+    with pytest.raises(Exception, match="isn't the file that was watched"):
+        setup.dataset(path)[0]
+
+
+def test_samples_fit_verls_collator(rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path) -> None:
+    setup = setup_of("framemind", checkpoints)
+    dataset = setup.dataset(written(tmp_path, *(answered(setup, qa) for qa in rows[:2])))
+    samples = [dataset[number] for number in range(len(dataset))]
+    batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)(samples)
+    lengths = [len(sample["input_ids"]) for sample in samples]
+    assert len(set(lengths)) > 1
+    assert batch["input_ids"].offsets().diff().tolist() == lengths
+    assert [tuple(row.shape) for row in batch["position_ids"].unbind()] == [(4, length) for length in lengths]
+
+
+def test_the_oracles_demonstrations_are_records(
+    tmp_path: Path, checkpoints: dict[FamilyName, Path], setup: Setup
+) -> None:
+    world = build_world(tmp_path, train=4, heldout=2, seed=6, recipe=WORLD)
+    limits = episode_limits(setup.config.data, settings_of(setup.config))
+    base = checkpoints["qwen3_vl" if setup.system.name == "videobrain" else "qwen2_5_vl"]
+    write_demonstrations(tmp_path, world, base, setup.system, limits, turns_of(setup.system), WORLD)
+    records = list(read_records(tmp_path / "train.jsonl"))
+    assert len(records) == 4
+    assert all(record.trajectory.answer is not None and record.trajectory.turns[0].token_ids for record in records)
+    assert len(list(read_records(tmp_path / "heldout.jsonl"))) == 2
+    assert len(setup.dataset(tmp_path / "train.jsonl")) >= 4

@@ -173,7 +173,7 @@ def test_several_machines_must_know_where_they_meet() -> None:
     with pytest.raises(launch.LaunchError, match="MASTER_ADDR and NODE_RANK not set"):
         sft_command(NNODES="2")
     meeting = {"NNODES": "2", "MASTER_ADDR": "head", "NODE_RANK": "1"}
-    with pytest.raises(launch.LaunchError, match="trainer.default_local_dir=/shared"):
+    with pytest.raises(launch.LaunchError, match=r"trainer\.default_local_dir=/shared"):
         sft_command(**meeting)
     command = " ".join(sft_command("trainer.default_local_dir=/shared/x", **meeting))
     assert "--nnodes=2 --node-rank=1 --master-addr=head --master-port=29500" in command

@@ -37,7 +37,7 @@ _MESSAGE = {"role": str, "parts": list}
 _TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
 _TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list}
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
-_ACTIONS = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
+_ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
 _CALL = {"name": str, "arguments": dict}
 _KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
           dict: "an object"}  # fmt: skip

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,7 @@ _DURATION_ENDS = (60.0, 300.0, 900.0, 3600.0)
 _FPS_ENDS = (1.0, 2.0, 4.0, 8.0)
 PER_EPISODE = ("frames", "visual_tokens", "turns", "tool_calls", "illegal_calls", "attempts", "prompt_tokens",
                "completion_tokens", "seconds")  # fmt: skip
+_SPLIT = re.compile(r"_(?:val_v|val|test|eval|all)$")
 COUNTED = ("turns", "tool_calls")
 """Figures whose values are counted one by one."""
 
@@ -56,6 +58,16 @@ def published() -> list[Published]:
     """All published numbers of ``published.yaml``."""
     text = files("agentic_video.evaluation").joinpath("published.yaml").read_text(encoding="utf-8")
     return [Published(paper=block["paper"], **row) for block in yaml.safe_load(text) for row in block["rows"]]
+
+
+def published_for(benchmark: str) -> list[Published]:
+    """The published numbers of a benchmark, by its name as in lmms-eval or with a split that tells nothing apart:
+    ``lvbench_test`` is ``lvbench``, but ``mlvu_test`` is not ``mlvu_dev``."""
+    name = benchmark.lower().replace("-", "_")
+    bare = _SPLIT.sub("", name)
+    return [row for row in published() if row.benchmark == name] or [
+        row for row in published() if _SPLIT.sub("", row.benchmark) == bare and not row.benchmark.startswith("mlvu")
+    ]
 
 
 def category_of(qa: VideoQA) -> list[str]:
@@ -249,7 +261,7 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     rows = [(name, _shares(counts)) for name, counts in shares.items() if counts]
     if rows:
         lines += ["", *table(("distribution", "share of episodes (of calls, for fps)"), rows)]
-    beside = [row for row in published() if row.benchmark == benchmark]
+    beside = published_for(benchmark)
     if beside:
         frames = result["per_episode"].get("frames")
         rows = [("this run", "", percent(official["mean"]), f"{frames['mean']:.1f}" if frames else "-", "", "")]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.baseline import Baseline
-from agentic_video.evaluation.report import Published, published
+from agentic_video.evaluation.report import Published, published_for
 from agentic_video.evaluation.speakers import SetupError
 from agentic_video.systems.base import System
 
@@ -81,7 +81,7 @@ def point(value: int, result: Mapping[str, Any]) -> Point | None:
 def paper_points(benchmark: str) -> list[Published]:
     """Published numbers of a benchmark by most calls allowed."""
     return sorted(
-        (row for row in published() if row.benchmark == benchmark and row.calls is not None),
+        (row for row in published_for(benchmark) if row.calls is not None),
         key=lambda row: row.calls or 0,
     )
 

@@ -175,7 +175,8 @@ def write_summary(folder: Path) -> str:
         f"- checkpoints: `{folder / 'checkpoints'}`",
         f"- metrics of every step: `{folder}/metrics-*.jsonl`",
         f"- TensorBoard: `tensorboard --logdir {folder}/tensorboard`",
-        f"- sampled episodes: `{folder / 'episodes'}`; verl's log: `{folder / 'log.txt'}`",
+        f"- sampled episodes: `{folder / 'episodes'}`; in a browser: `agentic-video view {folder}`",
+        f"- verl's log: `{folder / 'log.txt'}`",
         "",
         "## Three episodes",
     ]

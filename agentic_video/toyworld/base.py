@@ -1,11 +1,10 @@
-"""The tiny base model: a tokenizer, and what any system needs of a model: to look up an option, and to read a frame.
+"""The tiny base model: a tokenizer, and what any system needs of a model: to find and read a frame.
 
 It knows no system's grammar. One base serves the cold starts of all systems of its family, and answers questions about
 frames that it is simply shown (EVA's witness).
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +38,7 @@ from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock
 from agentic_video.video.frames import Frame
 
-OPTION_FORMAT = " {text} {letter}"
-"""How the laptop profiles write an option: what follows a word is easier to look up than what stands before it."""
+OPTION_FORMAT = "{letter}. {text}"
 
 WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "colour": tuple(COLOURS),
@@ -64,12 +62,10 @@ class BaseRecipe:
 
     Attributes:
         world: What its questions are about.
-        practice_steps: Most steps of text-only practice in looking up an option's letter; it ends when that is learnt.
-        practice_batch: Its sequences a step.
         reading: Number of different questions about a few frames.
         reading_steps: Steps on them.
-        reading_batch: Questions a step, and as many sequences of practice from afar.
-        learning_rate: Peak of both phases.
+        reading_batch: Questions a step.
+        learning_rate: Peak.
         threads: Threads of torch while training.
         seed: Of everything random.
     """
@@ -77,19 +73,17 @@ class BaseRecipe:
     world: WorldRecipe = field(
         default_factory=lambda: WorldRecipe(mixture=(("colour", 0.6), ("beside", 0.2), ("overview", 0.2)))
     )
-    practice_steps: int = 1200
-    practice_batch: int = 128
     reading: int = 4000
-    reading_steps: int = 500
-    reading_batch: int = 32
+    reading_steps: int = 400
+    reading_batch: int = 48
     learning_rate: float = 2e-3
     threads: int = 2
     seed: int = 0
 
 
-def answer_text(word: str, letter: str) -> str:
-    """What the base says. Naming the option's word before its letter lets a small model look the letter up."""
-    return f"<think>it is {word} {letter}</think><answer>{letter}</answer>"
+def answer_text(word: str) -> str:
+    """What the base says. It names the option: to look its letter up is the hardest thing for so small a model."""
+    return f"<think>it is {word}</think><answer>{word}</answer>"
 
 
 def witness_message(question: str, frames: Sequence[Frame]) -> Message:
@@ -112,7 +106,7 @@ def tokenizer_corpus() -> list[str]:
         view = EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
         for turns in scripts:
             texts += turns(view, scene.event_time, scene.answer, scene.letter)
-    texts += [answer_text(word, "A") for pool in WORD_POOLS.values() for word in pool]
+    texts += [answer_text(word) for pool in WORD_POOLS.values() for word in pool]
     return texts * 2
 
 
@@ -131,37 +125,6 @@ def single_turn(
     trained = np.array([False] * len(asked) + [True] * len(reply))
     images = [part.image for part in message.parts if not isinstance(part, str)]
     return Demonstration.make(model, [*asked, *reply], trained, images)
-
-
-def make_practice(
-    model: Any, tokenizer: Any, world: WorldRecipe, count: int, seed: int, *, far: bool
-) -> list[Demonstration]:
-    """Text-only practice: four options, then one of their words with its letter to be found.
-
-    The words are drawn as the mixture of questions draws them. All of the answer carries loss, the word too although
-    nothing tells which it will be: learning to name one of the options is the way to learning to look its letter up.
-
-    Args:
-        far: Put more or less other text between the options and the answer, as there is in an episode. A look-up
-            learnt close by fails from afar, and is hardly learnt from afar alone.
-    """
-    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
-    rng = np.random.default_rng([seed, 3])
-    shares = np.array([share for _, share in world.mixture])
-    practice = []
-    for number in rng.choice(len(shares), count, p=shares / shares.sum()):
-        options = [str(word) for word in rng.permutation(WORD_POOLS[world.mixture[number][0]])[:4]]
-        lines = "\n".join(
-            OPTION_FORMAT.format(letter=letter, text=word) for letter, word in zip("ABCD", options, strict=True)
-        )
-        place = int(rng.integers(4))
-        filler = [
-            str(rng.choice(_LABELS)).format(number=place, index=int(10 * time), time=time, clock=clock(time))
-            for time in rng.uniform(0, 60, int(rng.integers(0, 11)) if far else 0)
-        ]
-        message = Message("user", ("\n".join((lines, *filler)),))
-        practice.append(single_turn(model, chat_format, message, answer_text(options[place], "ABCD"[place])))
-    return practice
 
 
 def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:
@@ -195,7 +158,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
         message = witness_message(question, frames)
         if rng.random() < 0.5:
             message = Message("user", (question + "\n", *_labelled(frames, int(rng.integers(len(_LABELS))))))
-        return single_turn(model, chat_format, message, answer_text(scene.answer, scene.letter))
+        return single_turn(model, chat_format, message, answer_text(scene.answer))
 
     async def read_all() -> list[Demonstration]:
         return [await read(scene) for scene in scenes("demonstrations", count, world_seed, world)]
@@ -209,21 +172,11 @@ def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> No
     started = time.monotonic()
     tokenizer = build_tokenizer(tokenizer_corpus())
     model = build_model(tokenizer, model_recipe)
-    practice = make_practice(model, tokenizer, recipe.world, 20_000, recipe.seed, far=False)
-    far = make_practice(model, tokenizer, recipe.world, 10_000, recipe.seed + 1, far=True)
     reading = make_reading(model, tokenizer, recipe.world, recipe.reading, recipe.seed)
     print(f"[cold start] base: vocabulary {len(tokenizer)}, {len(reading)} questions, "
           f"{time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
-    # Only the word can't be known; when all else is learnt, its entropy is the whole loss.
-    enough = 1.03 * math.log(4) / int(practice[0].trained.sum())
     train(
-        model, [Lesson("practice", practice, recipe.practice_batch)], tokenizer.pad_token_id, phase="practice",
-        steps=recipe.practice_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=1.0,
-        learnt=lambda loss: loss < enough,
-    )  # fmt: skip
-    train(
-        model, [Lesson("reading", reading, recipe.reading_batch), Lesson("far practice", far, recipe.reading_batch)],
-        tokenizer.pad_token_id, phase="reading", steps=recipe.reading_steps, learning_rate=recipe.learning_rate,
-        seed=recipe.seed + 1, final_rate=0.3,
+        model, [Lesson("reading", reading, recipe.reading_batch)], tokenizer.pad_token_id, phase="reading",
+        steps=recipe.reading_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=0.3,
     )  # fmt: skip
     save_checkpoint(model, tokenizer, folder)

@@ -27,7 +27,7 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 
-VERSION = 2
+VERSION = 3
 """Raise it when a change of the code changes what is built."""
 
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
@@ -200,7 +200,7 @@ def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path =
         setting = Setting(system, limits, turns, clip, base if recipe.witness else None)
         for attempt in range(recipe.attempts):
             cold_start = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
-            make_cold_start(folder, base, recipe.base, system, limits, turns, recipe.world, cold_start, recipe.seed)
+            make_cold_start(folder, base, system, limits, turns, recipe.world, cold_start, recipe.seed)
             try:
                 report = check(folder, world.heldout, setting, recipe.gate)
             except GateError as error:

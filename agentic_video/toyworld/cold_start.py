@@ -24,7 +24,7 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, T
 from agentic_video.systems.base import EpisodeView, Message, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.base import OPTION_FORMAT, BaseRecipe, make_practice, single_turn
+from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
 from agentic_video.toyworld.lessons import Demonstration, Lesson, train
 from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns
@@ -47,18 +47,18 @@ class ColdStartRecipe:
         aiming_batch: Its sequences a step.
         steps: Steps on demonstrations.
         batch: Demonstrations a step.
-        kept: Sequences of aiming, and of the base's practice, that each step keeps on.
+        kept: Sequences of aiming that each step keeps on.
         learning_rate: Peak.
         threads: Threads of torch while training.
         seed: Of everything random.
     """
 
-    demonstrations: int = 3000
+    demonstrations: int = 2000
     off_aim: float = 0.4
     direct: float = 0.06
-    aiming_steps: int = 250
+    aiming_steps: int = 200
     aiming_batch: int = 64
-    steps: int = 500
+    steps: int = 250
     batch: int = 32
     kept: int = 16
     learning_rate: float = 2e-3
@@ -168,7 +168,6 @@ def make_aiming(
 def make_cold_start(
     folder: Path,
     base: Path,
-    base_recipe: BaseRecipe,
     system: System,
     limits: TokenLimits,
     turns: Turns,
@@ -182,20 +181,17 @@ def make_cold_start(
     model, tokenizer = load_checkpoint(base)
     demonstrations = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
     aiming = make_aiming(model, tokenizer, system, turns, world, recipe.demonstrations, world_seed)
-    practice = make_practice(model, tokenizer, base_recipe.world, 10_000, base_recipe.seed, far=True)
     lengths = [len(one.ids) for one in demonstrations]
     print(f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
           f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
-    kept = [Lesson("practice", practice, recipe.kept)]
     pad_id = tokenizer.pad_token_id
     train(
-        model, [Lesson("aiming", aiming, recipe.aiming_batch), *kept], pad_id, phase=f"{system.name}'s aiming",
+        model, [Lesson("aiming", aiming, recipe.aiming_batch)], pad_id, phase=f"{system.name}'s aiming",
         steps=recipe.aiming_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=1.0,
     )  # fmt: skip
-    kept.append(Lesson("aiming", aiming, recipe.kept))
+    lessons = [Lesson("demonstrations", demonstrations, recipe.batch), Lesson("aiming", aiming, recipe.kept)]
     train(
-        model, [Lesson("demonstrations", demonstrations, recipe.batch), *kept], pad_id,
-        phase=f"{system.name}'s demonstrations", steps=recipe.steps, learning_rate=recipe.learning_rate,
-        seed=recipe.seed + 1,
+        model, lessons, pad_id, phase=f"{system.name}'s demonstrations", steps=recipe.steps,
+        learning_rate=recipe.learning_rate, seed=recipe.seed + 1,
     )  # fmt: skip
     save_checkpoint(model, tokenizer, folder)

@@ -73,8 +73,8 @@ class GateLimits:
         max_accuracy: More than this leaves reinforcement learning no room.
     """
 
-    grammar: float = 0.75
-    perception: float = 0.45
+    grammar: float = 0.8
+    perception: float = 0.75
     margin: float = 0.15
     max_accuracy: float = 0.8
 
@@ -284,7 +284,7 @@ def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | No
             ("grammar", report.grammar, ">=", limits.grammar, report.grammar >= limits.grammar,
              "raise steps, or lower the share of direct guesses"),
             ("perception", report.perception, ">=", limits.perception, report.perception >= limits.perception,
-             "raise steps or practice_steps, or take harder kinds out of the mixture"),
+             "raise steps or base.reading_steps, or take harder kinds out of the mixture"),
             ("reward of zooming less that of guessing", margin, ">=", limits.margin, margin >= limits.margin,
              "lower off_aim, or raise steps"),
             ("accuracy", report.accuracy, "<=", limits.max_accuracy, report.accuracy <= limits.max_accuracy,

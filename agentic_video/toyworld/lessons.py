@@ -1,7 +1,7 @@
 """What the tiny model learns from: token ids with frames and a mask, and the loop that trains on them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,17 +71,15 @@ def train(
     learning_rate: float,
     seed: int,
     final_rate: float = 0.1,
-    learnt: Callable[[float], bool] | None = None,
 ) -> None:
     """Train in place with AdamW: 50 steps of warm-up, then a cosine.
 
     Args:
-        lessons: Each gives its share to every step; the first one's loss is watched.
+        lessons: Each gives its share to every step.
         phase: How the progress lines name it.
         learning_rate: The peak.
         seed: Of drawing the batches.
         final_rate: Learning rate at the end, as a share of the peak.
-        learnt: Gets the mean loss of the last five steps, and ends the training when it says so.
     """
     rng = np.random.default_rng(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
@@ -107,10 +105,7 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append([part.item() for part in parts])
-        done = step >= 25 and learnt is not None and learnt(float(np.mean(losses[-5:], 0)[0]))
-        if step % 100 == 0 or step == steps or done:
+        if step % 50 == 0 or step == steps:
             recent = " ".join(f"{loss:.4f}" for loss in np.mean(losses[-25:], 0))
             print(f"[cold start] {phase}: step {step}, loss {recent}, {time.monotonic() - started:.0f} s", flush=True)
-        if done:
-            break
     model.eval()

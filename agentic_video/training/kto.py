@@ -18,7 +18,7 @@ class KtoLoss:
     """The constants of the loss.
 
     Attributes:
-        beta: How strongly the policy is held to the reference; EVA (section 4.1) uses 0.1.
+        beta: How strongly the policy is held to the reference.
         desirable_weight: Weight of the desirable trajectories' losses.
         undesirable_weight: Weight of the undesirable ones'.
 

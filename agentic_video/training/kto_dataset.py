@@ -1,8 +1,8 @@
 """The data set of KTO (verl's ``data.custom_cls``): labelled trajectory records, and the pairs for the reference point.
 
 A batch holds each trajectory as it was, and once more each question with another trajectory's response (turns,
-observations and images): the mismatched pairs that the reference point is estimated from. Its fields have the same names
-behind ``mismatched_``.
+observations and images): the mismatched pairs that the reference point is estimated from. Their fields have the same
+names behind ``mismatched_``.
 """
 
 import logging
@@ -179,6 +179,6 @@ class KtoCollator:
         # as verl's agent-loop worker does; the key makes it tell text from images
         rows = ids.unsqueeze(0)
         known = {**inputs, "mm_token_type_ids": torch.zeros_like(rows)}
-        worker = SimpleNamespace(processor=self._processor)
+        worker: Any = SimpleNamespace(processor=self._processor)
         positions: torch.Tensor = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), known)
         return positions.squeeze(0)

@@ -83,7 +83,8 @@ def _total(value: Any) -> float:
     return sum(map(_total, value)) if isinstance(value, Iterable) else float(value)
 
 
-def _summed(log_probs: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def _summed(log_probs: Any, mask: torch.Tensor) -> torch.Tensor:
+    """:func:`sequence_log_probs` of nested tensors."""
     values = log_probs.values()
     return sequence_log_probs(values, mask.values().to(values.device), log_probs.offsets().diff())
 
@@ -173,7 +174,9 @@ class KtoTrainer(VideoSFTTrainer):
         self.loss = kto_loss(self.config.kto, self.train_dataset.labels)
         if self.rank == 0:
             kinds = self.train_dataset.labels
-            print(f"KTO: {sum(kinds)} desirable, {len(kinds) - sum(kinds)} undesirable, {asdict(self.loss)}", flush=True)
+            print(
+                f"KTO: {sum(kinds)} desirable, {len(kinds) - sum(kinds)} undesirable, {asdict(self.loss)}", flush=True
+            )
         parts: dict[str, Any] = {
             "model_type": "language_model",
             "checkpoint_config": self.checkpoint_config,

@@ -172,6 +172,6 @@ def model_inputs(
     # Its presence makes verl's position ids tell text from images; verl fills in the values and takes it away.
     inputs["mm_token_type_ids"] = torch.zeros_like(ids)
     rows = ids.unsqueeze(0)
-    worker = SimpleNamespace(processor=processor)
+    worker: Any = SimpleNamespace(processor=processor)  # all that the method asks of it
     positions = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), inputs)
     return positions.squeeze(0), inputs

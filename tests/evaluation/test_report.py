@@ -16,6 +16,7 @@ from agentic_video.evaluation.report import (
     duration_of,
     figures,
     published,
+    published_for,
     report_text,
     spread,
     table,
@@ -108,6 +109,21 @@ def test_published_numbers_are_percent_of_known_papers() -> None:
     assert all(10 < row.accuracy < 100 and row.table.startswith("Table ") for row in rows)
     keys = [(row.paper, row.benchmark, row.model, row.table, row.frames, row.calls) for row in rows]
     assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "accuracy"),
+    [
+        ("longvideobench", 57.7),
+        ("LongVideoBench-val", 57.7),
+        ("lvbench_test", 41.5),
+        ("mlvu_test", 55.8),
+        ("mlvu", None),
+    ],
+)
+def test_a_benchmark_by_its_common_names(name: str, accuracy: float | None) -> None:
+    found = [row.accuracy for row in published_for(name) if row.model == "VideoZoomer" and row.calls is None]
+    assert found == ([] if accuracy is None else [accuracy])
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ def test_summary_holds_curve_figures_and_episodes(tmp_path: Path) -> None:
     assert "first third of the steps 0.100, of the last third 0.450" in text
     assert "1.0 GiB" in text
     assert "[turn 1] a" in text
+    assert f"agentic-video view {tmp_path}" in text
     assert (tmp_path / "reward.png").stat().st_size > 5_000
 
 

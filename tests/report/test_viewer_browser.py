@@ -79,16 +79,18 @@ def test_nothing_a_model_wrote_runs_or_becomes_an_element(show: Callable[..., Br
 
 def test_the_policy_stops_a_script_that_got_in(show: Callable[..., Browser]) -> None:
     browser = show(record())
-    # As if text had been made into markup: neither the sink nor the handler works.
-    assert browser.run(
-        "try { document.body.innerHTML = '<p>x</p>'; return 'in' } catch (error) { return error.name }"
-    ) == "TypeError"  # fmt: skip
-    browser.run("const node = document.createElement('img'); node.setAttribute('onerror', 'document.title = 1');"
-                "document.body.append(node); node.src = 'data:image/png;base64,x'")  # fmt: skip
-    browser.run("document.body.append(Object.assign(document.createElement('p'), {id: 'late'}))")
+    # As if the page had made markup of a text: the sinks throw, and an inline script isn't run.
+    for sink in (
+        "document.body.innerHTML = '<p>x</p>'",
+        "document.createElement('img').setAttribute('onerror', 'document.title = 1')",
+        "document.createElement('script').text = 'document.title = 1'",
+    ):
+        assert browser.run(f"try {{ {sink}; return 'in' }} catch (error) {{ return error.name }}") == "TypeError", sink
+    browser.run("""const node = document.createElement('script'); node.append('document.title = 1');
+        try { document.body.append(node) } catch { }
+        try { location.assign('javascript:document.title = 2') } catch { }""")
     time.sleep(0.3)
     assert browser.run("return document.title") == "a run"
-    assert any("Content Security Policy" in entry["message"] for entry in browser.log())
 
 
 def test_an_episode(show: Callable[..., Browser], video: Callable[[str], str]) -> None:  # noqa: F811
@@ -115,16 +117,8 @@ def test_an_episode(show: Callable[..., Browser], video: Callable[[str], str]) -
     assert turns == pytest.approx([0, 100 * 0.2 / 1.4], abs=0.01)
     assert browser.run("return document.querySelectorAll('.token').length") == 5  # the scale
     browser.press("t")
-    tokens = browser.run(
-        "return [...document.querySelectorAll('.message .token')].map((t) => [t.textContent, t.className])"
-    )
-    assert tokens == [
-        ["#11", "token "],
-        ["#12", "token p2"],
-        ["#13", "token p4"],
-        ["#14", "token p1"],
-        ["#15", "token p1"],
-    ]
+    tokens = "return [...document.querySelectorAll('.message .token')].map((t) => t.textContent + t.className.slice(6))"
+    assert browser.run(tokens) == ["#11 ", "#12 p2", "#13 p4", "#14 p1", "#15 p1"]
     browser.click(".strip .picture")
     browser.wait("return document.querySelector('dialog[open] img') !== null")
     browser.press(ESCAPE)
@@ -134,9 +128,8 @@ def test_an_episode(show: Callable[..., Browser], video: Callable[[str], str]) -
 def test_missing_videos_are_placeholders_and_counted(show: Callable[..., Browser]) -> None:
     browser = show(record("/gone.mp4"), record("/gone too.mp4", id="q2"), hash="#e=0")
     assert browser.text("#notes") == "2 of 2 videos missing"
-    browser.wait(
-        "return [...document.querySelectorAll('.strip .picture')].filter((p) => p.textContent === 'no picture').length === 4"
-    )
+    pictures = "[...document.querySelectorAll('.strip .picture')]"
+    browser.wait(f"return {pictures}.filter((picture) => picture.textContent === 'no picture').length === 4")
     assert "the video isn't there" in browser.text("#detail")
     browser.click("#notes button")
     assert "/gone too.mp4" in browser.text("dialog")
@@ -144,11 +137,13 @@ def test_missing_videos_are_placeholders_and_counted(show: Callable[..., Browser
 
 def test_filters_sorting_and_search(show: Callable[..., Browser]) -> None:
     browser = show(
-        record(rollout=0, reward=0.5, acc=0.0, thought="alpha"), record(rollout=1, reward=1.5, thought="Beta \u00c4rmel"),
+        record(rollout=0, reward=0.5, acc=0.0, thought="alpha"),
+        record(rollout=1, reward=1.5, thought="Beta \u00c4rmel"),
         record(rollout=2, reward=None), illegal("gamma", rollout=3, reward=-0.5, acc=0.0),
     )  # fmt: skip
     assert rows(browser) == ["0", "1", "2", "3"]
-    change = "const s = document.querySelector(arguments[0]); s.value = arguments[1]; s.dispatchEvent(new Event(arguments[2]))"
+    change = """const node = document.querySelector(arguments[0]);
+        node.value = arguments[1]; node.dispatchEvent(new Event(arguments[2]))"""
     browser.run(change, "#sort", "reward", "change")
     assert rows(browser) == ["1", "0", "3", "2"]  # without a reward: last
     browser.click("#direction")
@@ -193,7 +188,7 @@ def test_a_group_side_by_side(show: Callable[..., Browser]) -> None:
     browser = show(*(record(rollout=k, reward=reward) for k, reward in enumerate((1.0, 2.0, 3.0))), hash="#g=0")
     browser.wait("return document.querySelectorAll('.member').length === 3")
     values = browser.run("return [...document.querySelectorAll('.member .bars .value')].map((v) => v.textContent)")
-    assert values == ["\u22121.000", "0", "+1.000"]
+    assert values == ["\u22121.000", "0.000", "+1.000"]
     text = browser.text("#detail")
     assert "mean reward 2.000" in text and "standard deviation 1.000" in text
     assert len(browser.run("return [...document.querySelectorAll('.member .timeline')].map((t) => 1)")) == 3
@@ -210,7 +205,9 @@ def test_a_phone_shows_one_thing_at_a_time(show: Callable[..., Browser]) -> None
         browser.click(".row")
         browser.wait("return document.querySelector('.message.model') !== null")
         assert browser.run(visible) == [False, True]
-        wide = "return [document.documentElement, document.getElementById('right')].map((n) => n.scrollWidth > n.clientWidth)"
+        wide = (
+            "return ['html', '.right'].map((n) => document.querySelector(n)).map((n) => n.scrollWidth > n.clientWidth)"
+        )
         assert browser.run(wide) == [False, False]
         browser.click(".back")
         assert browser.run(visible) == [True, False]
@@ -220,8 +217,11 @@ def test_a_phone_shows_one_thing_at_a_time(show: Callable[..., Browser]) -> None
 
 def contrast(browser: Browser) -> float:
     """Of text and ground of the list, as WCAG counts it."""
-    script = """const light = (c) => { const v = c.match(/[\\d.]+/g).slice(0, 3).map((x) => x / 255)
-        .map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4); return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2] };
+    script = """const light = (colour) => {
+        const linear = colour.match(/[\\d.]+/g).slice(0, 3).map((x) => x / 255)
+          .map((x) => (x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+      };
       const a = light(getComputedStyle(document.querySelector('.row .meta')).color);
       const b = light(getComputedStyle(document.querySelector('.left')).backgroundColor);
       return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), b]"""
@@ -259,19 +259,17 @@ def test_everything_that_can_be_pressed_has_a_name(show: Callable[..., Browser])
 def test_ten_thousand_episodes_open_at_once(
     browser: Browser, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    lines = []
     for step in range(1, 101):
+        records = []
         for number in range(100):
-            one = record(
-                id=f"q{step}-{number // 8}", rollout=number % 8, reward=number % 3 / 2, thought=f"thought {step} " * 60
-            )
-            lines.append(one if number % 10 else illegal("no" * 50, id=f"q{step}-{number // 8}", rollout=number % 8))
-        write(tmp_path / "run" / "episodes" / f"step_{step:06d}.jsonl", *lines)
-        lines = []
-    started = time.monotonic()
+            names: dict[str, Any] = {"id": f"q{step}-{number // 8}", "rollout": number % 8, "reward": number % 3 / 2}
+            thought = f"thought {step} " * 60
+            records.append(record(thought=thought, **names) if number % 10 else illegal("no" * 50, **names))
+        write(tmp_path / "run" / "episodes" / f"step_{step:06d}.jsonl", *records)
+    started = time.process_time()  # others may keep the machine busy
     episodes, grouping = load_episodes([tmp_path / "run"])
     written = write_page(tmp_path / "e.html", episodes, grouping, "large", images=0, side=96)
-    made = time.monotonic() - started
+    made = time.process_time() - started
     started = time.monotonic()
     browser.open((tmp_path / "e.html").as_uri())
     opened = time.monotonic() - started

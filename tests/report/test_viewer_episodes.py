@@ -151,7 +151,7 @@ def test_detail_has_frames_actions_and_tokens() -> None:
     assert detail["provenance"] == {"model": "m"}
     assert detail_of(illegal("no"))["turns"][0]["tokens"] is None
     for nonsense in ("x", [1], {}, [["a"]]):
-        assert detail_of(record(provenance={LOG_PROBS: nonsense}))["turns"][0]["tokens"][0] == ["#11", None]
+        assert detail_of(record(provenance={LOG_PROBS: nonsense}))["turns"][0]["tokens"][0] == ["#11 ", None]
 
 
 def test_index_counts_names_once(tmp_path: Path) -> None:

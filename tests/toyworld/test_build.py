@@ -48,7 +48,7 @@ def test_a_build_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_the_gate_refuses_an_untrained_model(checkpoint: Path, small_world: World, setting: Setting) -> None:
-    with pytest.raises(GateError, match=r"grammar 0\.\d+, needed >= 0\.75 \(raise steps.*perception"):
+    with pytest.raises(GateError, match=r"grammar 0\.\d+, needed >= 0\.8 \(raise steps.*perception"):
         check(checkpoint, small_world.heldout, setting)
 
 
@@ -119,8 +119,8 @@ def test_a_very_short_build(tmp_path: Path, setting: Setting) -> None:
         train=4,
         heldout=8,
         world=WorldRecipe(max_seconds=45),
-        base=BaseRecipe(practice_steps=30, reading=100, reading_steps=10),
-        cold_start=ColdStartRecipe(demonstrations=200, steps=30),
+        base=BaseRecipe(reading=100, reading_steps=10),
+        cold_start=ColdStartRecipe(demonstrations=200, aiming_steps=10, steps=30),
         gate=GateLimits(grammar=0.0, perception=0.0, margin=-2.0, max_accuracy=1.0),
     )
     paths = ensure(setting.system, setting.limits, recipe, tmp_path)

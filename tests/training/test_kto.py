@@ -143,7 +143,9 @@ def test_constants_are_checked(values: dict[str, float]) -> None:
         KtoLoss(**values)
 
 
-@pytest.mark.parametrize("case", json.loads(EXPECTED.read_text())["cases"], ids=lambda one: f"{one['seed']}-{one['labels']}")
+@pytest.mark.parametrize(
+    "case", json.loads(EXPECTED.read_text())["cases"], ids=lambda one: f"{one['seed']}-{one['labels']}"
+)
 def test_agrees_with_trl(case: dict[str, Any]) -> None:
     batch, (policy, reference) = Batch.make(case["seed"], LABELS[case["labels"]]), models(case["seed"])
 

@@ -164,8 +164,6 @@ def test_labels(tmp_path: Path, records: Callable[[str], tuple[DictConfig, Path]
         dataset_of(config, path, checkpoint, label_field="provenance.kind")
 
 
-def test_a_system_that_forgets_is_refused(
-    records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path
-) -> None:
+def test_a_system_that_forgets_is_refused(records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path) -> None:
     with pytest.raises(ValueError, match=r"agentic_video\.system\.context=all"):
         dataset_of(*records("framemind"), checkpoint)

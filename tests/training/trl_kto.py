@@ -1,7 +1,7 @@
 """What TRL's KTO trainer makes of a few small batches: writes ``trl_kto.json``, which the tests compare with.
 
-TRL can't be in the tests' environment: verl 0.9.1 finds it there, and imports a class from it that TRL 1 hasn't got. Put it
-into a folder of its own, and run this from the repository's root:
+TRL can't be in the tests' environment: verl 0.9.1 finds it there, and imports a class from it that TRL 1 hasn't got.
+Put it into a folder of its own, and run this from the repository's root:
 
     uv pip install --target /tmp/trl --no-deps trl==1.16.0
     PYTHONPATH=/tmp/trl python -m tests.training.trl_kto

@@ -13,7 +13,7 @@ from agentic_video.data.converters.base import Converter, Fields, Question, Spli
 
 GENERATION = ("sub_scene", "summary")
 _DEV = ("json/[1-9]_*.json", "[1-9]_*.json", "*dev*.parquet", "*.jsonl")
-_TEST = ("test_mcq_gt.json", "test_multi_choice_tasks.json", "*test*.parquet", "*test*.json")
+_TEST = ("test_mcq_gt.json", "*test*.parquet")
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
@@ -59,7 +59,7 @@ CONVERTER = Converter(
     kind="eval",
     licence="CC BY-NC-SA 4.0",
     source="Hugging Face: MLVU/MVLU (dev), MLVU/MLVU_Test (test)",
-    files="json/1_plotQA.json .. 9_summary.json (dev), the test set's json; dev and test in folders of their own",
+    files="json/1_plotQA.json .. 9_summary.json (dev), test-ground-truth/test_mcq_gt.json (test)",
     videos="video/, with the tasks' folders 1_plotQA .. 9_summary (dev)",
     splits={
         "dev": Split(_DEV, rows=2_174),

@@ -14,6 +14,7 @@ import yaml
 
 from agentic_video.data.records import VERSION, Record, RecordError
 from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Turn
+from agentic_video.systems.base import Action, Answer, Calls, Illegal
 
 ADVANTAGE_EPSILON = 1e-6
 """What verl adds to a group's standard deviation before it divides by it."""
@@ -28,7 +29,7 @@ _PREVIEW = 200
 
 def by_number(token: int) -> str:
     """Stands in for a token's text where there is no tokenizer."""
-    return f"#{token}"
+    return f"#{token} "
 
 
 class ViewError(Exception):
@@ -215,7 +216,7 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
         "turns": [
             {
                 "text": turn.text,
-                "action": action,
+                "action": _action(turn.action),
                 "num_tokens": turn.num_tokens,
                 "finished": turn.finished,
                 "parts": _parts(turn.observation),
@@ -223,9 +224,7 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
                 "illegal": turn.illegal_calls,
                 "tokens": _tokens(turn, log_probs[number : number + 1] if isinstance(log_probs, list) else [], decode),
             }
-            for number, (turn, action) in enumerate(
-                zip(trajectory.turns, (raw["action"] for raw in trajectory.to_dict()["turns"]), strict=True)
-            )
+            for number, turn in enumerate(trajectory.turns)
         ],
         "error": trajectory.error,
         "rewards": {name: _finite(value) for name, value in record.rewards.items()},
@@ -238,6 +237,19 @@ def _parts(parts: Iterable[RecordedPart]) -> list[Any]:
         [part.index, round(part.time, 3), part.width, part.height] if isinstance(part, FrameRef) else part
         for part in parts
     ]
+
+
+def _action(action: Action) -> dict[str, Any]:
+    match action:
+        case Answer(text):
+            return {"kind": "answer", "text": text}
+        case Illegal(reason):
+            return {"kind": "illegal", "reason": reason}
+        case Calls(calls):
+            return {
+                "kind": "calls",
+                "calls": [{"name": call.name, "arguments": dict(call.arguments)} for call in calls],
+            }
 
 
 def _tokens(turn: Turn, log_probs: list[Any], decode: Decode) -> list[list[Any]] | None:
@@ -421,12 +433,18 @@ def index_of(episodes: Episodes, grouping: Grouping, title: str) -> dict[str, An
     }
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
 def to_json(value: Any) -> str:
     """JSON that is safe anywhere in an HTML page: ASCII, without ``<``, ``>`` and ``&``, and without NaN.
 
     Half surrogate pairs and U+2028 become escapes, as all characters beyond ASCII.
     """
-    text = json.dumps(_plain(value), ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    try:
+        text = _COMPACT.encode(value)
+    except ValueError:  # NaN or infinity somewhere
+        text = _COMPACT.encode(_plain(value))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -16,7 +16,7 @@ def select_text(thought: str, start: int, end: int) -> str:
 def answer_text(word: str, letter: str, options: bool) -> str:
     """A turn that answers: with the option's letter, or in words where there are no options."""
     if options:
-        return f"<think>it is {word} {letter}</think><answer>{letter}</answer>"
+        return f"<think>it is {word}</think><answer>{word}</answer>"
     return f"<think>{word}</think><answer>it is {word}</answer>"
 
 

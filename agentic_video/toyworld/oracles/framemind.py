@@ -7,7 +7,7 @@ from agentic_video.systems.base import EpisodeView
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
     """See :mod:`agentic_video.toyworld.oracles`. Even seconds are looked at with ``FrameAt``, odd ones with both tools,
     so that both are learnt."""
-    answer = f"<think>it is {word} {letter}</think><answer>{letter}</answer>"
+    answer = f"<think>it is {word}</think><answer>{word}</answer>"
     if aim is None:
         return (answer,)
     second = int(aim)

@@ -12,7 +12,7 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple
         word: Text of the option to answer.
         letter: Its letter.
     """
-    answer = f"<think>it is {word} {letter}</think><action>output answer: {letter}</action>"
+    answer = f"<think>it is {word}</think><action>output answer: {word}</action>"
     if aim is None:
         return (answer,)
     second, rate = int(aim), round(view.video.info.fps)

@@ -10,7 +10,7 @@ BEYOND = 999
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
     """See :mod:`agentic_video.toyworld.oracles`."""
-    answer = f"<thinking>it is {word} {letter}</thinking><answer>{letter}</answer>"
+    answer = f"<thinking>it is {word}</thinking><answer>{word}</answer>"
     if aim is None:
         return (answer,)
     if view.qa.extra["kind"] == "beside":

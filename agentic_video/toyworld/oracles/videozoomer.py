@@ -8,7 +8,7 @@ ZOOM_FPS = 2
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
     """See :mod:`agentic_video.toyworld.oracles`."""
-    answer = f"<think>it is {word} {letter}</think><answer>{letter}</answer>"
+    answer = f"<think>it is {word}</think><answer>{word}</answer>"
     if aim is None:
         return (answer,)
     second = int(aim)

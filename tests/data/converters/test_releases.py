@@ -118,6 +118,10 @@ def test_mlvu_tasks() -> None:
     assert (question.id, question.options, question.answer) == ("Q1", ("he", "she"), "B")
     assert question.extra["category"] == "ego"
     assert not question.exact_video
+    told = {"video": "t.mp4", "duration": 9, "question": "Who?", "candidates": ["he", "she"], "answer": "she",
+            "question_type": "sportsQA", "question_id": "SQ_1"}  # fmt: skip
+    (question,) = questions("mlvu", told, "test", "test-ground-truth/test_mcq_gt.json")
+    assert (question.id, question.answer, question.extra["category"]) == ("SQ_1", "B", "sportsQA")
     with pytest.raises(RowError, match=r"no option of .* is 'A, really'"):
         questions("mlvu", first("mlvu", answer="A, really"), "dev")
 

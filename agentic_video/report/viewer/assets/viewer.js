@@ -576,7 +576,7 @@
     return el("div", { cls: "text" }, ...tokens.map(([text, logProb]) => {
       const shade = logProb === null ? "" : SHADES.find(([above]) => logProb >= above)[1];
       const title = logProb === null ? JSON.stringify(text) : `${JSON.stringify(text)}: log-probability ${logProb.toFixed(3)}, probability ${Math.exp(logProb).toFixed(3)}`;
-      return el("span", { cls: "token " + shade, title }, text.startsWith("#") && logProb === null ? text + " " : text);
+      return el("span", { cls: "token " + shade, title }, text);
     }));
   }
 

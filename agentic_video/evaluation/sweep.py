@@ -96,6 +96,7 @@ def draw(kind: str, curves: Mapping[str, Sequence[Point]], benchmark: str, file:
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
+    from matplotlib.ticker import MaxNLocator
 
     figure, axes = pyplot.subplots(figsize=(7, 3.6), dpi=120)
     for (name, points), colour in zip(curves.items(), ("#1f4e8c", "#c8553d", "#3a7d44", "#7b5ea7"), strict=False):
@@ -109,7 +110,7 @@ def draw(kind: str, curves: Mapping[str, Sequence[Point]], benchmark: str, file:
     label = "mean frames of an episode" if kind == "frames" else "most calls allowed"
     axes.set(xlabel=label, ylabel="accuracy (%)", title=benchmark)
     if kind == "calls":
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.tight_layout()

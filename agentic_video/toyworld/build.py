@@ -27,7 +27,7 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 
-VERSION = 3
+VERSION = 4
 """Raise it when a change of the code changes what is built."""
 
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ class ColdStartRecipe:
     direct: float = 0.06
     aiming_steps: int = 200
     aiming_batch: int = 64
-    steps: int = 250
+    steps: int = 300
     batch: int = 32
     kept: int = 16
     learning_rate: float = 2e-3
@@ -158,8 +157,7 @@ def make_aiming(
         return single_turn(model, chat_format, message, said, system.stop)
 
     async def aim_all() -> list[Demonstration]:
-        # Not the scenes of the demonstrations: these are drawn from the split's end.
-        made = islice(scenes("demonstrations", 100_000 + count, world_seed, world), 100_000, None)
+        made = scenes("aiming", count, world_seed, world)
         return [await aim(scene, scene.event_time) for scene in made if scene.event_time is not None]
 
     return asyncio.run(aim_all())

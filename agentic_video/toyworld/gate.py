@@ -40,8 +40,8 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Whether the answer counts as right."""
-        return self.acc > 0.5
+        """Whether the answer is wholly right: a wrong word in a right sentence earns a part of ROUGE."""
+        return self.acc > 0.99
 
     @property
     def zoomed(self) -> bool:

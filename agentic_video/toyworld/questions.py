@@ -13,7 +13,9 @@ from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene, write_v
 
 DATA_SOURCE = "toyworld"
 SEEDS_PER_WORLD = 1_000_000
-SPLIT_OFFSETS = {"train": 0, "heldout": 500_000, "demonstrations": 600_000, "retrieval": 800_000, "gate": 900_000}
+SPLIT_OFFSETS = {
+    "train": 0, "heldout": 500_000, "demonstrations": 600_000, "aiming": 700_000, "retrieval": 800_000
+}  # fmt: skip
 """First seed of each split within a world: splits never share a video."""
 
 

@@ -138,7 +138,7 @@ def test_run_sh_s_laptop_job_plays_and_sees_the_events_of_the_synthetic_world() 
     looked = 0
     for path, scene in shown.items():
         trajectory = asyncio.run(play(sharp, policy, row_of(scene, path, "heldout"), source))
-        assert trajectory.answer == scene.letter
+        assert trajectory.answer == scene.answer
         if scene.event_time is not None:
             looked += 1
             seen = [part for part in trajectory.turns[0].observation if isinstance(part, FrameRef)]

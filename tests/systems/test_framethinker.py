@@ -364,8 +364,9 @@ def test_the_oracle_speaks_from_the_digits_of_the_second(asked: VideoQA, source:
     from agentic_video.tools.base import Video
 
     view = EpisodeView(asked, Video("memory", source.info, source))
-    assert oracle.turns(view, 42, "green", "B") == (LOOKUP, LOOK, REPLY)
-    assert oracle.turns(view, None, "green", "B") == (REPLY,)
+    reply = "<think>it is green</think><action>output answer: green</action>"
+    assert oracle.turns(view, 42, "green", "B") == (LOOKUP, LOOK, reply)
+    assert oracle.turns(view, None, "green", "B") == (reply,)
 
 
 # Hostile outputs

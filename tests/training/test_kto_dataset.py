@@ -129,7 +129,7 @@ def test_scripted_preferences(records: Callable[[str], tuple[DictConfig, Path]])
     assert set(kinds) == {"desirable", "undesirable"} and 0.3 < kinds.count("desirable") / 12 < 0.95
     assert DESIRABLE == 0.63
     for record, kind in zip(found, kinds, strict=True):
-        right = record.trajectory.answer in (record.qa.answer, f"it is {record.qa.extra['answer_text']}")
+        right = (record.trajectory.answer or "").split()[-1:] == record.qa.extra["answer_text"].split()[-1:]
         assert right == (kind == "desirable")
         if kind == "desirable":
             assert record.trajectory.frames

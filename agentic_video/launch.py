@@ -41,8 +41,15 @@ COMMON_ENV = {
     "TOKENIZERS_PARALLELISM": "false",
     "HYDRA_FULL_ERROR": "1",
 }
-TORCHRUN = {"sft": "agentic_video.training.sft"}
+TORCHRUN = {"sft": "agentic_video.training.sft", "kto": "agentic_video.training.kto_trainer"}
 """The stages that torchrun starts, one process a device, and their programs. GRPO's processes are Ray's."""
+TOYWORLD = {
+    "grpo": "agentic_video.toyworld.build",
+    "sft": "agentic_video.toyworld.demonstrate",
+    "kto": "agentic_video.toyworld.preferences",
+}
+"""What makes each stage's synthetic data and the model that it starts from."""
+MODEL_KEYS = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
 RUN_FILE = "run.json"
 """Written into a run's folder, so that the same command finds it again and resumes it."""
 
@@ -288,25 +295,31 @@ def _number(text: str, digits: int = 2, kind: str = "f") -> str:
         return "?"
 
 
-def build_toyworld(recipe: Path, overrides: Sequence[str], stage: str = "grpo") -> dict[str, str]:
+def build_toyworld(
+    recipe: Path, overrides: Sequence[str], stage: str = "grpo", *, cold_start: bool = True
+) -> dict[str, str]:
     """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
 
+    Args:
+        cold_start: For GRPO: False where another checkpoint is used.
+
     Returns:
-        Paths by name: ``train``, ``heldout``, ``model`` and, where GRPO needs them, ``clip`` and ``witness``.
+        Paths by name: ``train``, ``heldout``, ``base``, ``model`` and, where GRPO needs them, ``clip`` and ``witness``.
 
     Raises:
         LaunchError: The build failed; its own message came before.
     """
-    module = "agentic_video.toyworld.build" if stage == "grpo" else "agentic_video.toyworld.demonstrate"
-    command = [sys.executable, "-m", module, str(recipe), *overrides]
+    command = [sys.executable, "-m", TOYWORLD[stage], str(recipe), *overrides]
     if stage != "grpo":
         command += ["--profile", config_name(stage, "laptop")]
+    elif not cold_start:
+        command.append("--no-cold-start")
     paths = {}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as build:
         assert build.stdout is not None
         for line in build.stdout:
             name, _, value = line.strip().partition(": ")
-            if name in ("train", "heldout", "model", "clip", "witness"):
+            if name in ("train", "heldout", "base", "model", "clip", "witness"):
                 paths[name] = value
             elif line.startswith("["):
                 print(line, end="", flush=True)
@@ -369,12 +382,9 @@ def stage_command(
 
 def laptop_overrides(paths: Mapping[str, str], stage: str = "grpo") -> list[str]:
     """Name the files of :func:`build_toyworld` to verl."""
-    model = "actor_rollout_ref.model" if stage == "grpo" else "model"
-    overrides = [
-        f"{model}.path={paths['model']}",
-        f"data.train_files={paths['train']}",
-        f"data.val_files={paths['heldout']}",
-    ]
+    overrides = [f"data.train_files={paths['train']}", f"data.val_files={paths['heldout']}"]
+    if "model" in paths:
+        overrides.append(f"{MODEL_KEYS[stage]}={paths['model']}")
     if "clip" in paths:
         overrides.append(f"agentic_video.retrieval.model='local-dir:{paths['clip']}'")
     return overrides
@@ -422,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit status.
     """
     parser = argparse.ArgumentParser(
-        prog="run_grpo.sh, run_sft.sh",
+        prog="run_grpo.sh, run_sft.sh, run_kto.sh",
         description="Trains one system. Everything else on the command line is a Hydra override for verl.",
     )
     parser.add_argument("recipe", type=Path, help=argparse.SUPPRESS)
@@ -461,7 +471,8 @@ def launch(
     root = Path(environment.get("OUTPUT_DIR") or "outputs").resolve() / f"{title}-{profile}"
     variables = {**COMMON_ENV, **(LAPTOP_ENV if profile == "laptop" else {})}
     command = stage_command(stage, profile, recipe, gpus, environment, overrides)
-    paths = build_toyworld(recipe, overrides, stage) if profile == "laptop" else {}
+    other_model = any(text.startswith(f"{MODEL_KEYS[stage]}=") for text in overrides)
+    paths = build_toyworld(recipe, overrides, stage, cold_start=not other_model) if profile == "laptop" else {}
     if paths:
         command += laptop_overrides(paths, stage)
     if dry_run:

@@ -4,8 +4,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from multiprocessing import shared_memory
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -191,3 +193,25 @@ def test_sft_asks_for_records_and_is_not_submitted(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("RAY_ADDRESS", "http://head:8265")
     with pytest.raises(launch.LaunchError, match="torchrun"):
         launch.launch(RECIPE, "laptop", True, False, [], "sft")
+
+
+def test_kto_starts_its_own_trainer() -> None:
+    command = " ".join(launch.stage_command("kto", "laptop", RECIPE.parent / "eva", 0, {}, []))
+    assert "--nproc-per-node=1 --standalone -m agentic_video.training.kto_trainer " in command
+    assert command.endswith("--config-name kto_laptop")
+
+
+def test_a_named_checkpoint_needs_no_cold_start(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    asked = []
+
+    def build(recipe: Path, overrides: Sequence[str], stage: str, *, cold_start: bool) -> dict[str, str]:
+        asked.append(cold_start)
+        paths = {"train": "t.parquet", "heldout": "h.parquet", "base": "b"}
+        return {**paths, "model": "cold"} if cold_start else paths
+
+    monkeypatch.setattr(launch, "build_toyworld", build)
+    launch.launch(RECIPE, "laptop", False, True, ["actor_rollout_ref.model.path=mine"])
+    command = capsys.readouterr().out
+    assert asked == [False] and command.count("model.path=") == 1 and "model.path=mine" in command
+    launch.launch(RECIPE, "laptop", False, True, [])
+    assert asked == [False, True] and "actor_rollout_ref.model.path=cold" in capsys.readouterr().out

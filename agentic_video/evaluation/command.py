@@ -128,7 +128,7 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
     engine = choose_engine(model, arguments.engine, gpus) if model else "toy"
     profile = arguments.profile or ("laptop" if engine == "toy" else "cluster")
     if profile == "laptop" and not (model and data):
-        paths = build_toyworld(recipe, overrides)
+        paths = build_toyworld(recipe, overrides, cold_start=not model)
         model = model or paths["model"]
         overrides = [*laptop_overrides({**paths, "model": model}), *overrides]
         data = data or [Path(paths["heldout"])]

@@ -9,12 +9,15 @@ LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The latest Hugging Face checkpoint of a run, or None."""
+    """The latest Hugging Face checkpoint of a run, with its weights, or None."""
     tracker = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
     if not tracker.is_file():
         return None
-    found = folder / "checkpoints" / f"global_step_{tracker.read_text().strip()}" / "huggingface"
-    return found if found.is_dir() else None
+    step = folder / "checkpoints" / f"global_step_{tracker.read_text().strip()}"
+    for found in (step / "huggingface", step / "actor" / "huggingface"):
+        if any(found.glob("*.safetensors")):
+            return found
+    return None
 
 
 def write_losses(folder: Path) -> str:

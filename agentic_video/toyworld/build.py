@@ -68,13 +68,13 @@ class ToyPaths:
     Attributes:
         world: Folder of the videos and rows.
         base: Checkpoint of the base model.
-        model: Checkpoint of the cold start.
+        model: Checkpoint of the cold start; None where none was asked for.
         clip: Folder of the tiny CLIP; None where the recipe has none.
     """
 
     world: Path
     base: Path
-    model: Path
+    model: Path | None = None
     clip: Path | None = None
 
     @property
@@ -175,12 +175,15 @@ def ensure_demonstrations(
     return folder / "train.jsonl", folder / "heldout.jsonl", base
 
 
-def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> ToyPaths:
+def ensure(
+    system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE, *, cold_start: bool = True
+) -> ToyPaths:
     """The world and the models of a recipe, built as far as they aren't in the cache. Recipes share what is equal.
 
     Args:
         system: Whose grammar the cold start teaches.
         limits: Token budgets of its episodes.
+        cold_start: False where another checkpoint is trained or evaluated.
 
     Raises:
         GateError: The cold start came out unfit.
@@ -195,12 +198,14 @@ def ensure(system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path =
         clip_key = _key(asdict(recipe.world), recipe.seed)
         clip = once(cache / f"clip-{clip_key}", lambda folder: make_clip(folder, recipe.world, recipe.seed))
     base = ensure_base(recipe, cache)
+    if not cold_start:
+        return ToyPaths(world.train.parent, base, clip=clip)
 
     def make_model(folder: Path) -> None:
         setting = Setting(system, limits, turns, clip, base if recipe.witness else None)
         for attempt in range(recipe.attempts):
-            cold_start = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
-            make_cold_start(folder, base, system, limits, turns, recipe.world, cold_start, recipe.seed)
+            teaching = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
+            make_cold_start(folder, base, system, limits, turns, recipe.world, teaching, recipe.seed)
             try:
                 report = check(folder, world.heldout, setting, recipe.gate)
             except GateError as error:
@@ -225,11 +230,13 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", help="Hydra overrides")
     parser.add_argument("--profile", default="laptop", help="name of the recipe's config (%(default)s)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of finished builds (%(default)s)")
+    parser.add_argument("--no-cold-start", action="store_true", help="the model is another one; make what it needs")
     arguments = parser.parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     recipe = toy_recipe(config)
-    paths = ensure(settings_of(config).system, limits_of(config), recipe, arguments.cache)
-    for name in ("train", "heldout", "model", "clip"):
+    system, limits = settings_of(config).system, limits_of(config)
+    paths = ensure(system, limits, recipe, arguments.cache, cold_start=not arguments.no_cold_start)
+    for name in ("train", "heldout", "base", "model", "clip"):
         if getattr(paths, name) is not None:
             print(f"{name}: {getattr(paths, name)}")
     if recipe.witness:

@@ -118,16 +118,16 @@ def main() -> None:
     turns = turns_of(system, recipe.oracle)
     # KTO goes on from what GRPO's laptop profile goes on from: the tiny model after its cold start
     paths = ensure(system, limits, recipe, arguments.cache)
+    model = paths.model
+    assert model is not None
 
     def make(folder: Path) -> None:
         world = World.of(paths.world)
-        write_preferences(folder, world, paths.model, system, limits, turns, recipe.world)
+        write_preferences(folder, world, model, system, limits, turns, recipe.world)
 
     # the model's name depends on the system, its limits and its oracle
-    folder = once(arguments.cache / f"preferences-{paths.world.name}-{paths.model.name}", make)
-    for name, path in (
-        ("train", folder / "train.jsonl"), ("heldout", folder / "heldout.jsonl"), ("model", paths.model)
-    ):  # fmt: skip
+    folder = once(arguments.cache / f"preferences-{paths.world.name}-{model.name}", make)
+    for name, path in (("train", folder / "train.jsonl"), ("heldout", folder / "heldout.jsonl"), ("model", model)):
         print(f"{name}: {path}")
 
 

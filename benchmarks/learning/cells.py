@@ -1,0 +1,92 @@
+"""What is trained: the chain of each system, and one changed key for each claim of a paper."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+Start = Literal["base", "sft", "kto"]
+SYSTEM = "agentic_video.system"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to train.
+
+    Attributes:
+        name: ``chain``, or what is different.
+        system: Name of the recipe.
+        claim: What the paper says would happen.
+        overrides: What is different from the recipe's laptop profile.
+        start: The checkpoint that GRPO goes on from.
+        budgets: Overrides by name, with which the result is measured once more (an evaluation budget of its own).
+    """
+
+    name: str
+    system: str
+    claim: str = ""
+    overrides: tuple[str, ...] = ()
+    start: Start = "sft"
+    budgets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One GRPO run."""
+
+    variant: Variant
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Name of the cell's folder."""
+        return f"{self.variant.system}-{self.variant.name}-{self.seed}"
+
+
+_VIEWS = tuple(
+    (f"{frames} frames of {side}", (f"{SYSTEM}.low.frames={frames}", f"{SYSTEM}.high.frames={frames}",
+                                    f"{SYSTEM}.low.height={side}", f"{SYSTEM}.low.width={side}",
+                                    f"{SYSTEM}.high.height={side}", f"{SYSTEM}.high.width={side}"))
+    for frames, side in ((8, 28), (6, 28), (4, 56), (2, 56))
+)  # fmt: skip
+
+CHAINS = tuple(
+    Variant("chain", name, start="kto" if name == "eva" else "sft", budgets=_VIEWS if name == "framemind" else ())
+    for name in SYSTEMS
+)
+
+ABLATIONS = (
+    Variant("no-cold-start", "videozoomer", "VideoZoomer, Table 3: without a cold start RL finds no policy",
+            start="base"),
+    Variant("no-cold-start", "videobrain", "VideoBrain, Table 3: without SFT accuracy is lost", start="base"),
+    Variant("no-tool-reward", "videozoomer", "VideoZoomer, section 4.3: without the tool reward calls die out",
+            (f"{SYSTEM}.weights.tool=0.0",)),
+    Variant("no-clip-higher", "videozoomer", "with clip-higher rare actions can grow (used, not ablated in the paper)",
+            ("actor_rollout_ref.actor.clip_ratio_high=0.2",)),
+    Variant("no-dynamic-sampling", "videozoomer",
+            "dynamic sampling replaces groups that teach nothing (used, not ablated in the paper)",
+            ("algorithm.filter_groups.enable=False",)),
+    Variant("unconditional-action-reward", "framethinker",
+            "FrameThinker, section 3.3.2: a bonus for actions whatever the answer brings calls without use",
+            (f"{SYSTEM}.weights.conditional=False",)),
+    Variant("no-ccv", "framethinker", "FrameThinker, section 3.3.2: the consistency check removes illogical calls",
+            (f"{SYSTEM}.ccv.enable=False",)),
+    Variant("fixed-frames", "framemind",
+            "FrameMind, Table 2: trained on one view for all, other budgets of evaluation do worse",
+            (f"{SYSTEM}.high.frames=8", f"{SYSTEM}.high.height=28", f"{SYSTEM}.high.width=28"), budgets=_VIEWS),
+    Variant("no-behaviour-reward", "videobrain",
+            "VideoBrain, Table 3: without the behaviour-aware reward calls don't follow the question's class",
+            tuple(f"{SYSTEM}.weights.{key}=0.0" for key in (
+                "direct_right_without", "adaptive_right_without", "adaptive_right_with", "active_right_with",
+                "active_wrong_with"))),
+    Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
+)  # fmt: skip
+
+
+def cells(systems: Sequence[str], seeds: Sequence[int], *, ablations: bool) -> Iterator[Cell]:
+    """All runs of some systems, seed by seed: the first seed's table is whole before the second begins."""
+    variants = [*CHAINS, *(ABLATIONS if ablations else ())]
+    for seed in seeds:
+        for variant in variants:
+            if variant.system in systems:
+                yield Cell(variant, seed)

@@ -1,0 +1,178 @@
+"""Tables and curves of what :mod:`benchmarks.learning.run` has finished so far."""
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+STAGES = ("base", "sft", "kto", "grpo")
+TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
+PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
+
+Result = Mapping[str, Any]
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean, and standard deviation between seeds (None for one seed)."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def percent(values: Sequence[float]) -> str:
+    """Shares as percent with their spread."""
+    mean, spread = mean_and_spread([100 * value for value in values])
+    return f"{mean:.1f}" if spread is None else f"{mean:.1f} ± {spread:.1f}"
+
+
+def plain(values: Sequence[float]) -> str:
+    """Numbers with their spread."""
+    mean, spread = mean_and_spread(values)
+    return f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def of(results: Sequence[Result], system: str, variant: str) -> list[Result]:
+    """The results of a variant, one for each seed."""
+    return [one for one in results if (one["system"], one["variant"]) == (system, variant)]
+
+
+def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[float]:
+    """One figure of a stage, by seed."""
+    return [one["stages"][stage][kind][key] for one in found if stage in one["stages"]]
+
+
+def chain_table(results: Sequence[Result]) -> str:
+    """Every stage of every system's chain."""
+    rows = []
+    for system in dict.fromkeys(one["system"] for one in results):
+        found = of(results, system, "chain")
+        for stage in STAGES:
+            if not figures(found, stage, "sampled", "accuracy"):
+                continue
+            rows.append([
+                system, TITLES[stage], str(len(found)), percent(figures(found, stage, "sampled", "accuracy")),
+                percent(figures(found, stage, "greedy", "accuracy")),
+                *(plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
+            ])  # fmt: skip
+    head = [
+        "system",
+        "after",
+        "seeds",
+        "accuracy % (sampled)",
+        "accuracy % (greedy)",
+        "calls",
+        "frames",
+        "refused calls",
+    ]
+    return table(head, rows)
+
+
+def gain_table(results: Sequence[Result]) -> str:
+    """What GRPO adds to SFT, and what the chain takes."""
+    rows = []
+    for system in dict.fromkeys(one["system"] for one in results):
+        if found := of(results, system, "chain"):
+            gains = [
+                100 * (one["stages"]["grpo"]["sampled"]["accuracy"] - one["stages"]["sft"]["sampled"]["accuracy"])
+                for one in found
+            ]
+            minutes = [(one["seconds"] + sum(one["seconds_before"].values())) / 60 for one in found]
+            listed = ", ".join(f"{gain:+.1f}" for gain in gains)
+            rows.append([system, plain(gains), listed, ", ".join(f"{minute:.1f}" for minute in minutes)])
+    return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
+
+
+def ablation_table(results: Sequence[Result]) -> str:
+    """Each claim beside the chain of the same seeds."""
+    rows = []
+    for name in dict.fromkeys((one["system"], one["variant"]) for one in results if one["variant"] != "chain"):
+        changed = of(results, *name)
+        seeds = {one["seed"] for one in changed}
+        chain = [one for one in of(results, name[0], "chain") if one["seed"] in seeds]
+        for title, found in (("chain", chain), (name[1], changed)):
+            if found:
+                rows.append([
+                    changed[0]["claim"] if title != "chain" else "", name[0], title,
+                    percent(figures(found, "grpo", "sampled", "accuracy")),
+                    *(plain(figures(found, "grpo", "sampled", key)) for key in ("tool_calls", "illegal_calls")),
+                    calls_by_class(found), str(len(found)),
+                ])  # fmt: skip
+    head = ["claim", "system", "trained with", "accuracy %", "calls", "refused calls", "calls by class", "seeds"]
+    return table(head, rows)
+
+
+def calls_by_class(found: Sequence[Result]) -> str:
+    """Legal calls per episode for each class of question."""
+    by: dict[str, list[float]] = defaultdict(list)
+    for one in found:
+        for kind, calls in one["stages"]["grpo"]["sampled"]["calls"].items():
+            by[kind].append(calls)
+    return ", ".join(f"{kind} {statistics.fmean(calls):.2f}" for kind, calls in by.items())
+
+
+def budget_table(results: Sequence[Result]) -> str:
+    """Accuracy under other budgets of evaluation."""
+    rows = []
+    for name in dict.fromkeys((one["system"], one["variant"]) for one in results if one["budgets"]):
+        found = of(results, *name)
+        for budget in found[0]["budgets"]:
+            values = [one["budgets"][budget]["accuracy"] for one in found]
+            rows.append([name[0], name[1], budget, percent(values), str(len(found))])
+    return table(["system", "trained with", "evaluated with", "accuracy %", "seeds"], rows)
+
+
+def draw(results: Sequence[Result], system: str, file: Path) -> None:
+    """Reward, calls and frames by GRPO step: a line for each variant, its mean over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
+    for variant in dict.fromkeys(one["variant"] for one in results if one["system"] == system):
+        found = of(results, system, variant)
+        for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
+            values: dict[int, list[float]] = defaultdict(list)
+            for one in found:
+                for step, value in zip(*one["curves"][key], strict=True):
+                    values[step].append(value)
+            steps = sorted(values)
+            means = [statistics.fmean(values[step]) for step in steps]
+            width = 5
+            smooth = [statistics.fmean(means[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(means))]
+            (line,) = axes.plot(steps, smooth, linewidth=2, label=f"{variant} ({len(found)})")
+            axes.plot(steps, means, linewidth=0.6, alpha=0.4, color=line.get_color())
+            axes.set(xlabel="GRPO step", title=title)
+            axes.grid(alpha=0.3)
+    panels[0].legend(frameon=False, fontsize=8)
+    figure.suptitle(f"{system}, mean over seeds (their number in brackets), moving average over 5 steps", fontsize=10)
+    figure.tight_layout()
+    figure.savefig(file)
+    pyplot.close(figure)
+
+
+def write_report(out: Path) -> str:
+    """Write ``results.json``, ``learning.md`` and a PNG for each system.
+
+    Returns:
+        The tables.
+    """
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("cells/*/result.json"))]
+    if not results:
+        return "nothing is finished yet"
+    (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    for system in dict.fromkeys(one["system"] for one in results):
+        draw(results, system, out / f"{system}.png")
+    parts: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
+        ("Every stage", chain_table), ("What GRPO adds", gain_table), ("Ablations", ablation_table),
+        ("Other budgets", budget_table),
+    ]  # fmt: skip
+    text = "\n\n".join(f"## {title}\n\n{make(results)}" for title, make in parts) + "\n"
+    (out / "learning.md").write_text(text, encoding="utf-8")
+    return text

@@ -1,0 +1,212 @@
+"""Does the whole chain learn? Trains on the synthetic world, and measures every stage on held-out videos.
+
+``python benchmarks/learning/run.py`` runs each system's chain (base model, cold start, for EVA KTO, GRPO) and one
+changed key for each claim of a paper, on three seeds, with the recipes' own laptop jobs. What is finished stays: stop it
+when you like, and the same command goes on. ``--report`` only writes the tables and curves of what is there.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY))
+
+from agentic_video.launch import LAPTOP_ENV, build_toyworld  # noqa: E402
+from agentic_video.report.losses import newest_checkpoint  # noqa: E402
+from agentic_video.report.summary import read_metrics, series  # noqa: E402
+from benchmarks.learning.cells import SYSTEMS, Cell, Variant, cells  # noqa: E402
+from benchmarks.learning.report import write_report  # noqa: E402
+
+HELD_OUT = 256
+GREEDY, SAMPLED = 0.0, 1.0
+CURVES = ("episode/reward_sampled", "episode/acc", "episode/tool_calls", "episode/frames", "episode/illegal_calls")
+
+
+class CellError(RuntimeError):
+    """A job of a cell failed; the message names its log."""
+
+
+def world_overrides(seed: int) -> list[str]:
+    """A world and a cold start of their own for each seed, and enough held-out videos."""
+    toy = "agentic_video.toyworld"
+    return [f"++{toy}.seed={seed}", f"++{toy}.heldout={HELD_OUT}", f"++{toy}.cold_start.seed={100 * seed}",
+            f"data.seed={seed}"]  # fmt: skip
+
+
+def run(command: Sequence[str], folder: Path, log: Path) -> float:
+    """Run a job, its output in a file; its seconds.
+
+    Raises:
+        CellError: It failed.
+    """
+    started = time.monotonic()
+    log.parent.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, "OUTPUT_DIR": str(folder), "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("VERL_PLATFORM", None)
+    with log.open("a", encoding="utf-8") as file:
+        status = subprocess.run(command, env=environment, cwd=REPOSITORY, stdout=file, stderr=file, check=False)
+    if status.returncode:
+        raise CellError(f"status {status.returncode}; see {log}")
+    return time.monotonic() - started
+
+
+def recipe_of(system: str) -> Path:
+    """Folder of a system's recipe."""
+    return REPOSITORY / "recipes" / system
+
+
+def train(stage: str, system: str, overrides: Sequence[str], folder: Path) -> tuple[Path, Path, float]:
+    """Run a stage of a recipe's laptop profile.
+
+    Returns:
+        The run's folder, its last checkpoint as a Hugging Face folder, and its seconds.
+    """
+    command = [sys.executable, "-m", "agentic_video.launch", str(recipe_of(system)), "--profile", "laptop"]
+    command += ["--stage", stage, *overrides]
+    seconds = run(command, folder, folder / f"{stage}.log")
+    title = system if stage == "grpo" else f"{system}-{stage}"
+    ended = max((folder / f"{title}-laptop").glob("run-*"))
+    checkpoint = newest_checkpoint(ended)
+    if checkpoint is None:
+        raise CellError(f"no checkpoint below {ended}")
+    return ended, checkpoint, seconds
+
+
+def measure(
+    system: str, model: Path, overrides: Sequence[str], folder: Path, temperature: float, more: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Play the held-out questions with a checkpoint.
+
+    Returns:
+        ``accuracy``, ``error`` (its standard error), means per episode, and ``calls`` by class of question.
+    """
+    command = [sys.executable, "-m", "agentic_video.cli", "eval", "--recipe", str(recipe_of(system)), "--engine", "toy"]
+    command += ["--profile", "laptop", "--model", str(model), "--temperature", str(temperature), "--out", str(folder)]
+    run([*command, *overrides, *more], folder, folder / "eval.log")
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    figures = {"accuracy": report["official"]["mean"], "error": report["official"]["error"]}
+    figures |= {key: report["per_episode"][key]["mean"] for key in ("tool_calls", "frames", "turns", "illegal_calls")}
+    calls: dict[str, list[int]] = {}
+    for journal in folder.glob("episodes-*.jsonl"):
+        for line in journal.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            kind = record["video_qa"]["extra_info"]["class"]
+            made = sum(turn.get("legal_calls", 0) for turn in record["trajectory"]["turns"])
+            calls.setdefault(kind, []).append(made)
+    return {**figures, "calls": {kind: sum(made) / len(made) for kind, made in sorted(calls.items())}}
+
+
+def once(file: Path, make: Any) -> Any:
+    """A result that is on disk, or made and written."""
+    if not file.is_file():
+        made = make()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.with_suffix(".new").write_text(json.dumps(made, indent=1), encoding="utf-8")
+        file.with_suffix(".new").rename(file)
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def start_of(system: str, seed: int, out: Path) -> dict[str, Any]:
+    """The checkpoints before GRPO, shared by all variants of a system and seed, and what they can do."""
+    folder = out / "starts" / f"{system}-{seed}"
+    world = world_overrides(seed)
+
+    def build() -> dict[str, Any]:
+        started = time.monotonic()
+        paths = build_toyworld(recipe_of(system), world)
+        built = {"base": paths["base"], "sft": paths["model"]}
+        seconds = {"build and SFT": time.monotonic() - started}
+        if system == "eva":
+            _, kto, seconds["KTO"] = train("kto", system, world, folder)
+            built["kto"] = str(kto)
+        return {"paths": built, "seconds": seconds}
+
+    start: dict[str, Any] = once(folder / "start.json", build)
+    start["stages"] = {
+        stage: {
+            name: once(
+                folder / stage / f"{name}.json",
+                lambda model=model, place=folder / stage / name, temperature=temperature: measure(
+                    system, Path(model), world, place, temperature
+                ),
+            )
+            for name, temperature in (("sampled", SAMPLED), ("greedy", GREEDY))
+        }
+        for stage, model in start["paths"].items()
+    }
+    return start
+
+
+def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
+    """Train and measure one cell."""
+    variant: Variant = cell.variant
+    start = start_of(variant.system, cell.seed, out)
+    folder = out / "cells" / cell.name
+    world = world_overrides(cell.seed)
+
+    def grpo() -> dict[str, Any]:
+        overrides = [*world, "trainer.val_before_train=False", "trainer.test_freq=-1",
+                     f"actor_rollout_ref.model.path={start['paths'][variant.start]}", *variant.overrides]  # fmt: skip
+        ended, checkpoint, seconds = train("grpo", variant.system, overrides, folder)
+        metrics = read_metrics(ended)
+        return {
+            "checkpoint": str(checkpoint),
+            "seconds": seconds,
+            "curves": {key: series(metrics, key) for key in CURVES},
+        }
+
+    trained: dict[str, Any] = once(folder / "grpo.json", grpo)
+    model = Path(trained["checkpoint"])
+    system_overrides = [one for one in variant.overrides if one.startswith("agentic_video.")]
+    result = {"cell": cell.name, "system": variant.system, "variant": variant.name, "seed": cell.seed,
+              "claim": variant.claim, "start": variant.start, **trained}  # fmt: skip
+    result["stages"] = {**start["stages"], "grpo": {
+        name: once(folder / f"{name}.json",
+                   lambda place=folder / name, temperature=temperature: measure(
+                       variant.system, model, [*world, *system_overrides], place, temperature))
+        for name, temperature in (("sampled", SAMPLED), ("greedy", GREEDY))
+    }}  # fmt: skip
+    result["budgets"] = {
+        name: once(folder / f"budget-{number}.json",
+                   lambda place=folder / f"budget-{number}", more=more: measure(
+                       variant.system, model, [*world, *more], place, SAMPLED))
+        for number, (name, more) in enumerate(variant.budgets)
+    }  # fmt: skip
+    result["seconds_before"] = start["seconds"]
+    return result
+
+
+def main() -> int:
+    """Command line; 1 if a cell failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("outputs/learning"), help="%(default)s")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--no-ablations", action="store_true", help="the chains only")
+    parser.add_argument("--report", action="store_true", help="train nothing")
+    arguments = parser.parse_args()
+    out: Path = arguments.out.resolve()
+    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"]})
+    failed = 0
+    if not arguments.report:
+        for cell in cells(arguments.systems, arguments.seeds, ablations=not arguments.no_ablations):
+            print(f"{time.strftime('%H:%M:%S')} {cell.name}", flush=True)
+            try:
+                once(out / "cells" / cell.name / "result.json", lambda cell=cell: run_cell(cell, out))
+            except (CellError, RuntimeError) as error:
+                failed += 1
+                print(f"  failed: {error}", flush=True)
+            write_report(out)
+    print(write_report(out))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -92,6 +92,11 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         kwargs[VALIDATE] = bool(trajectory["validate"])
         return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
 
+    async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
+        # An episode is scored by its trajectory, which the last output holds whole. verl would pad all outputs to one
+        # batch, which fails on position ids of several sections.
+        await super()._compute_score(outputs[-1:], kwargs)
+
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}
         if FRAME_KEYS not in data:

@@ -1,8 +1,8 @@
 """Does the whole chain learn? Trains on the synthetic world, and measures every stage on held-out videos.
 
 ``python benchmarks/learning/run.py`` runs each system's chain (base model, cold start, for EVA KTO, GRPO) and one
-changed key for each claim of a paper, on three seeds, with the recipes' own laptop jobs. What is finished stays: stop it
-when you like, and the same command goes on. ``--report`` only writes the tables and curves of what is there.
+changed key for each claim of a paper, on three seeds, with the recipes' own laptop jobs. What is finished stays: stop
+it when you like, and the same command goes on. ``--report`` only writes the tables and curves of what is there.
 """
 
 import argparse

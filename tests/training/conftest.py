@@ -1,0 +1,3 @@
+from tests.toyworld.conftest import checkpoint, tokenizer
+
+__all__ = ["checkpoint", "tokenizer"]

@@ -50,6 +50,8 @@ TOYWORLD = {
 }
 """What makes each stage's synthetic data and the model that it starts from."""
 MODEL_KEYS = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
+HELD_OUT = ("accuracy", "reward", "calls", "illegal_calls", "frames")
+"""What is shown of a validation, for each data source."""
 RUN_FILE = "run.json"
 """Written into a run's folder, so that the same command finds it again and resumes it."""
 
@@ -262,9 +264,12 @@ def run_verl(command: Sequence[str], environment: Mapping[str, str], log: Path) 
 
 def interesting(line: str) -> str:
     """The part of a log line that a user wants to see: each step's key figures, warnings of ours, errors."""
-    if "step:" in line and "episode/reward_sampled:" in line:
+    if "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
         values = dict(pair.rsplit(":", 1) for pair in line.split("step:", 1)[1].strip().split(" - ") if ":" in pair)
         step = line.split("step:", 1)[1].split(" - ")[0].strip()
+        held_out = _held_out(step, values)
+        if "episode/reward_sampled" not in values:
+            return "\n".join(held_out)
         shown = [f"reward {_number(values.get('episode/reward_sampled', ''))}"]
         shown += [
             f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in ("acc", "format", "tool", "turns", "frames")
@@ -272,7 +277,7 @@ def interesting(line: str) -> str:
         shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
         shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
         shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
-        return f"step {step}: " + ", ".join(shown)
+        return "\n".join([f"step {step}: " + ", ".join(shown), *held_out])
     if "step:" in line and ("train/loss:" in line or "val/loss:" in line):
         step, *pairs = line.split("step:", 1)[1].strip().split(" - ")
         values = dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
@@ -286,6 +291,17 @@ def interesting(line: str) -> str:
     if "Error" in line or "error:" in line.lower():
         return line.rstrip()[:300]
     return ""
+
+
+def _held_out(step: str, values: Mapping[str, str]) -> list[str]:
+    """A line for each data source of a validation, from the figures that verl logged."""
+    sources: dict[str, list[str]] = {}
+    for key, value in values.items():
+        # not the classes of a data source, whose keys have a part more
+        start, *rest = key.split("/")
+        if start == "val-agentic" and len(rest) == 2 and rest[1] in HELD_OUT:
+            sources.setdefault(rest[0], []).append(f"{rest[1].replace('_', ' ')} {_number(value)}")
+    return [f"step {step}, held out, {source}: " + ", ".join(shown) for source, shown in sources.items()]
 
 
 def _number(text: str, digits: int = 2, kind: str = "f") -> str:

@@ -13,6 +13,27 @@ from agentic_video.systems.base import System
 from agentic_video.video.retrieval import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
+MAX_PICTURES = 64
+"""Of one validation: a validation waits for its pictures."""
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What is logged beside figures.
+
+    Attributes:
+        validation_pictures: Most episodes of a validation that are logged as pictures; 0 logs none.
+
+    Raises:
+        ValueError: A number that makes no sense.
+    """
+
+    validation_pictures: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation_pictures <= MAX_PICTURES:
+            raise ValueError(f"validation_pictures must be from 0 to {MAX_PICTURES}, got {self.validation_pictures}")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -25,6 +46,7 @@ class Settings:
         frame_store: The store of decoded frames.
         retrieval: How frames are found by text.
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
+        log: What is logged beside figures.
     """
 
     system: System
@@ -33,6 +55,7 @@ class Settings:
     frame_store: StoreConfig
     retrieval: RetrievalConfig
     max_turn_tokens: int = 0
+    log: LogConfig = LogConfig()
 
 
 def settings_of(config: DictConfig) -> Settings:
@@ -91,6 +114,7 @@ def _build(block: DictConfig) -> Settings:
         "max_turn_tokens",
         "episodes_dir",
         "episodes_per_step",
+        "log",
     }
     unknown = set(block) - known
     if unknown:
@@ -115,6 +139,7 @@ def _build(block: DictConfig) -> Settings:
         frame_store=part(StoreConfig, "frame_store"),
         retrieval=part(RetrievalConfig, "retrieval"),
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),
+        log=part(LogConfig, "log"),
     )
 
 

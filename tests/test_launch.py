@@ -145,6 +145,17 @@ def test_metrics_line_is_shortened() -> None:
     assert launch.interesting("loading weights\n") == ""
 
 
+def test_a_validation_has_a_line_for_each_data_source() -> None:
+    figures = (
+        "val-core/a/acc/mean@1:0.5 - val-agentic/a/accuracy:0.5 - val-agentic/a/illegal_calls:np.float64(0.25) - "
+        "val-agentic/a/episodes:9.0 - val-agentic/a/direct/accuracy:0.1 - val-agentic/b/accuracy:1.0"
+    )
+    lines = ["step 0, held out, a: accuracy 0.50, illegal calls 0.25", "step 0, held out, b: accuracy 1.00"]
+    assert launch.interesting(f"step:0 - {figures}\n").splitlines() == lines
+    both = launch.interesting(f"step:0 - {figures} - episode/reward_sampled:1.25 - timing_s/step:4.21\n").splitlines()
+    assert both[0].startswith("step 0: reward 1.25") and both[1:] == lines
+
+
 def test_record_keeps_its_fields(tmp_path: Path) -> None:
     launch.write_record(tmp_path, identity=["a=1"], finished=False)
     launch.write_record(tmp_path, finished=True)

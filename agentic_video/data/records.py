@@ -23,6 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from agentic_video.data.journal import json_line
 from agentic_video.data.schema import RowError, VideoQA
 from agentic_video.rollout.trajectory import EndReason, Trajectory
 
@@ -35,7 +36,8 @@ _TRAJECTORY = {"qa_id": str, "system": str, "opening": list, "turns": list, "end
 _TRAJECTORY_OPTIONAL = {"error": str, "rollout_index": int, "num_tokens": int}
 _MESSAGE = {"role": str, "parts": list}
 _TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
-_TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list}
+_TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list,
+                  "taught": bool}  # fmt: skip
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
 _ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
 _CALL = {"name": str, "arguments": dict}
@@ -100,12 +102,8 @@ class Record:
 
 
 def write_record(file: TextIO, record: Record) -> None:
-    """Write one line to a UTF-8 text file.
-
-    What a model wrote may hold half of a surrogate pair, which UTF-8 can't: its escape is written, which is good JSON.
-    """
-    line = json.dumps(record.to_dict(), ensure_ascii=False)
-    file.write(line.encode("utf-8", errors="backslashreplace").decode("utf-8") + "\n")
+    """Write one line to a UTF-8 text file."""
+    file.write(json_line(record.to_dict()))
 
 
 def read_records(path: str | Path) -> Iterator[Record]:

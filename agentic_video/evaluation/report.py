@@ -16,13 +16,14 @@ import yaml
 from agentic_video.data.records import Record
 from agentic_video.data.schema import VideoQA
 from agentic_video.evaluation.runner import Failure
+from agentic_video.evaluation.suites import suite_scores
 from agentic_video.rollout.trajectory import EndReason, Trajectory
 from agentic_video.systems.base import Calls
 
-CATEGORY_FIELDS = ("category", "task_type", "question_category", "question_type", "problem_type", "type", "kind")
+CATEGORY_FIELDS = ("categories", "category", "task_type", "question_category", "question_type", "problem_type", "type", "kind")
 """Fields of ``extra_info`` that name the kind of question; the first that is there counts."""
-DURATION_FIELDS = ("duration_bucket", "duration_group", "duration")
-"""The same for how long the video is: a name, or seconds."""
+DURATION_FIELDS = ("duration_name", "duration_bucket", "duration_group", "length", "duration")
+"""The same for how long the video is: a name, or seconds. Where a row has none, the video file's own length counts."""
 _DURATION_ENDS = (60.0, 300.0, 900.0, 3600.0)
 _FPS_ENDS = (1.0, 2.0, 4.0, 8.0)
 PER_EPISODE = ("frames", "visual_tokens", "turns", "tool_calls", "illegal_calls", "attempts", "prompt_tokens",
@@ -88,6 +89,11 @@ def duration_of(qa: VideoQA) -> list[str]:
     return []
 
 
+def _measured(record: Record) -> list[str]:
+    seconds = record.rewards.get("video_seconds")
+    return [] if seconds is None else [bucket(seconds, _DURATION_ENDS, " s")]
+
+
 def bucket(value: float, ends: Sequence[float], unit: str = "") -> str:
     """The range that a positive number is in: ``(1, 2]``, or ``> 8`` beyond the last end."""
     below = 0.0
@@ -147,7 +153,7 @@ def figures(records: Sequence[Record], failures: Sequence[Failure] = ()) -> dict
         names = {
             "data_source": [record.qa.data_source],
             "category": category_of(record.qa),
-            "duration": duration_of(record.qa),
+            "duration": duration_of(record.qa) or _measured(record),
         }
         for grouping, found in names.items():
             for name in found:
@@ -169,6 +175,7 @@ def figures(records: Sequence[Record], failures: Sequence[Failure] = ()) -> dict
         "robust": accuracy(records, "acc_robust"),
         "official_failures_wrong": (official["mean"] * graded / (graded + len(failures)) if graded else None),
         "official_mean_over_categories": statistics.fmean(means) if means else None,
+        "suites": suite_scores(records),
         "by": by,
         "per_episode": {
             name: spread(values)
@@ -246,6 +253,8 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
                 for name, group in groups.items()
             ]
             lines += ["", *table((grouping.replace("_", " "), "episodes", "accuracy %", "robust %"), rows)]
+    for source, scores in result["suites"].items():
+        lines += ["", *table((source, "%"), [(name, percent(value)) for name, value in scores.items()])]
     rows = [
         (name.replace("_", " "), *(f"{values[key]:.4g}" for key in ("mean", "min", "median", "p90", "max")))
         for name, values in result["per_episode"].items()

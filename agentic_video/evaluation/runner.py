@@ -8,17 +8,17 @@ no episode: it is listed, and tried again next time.
 import asyncio
 import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, TextIO
 
+from agentic_video.data import journal as files
 from agentic_video.data.records import Record, load_records, write_record
 from agentic_video.data.schema import VideoQA
-from agentic_video.evaluation.speakers import ModelSpec, SetupError, Speaker, make_speaker, usage_of
+from agentic_video.evaluation.speakers import ModelSpec, Speaker, make_speaker, usage_of
 from agentic_video.rewards.answer import match_choice
 from agentic_video.rewards.endpoint import JudgeError
 from agentic_video.rewards.judge import Judge, JudgeConfig
@@ -95,32 +95,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any]) -> None:
     Raises:
         SetupError: The folder holds an evaluation with other settings; the message names the first difference.
     """
-    file = folder / SETTINGS_FILE
-    wanted = json.loads(json.dumps(settings))
-    if file.is_file():
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if (difference := _difference(found, wanted)) is not None:
-            name, before, now = difference
-            raise SetupError(
-                f"{folder} holds an evaluation with {name} = {before!r}, and now it is {now!r}: choose another --out, "
-                "or remove that folder"
-            )
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
-    part.replace(file)
-
-
-def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
-    """The first key at which two settings differ, and both values."""
-    if not isinstance(found, dict) or not isinstance(wanted, dict):
-        return None if found == wanted else (name, found, wanted)
-    for key in sorted({*found, *wanted}):
-        below = f"{name}.{key}" if name else key
-        if (difference := _difference(found.get(key), wanted.get(key), below)) is not None:
-            return difference
-    return None
+    files.claim_folder(folder, settings, SETTINGS_FILE, "an evaluation")
 
 
 def finished(folder: Path) -> tuple[list[Record], list[str]]:
@@ -148,47 +123,19 @@ def failures(folder: Path) -> list[Failure]:
     return found
 
 
-@contextmanager
-def journal(folder: Path, shard: int) -> Iterator[TextIO]:
-    """A shard's journal, open for appending.
-
-    What a kill left of a last line is cut off. The file is locked: a second process that plays the same shard would
-    play everything twice.
+def journal(folder: Path, shard: int) -> AbstractContextManager[TextIO]:
+    """A shard's journal, open for appending (see :func:`agentic_video.data.journal.open_journal`).
 
     Raises:
         SetupError: Another process has it open.
     """
-    import fcntl
-
-    path = folder / f"episodes-{shard:03d}.jsonl"
-    with path.open("a+b") as raw:
-        try:
-            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SetupError(f"{path}: another process is writing this evaluation; wait for it or end it") from None
-        raw.truncate(_whole_lines(raw))
-        with path.open("a", encoding="utf-8") as file:
-            yield file
-
-
-def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
-    """Size in bytes of a file up to the end of its last whole line."""
-    end = file.seek(0, os.SEEK_END)
-    while end:
-        start = max(0, end - chunk)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
+    return files.open_journal(folder / f"episodes-{shard:03d}.jsonl", "evaluation")
 
 
 def append(file: TextIO, record: Record) -> None:
     """Write a record; when this returns it is on disk."""
     write_record(file, record)
-    file.flush()
-    os.fsync(file.fileno())
+    files.settle(file)
 
 
 class Cast:
@@ -281,6 +228,7 @@ async def play_one(cast: Cast, retriever: Retriever | None, qa: VideoQA) -> Reco
         "completion_tokens": float(played.usage.completion_tokens),
         "attempts": float(len(played.attempts)),
         "seconds": played.seconds,
+        "video_seconds": (await cast.source.aprobe(qa.video)).duration,
     }
     return Record(qa, trajectory, rewards, cast.plan.provenance)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
 
+from agentic_video.data.journal import SetupError as SetupError
 from agentic_video.rewards.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, ChatPolicy, Usage
 from agentic_video.rollout.policy import EngineError, Policy
@@ -18,10 +19,6 @@ from agentic_video.video.frames import Frame
 EngineName = Literal["chat", "vllm", "toy"]
 SMALL_BYTES = 64 << 20
 """Weights up to this size run on the tiny model's own engine where there is no GPU."""
-
-
-class SetupError(Exception):
-    """An evaluation can't start; the message says what to set."""
 
 
 @dataclass(frozen=True)

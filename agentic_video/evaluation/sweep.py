@@ -9,10 +9,13 @@ from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.report import Published, published_for
 from agentic_video.evaluation.speakers import SetupError
 from agentic_video.systems.base import System
+from agentic_video.video.ladder import Rung
 
 KINDS = ("frames", "calls")
 FRAME_FIELDS = ("frames", "overview_max_frames", "overview_frames", "long_overview_frames")
-"""Fields of systems that say how many frames are shown before the first turn."""
+"""Fields of systems that say how many frames are shown before the first turn; a :class:`Rung` says so too."""
+CALL_FRAMES = "max_frames"
+"""Field of systems that show no frame before the first turn: the most of one call."""
 
 
 @dataclass(frozen=True)
@@ -51,23 +54,36 @@ def read_values(kind: str, text: str) -> list[int]:
 
 
 def swept(system: System, kind: str, value: int) -> System:
-    """The system with so many frames in its first view, or so many turns with a call at most.
+    """The system with so many frames, or so many turns with a call at most.
+
+    ``frames`` are those of the first view; where there is none, the most of one call. An episode may then show as many
+    more images as its first view has more.
 
     Raises:
         SetupError: The system can't be changed in this way; the message says what to do.
     """
-    names = {one.name for one in fields(system)}  # type: ignore[arg-type]
     if kind == "calls":
         if isinstance(system, Baseline):
             raise SetupError("--sweep calls: the baseline makes no calls")
         return replace(system, max_turns=value + 1) if value else system.direct()  # type: ignore[type-var]
-    changes = dict.fromkeys(names.intersection(FRAME_FIELDS), value)
-    if not changes or getattr(system, "overview", "") == "none":
+    if isinstance(system, Baseline):
+        return replace(system, frames=value)
+    now = {one.name: getattr(system, one.name) for one in fields(system)}  # type: ignore[arg-type]
+    if now.get("overview") == "none":
+        changes: dict[str, Any] = {CALL_FRAMES: value} if CALL_FRAMES in now else {}
+        more = 0
+    else:
+        shown = [now[name] for name in FRAME_FIELDS if name in now]
+        shown += [view.frames for view in now.values() if isinstance(view, Rung)]
+        changes = dict.fromkeys(set(now).intersection(FRAME_FIELDS), value)
+        changes |= {name: replace(view, frames=value) for name, view in now.items() if isinstance(view, Rung)}
+        more = max(0, value - max(shown, default=value))
+    if not changes:
         raise SetupError(
-            f"--sweep frames: {system.name} has no such number of frames (fields {', '.join(FRAME_FIELDS)}); evaluate "
-            "it once for each setting instead, e.g. agentic_video.system.max_frames=32 with an --out of its own"
+            f"--sweep frames: {system.name} has no such number of frames (fields {', '.join(FRAME_FIELDS)}, "
+            f"{CALL_FRAMES}); evaluate it once for each setting instead, each with an --out of its own"
         )
-    return replace(system, **changes)  # type: ignore[type-var]
+    return replace(system, **changes, max_images=system.max_images + more)  # type: ignore[type-var]
 
 
 def point(value: int, result: Mapping[str, Any]) -> Point | None:

@@ -15,10 +15,11 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenPolicy
-from agentic_video.rollout.trajectory import EndReason
+from agentic_video.rollout.trajectory import EndReason, Trajectory
 from agentic_video.settings import Settings, SettingsCache, limits_of
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.video.counted import CountedSource
 from agentic_video.video.frames import Frame
 from agentic_video.video.retrieval_service import NodeRetriever
 from agentic_video.video.service import NodeFrameStore
@@ -30,6 +31,9 @@ FRAME_KEYS = "frame_keys"
 
 FINAL_OUTPUT = "final_output"
 """In ``extra_fields``: whether an output is its episode's last."""
+
+COSTS = "costs"
+"""In ``extra_fields``: what the episode took, by name (see :func:`episode_costs`)."""
 
 VALIDATE = "is_validation"
 """In an agent loop's row: whether the episode is played for validation."""
@@ -94,6 +98,21 @@ def _content_key(frame: Frame) -> tuple[int, int, bytes]:
     return frame.width, frame.height, hashlib.blake2b(frame.image.tobytes(), digest_size=16).digest()
 
 
+def episode_costs(trajectory: Trajectory, chat_format: ChatFormat, source: CountedSource) -> dict[str, float]:
+    """What an episode took, for the log.
+
+    Returns:
+        ``visual_tokens``: of all frames that were shown; ``frames_requested``, ``frames_decoded`` and
+        ``decode_seconds``: of the frame store (earlier attempts of a validation included).
+    """
+    return {
+        "visual_tokens": float(sum(chat_format.image_tokens(ref.width, ref.height) for ref in trajectory.frames)),
+        "frames_requested": float(source.requested),
+        "frames_decoded": float(source.decoded),
+        "decode_seconds": source.decode_seconds,
+    }
+
+
 # verl makes an agent loop for every rollout; these are made once per process.
 _settings = SettingsCache()
 _chat_format = lru_cache(maxsize=4)(ChatFormat)
@@ -141,7 +160,7 @@ class VideoAgentLoop(AgentLoopBase):
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
         engine = VerlEngine(self.server_manager, sampling_params)
         system = self.settings.system
-        source, retriever = _frame_store(self.settings.frame_store), _retriever(self.settings)
+        source, retriever = CountedSource(_frame_store(self.settings.frame_store)), _retriever(self.settings)
         rollout_index = int(row.get("session_id", 0))
         policies: list[TokenPolicy] = []
 
@@ -170,6 +189,7 @@ class VideoAgentLoop(AgentLoopBase):
             "max_global_steps": max(steps, default=None),
             "trajectory": trajectory.to_dict(),
             "video_qa": qa.to_row(),
+            COSTS: episode_costs(trajectory, self.format, source),
             "turn_scores": [],
             "tool_rewards": [],
         }

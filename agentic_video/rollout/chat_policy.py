@@ -124,6 +124,20 @@ class ChatPolicy:
         await self._append("user", tuple(parts))
         return True
 
+    @property
+    def num_messages(self) -> int:
+        """Length of the conversation; see :meth:`rewrite`."""
+        return len(self._messages)
+
+    def rewrite(self, since: int, text: str) -> None:
+        """Put one turn in the place of everything said and shown since the conversation had ``since`` messages.
+
+        For teachers that try a turn more than once before it counts.
+        """
+        del self._messages[since:]
+        self._shown = {number: parts for number, parts in self._shown.items() if number < since}
+        self._messages.append({"role": "assistant", "content": plain(text)})
+
     async def _append(self, role: str, parts: tuple[Part, ...]) -> None:
         # Encoding takes up to seconds: off the event loop, which serves all episodes.
         content = await asyncio.to_thread(self._encode, parts)

@@ -28,7 +28,7 @@ class ReplayedSequence:
     Attributes:
         prompt_ids: Ids of the opening.
         response_ids: Everything after it.
-        response_mask: 1 for each id that the model said, 0 for each that it was shown.
+        response_mask: 1 for each id that the model said in a turn that is taught, 0 for every other.
         frames: The images in the order of their placeholders.
     """
 
@@ -44,7 +44,7 @@ class ReplayedSequence:
 
     @property
     def loss_mask(self) -> tuple[int, ...]:
-        """1 for each id that the model said; as long as ``ids``."""
+        """1 for each id that is learnt; as long as ``ids``."""
         return (0,) * len(self.prompt_ids) + self.response_mask
 
 
@@ -121,6 +121,8 @@ async def replay(
     if not await policy.begin([Message(cast(Any, one.role), _shown(one.parts)) for one in trajectory.opening]):
         raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
     for number, (turn, ids) in enumerate(spoken, start=1):
+        assert policy.sequence is not None
+        start = len(policy.sequence.response_ids)
         try:
             utterance = await policy.say(view)
         except EngineError as error:
@@ -131,6 +133,8 @@ async def replay(
                 f"what is left of the response ({limits.response}, data.max_response_length)"
             )  # fmt: skip
             raise ReplayError(f"turn {number} {reason}")
+        if not turn.taught:
+            policy.sequence.response_mask[start:] = [0] * len(ids)
         if number < len(said) and not await policy.show(_shown(turn.observation)):
             raise ReplayError(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"

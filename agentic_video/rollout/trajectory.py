@@ -54,6 +54,8 @@ class Turn:
         legal_calls: How many of the turn's tool calls were carried out.
         illegal_calls: How many were refused (an illegal turn counts as one).
         token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
+        taught: False for a turn that a learner of this episode is shown but doesn't imitate (a mistake that a later
+            turn corrects).
     """
 
     text: str
@@ -64,6 +66,7 @@ class Turn:
     legal_calls: int = 0
     illegal_calls: int = 0
     token_ids: tuple[int, ...] = ()
+    taught: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ class Trajectory:
         record["end"] = self.end.value
         for turn, raw in zip(self.turns, record["turns"], strict=True):
             raw["action"] = {"kind": type(turn.action).__name__.lower(), **raw["action"]}
+            if turn.taught:
+                del raw["taught"]
         return record
 
     @classmethod

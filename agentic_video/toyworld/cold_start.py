@@ -54,7 +54,7 @@ class ColdStartRecipe:
 
     demonstrations: int = 2000
     off_aim: float = 0.4
-    direct: float = 0.06
+    direct: float = 0.04
     aiming_steps: int = 200
     aiming_batch: int = 64
     steps: int = 300

@@ -18,38 +18,71 @@ from agentic_video.data.schema import VideoQA
 from agentic_video.rewards.manager import REWARD_KEY_UNITS
 from agentic_video.rollout.agent_loop import FINAL_OUTPUT
 from agentic_video.rollout.trajectory import Trajectory
+from agentic_video.settings import settings_of
+from agentic_video.training.metrics import GroupNames, group_metrics, rates_since
+from agentic_video.training.pictures import log_pictures
 from agentic_video.video.retrieval_service import all_retrieval_stats
 from agentic_video.video.service import all_store_stats
 
 TRAINER_MODE = "agentic_video"
 
+REWARDS = "reward_extra_info"
+
 
 @register_trainer(TRAINER_MODE)
 class VideoAgentTrainer(PPOTrainerSync):
-    """``PPOTrainerSync`` plus the mean of every ``reward_extra_info`` key, as ``episode/<key>``."""
+    """``PPOTrainerSync`` plus what episodes did.
+
+    Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
+    class (:mod:`agentic_video.training.metrics`), in training and in validation; the counters of frame stores and
+    retrievers; and some episodes of each validation as pictures.
+    """
 
     def __init__(self, config: DictConfig):
         # Everything in verl that asks for the mode must hear that this is the synchronous trainer.
         with open_dict(config):
             config.trainer.v1.trainer_mode = "sync"
+        self._names = GroupNames()
+        self._counters: dict[str, float] = {}
         super().__init__(config)
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
-        data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        extras = [
-            extra
-            for tag, extra in zip(batch.tags, (getattr(one, "data", one) for one in data["extra_fields"]), strict=True)
-            if not tag.get("is_padding", False) and extra[FINAL_OUTPUT]
-        ]
+        extras = final_extras(batch)
         metrics.update(episode_metrics(extras))
+        metrics.update(group_metrics(extras, "train", self._names))
         metrics["episode/reward_sampled"] = sampled_reward(
-            [extra["reward_extra_info"]["reward"] for extra in extras],
+            [extra[REWARDS]["reward"] for extra in extras],
             metrics.get(DAPO_FILTERED_REWARD_COUNTS_KEY, {}),
             self.config.actor_rollout_ref.rollout.n,
         )
-        metrics.update(self._store_metrics())
+        counters = self._store_metrics()
+        metrics.update(counters)
+        metrics.update(rates_since(counters, self._counters))
+        self._counters = counters
         self._dump_episodes(extras)
+
+    def _validate(self) -> dict[str, float]:
+        # verl forgets the episodes of a validation before it returns their means.
+        watched = WatchedSamples(self.replay_buffer)
+        self.replay_buffer = watched  # type: ignore[assignment]  # all that a validation asks of it is to sample
+        try:
+            metrics: dict[str, float] = super()._validate()
+        finally:
+            self.replay_buffer = watched.buffer
+        metrics.update(group_metrics(watched.extras, "val", self._names))
+        self._log_pictures(watched.extras)
+        return metrics
+
+    def _log_pictures(self, extras: Sequence[Mapping[str, Any]]) -> None:
+        """Log some of a validation's episodes as pictures (``agentic_video.log.validation_pictures``)."""
+        settings = settings_of(self.config)
+        records = [
+            Record(VideoQA.from_row(extra["video_qa"]), Trajectory.from_dict(extra["trajectory"]), extra[REWARDS])
+            for extra in extras
+        ]
+        count = settings.log.validation_pictures
+        log_pictures(records, count, self.logger.logger, self.global_steps, settings.frame_store)
 
     @staticmethod
     def _store_metrics() -> dict[str, float]:
@@ -77,7 +110,41 @@ class VideoAgentTrainer(PPOTrainerSync):
         with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8") as file:
             for extra in extras[::stride][: block.episodes_per_step]:
                 qa, trajectory = VideoQA.from_row(extra["video_qa"]), Trajectory.from_dict(extra["trajectory"])
-                write_record(file, Record(qa, trajectory, extra["reward_extra_info"], provenance))
+                write_record(file, Record(qa, trajectory, extra[REWARDS], provenance))
+
+
+class WatchedSamples:
+    """A replay buffer during a validation, that keeps what the episodes left behind.
+
+    Args:
+        buffer: The replay buffer.
+
+    Attributes:
+        extras: ``extra_fields`` of the episodes so far.
+    """
+
+    def __init__(self, buffer: Any):
+        self.buffer = buffer
+        self.extras: list[dict[str, Any]] = []
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        """As the buffer's own."""
+        batch, metrics = self.buffer.sample(*args, **kwargs)
+        self.extras += final_extras(batch)
+        return batch, metrics
+
+
+def final_extras(batch: Any) -> list[dict[str, Any]]:
+    """``extra_fields`` of a batch's scored episodes, one each: of an episode with several outputs, the last one's."""
+    if not batch.keys:
+        return []
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+    extras = (getattr(one, "data", one) for one in data["extra_fields"])
+    return [
+        extra
+        for tag, extra in zip(batch.tags, extras, strict=True)
+        if not tag.get("is_padding", False) and extra[FINAL_OUTPUT] and REWARDS in extra
+    ]
 
 
 def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:
@@ -98,6 +165,6 @@ def episode_metrics(extras: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Means over episodes of every key of their ``reward_extra_info``, as ``episode/<key>``."""
     values: dict[str, list[float]] = defaultdict(list)
     for extra in extras:
-        for key, value in extra["reward_extra_info"].items():
+        for key, value in extra[REWARDS].items():
             values[key].append(float(value))
     return {f"episode/{key}": float(np.mean(items)) for key, items in values.items()}

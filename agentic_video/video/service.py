@@ -7,7 +7,7 @@ from typing import Any
 
 from agentic_video.video.frames import Frame
 from agentic_video.video.reader import VideoError, VideoInfo
-from agentic_video.video.store import FrameStore, StoreConfig, StoreStats
+from agentic_video.video.store import FrameStore, Served, StoreConfig, StoreStats
 
 _PREFIX = "agentic-video-frames"
 _CONCURRENCY = 1000
@@ -95,17 +95,15 @@ class _StoreActor:
         except VideoError as error:
             return error.bare()
 
-    async def frames(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame] | VideoError:
+    async def serve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> Served | VideoError:
         try:
-            return await self._store.aframes(path, indices, size)
+            return await self._store.aserve(path, indices, size)
         except VideoError as error:
             return error.bare()
 
-    async def frames_at(
-        self, path: str, times: Sequence[float], size: tuple[int, int] | None
-    ) -> list[Frame] | VideoError:
+    async def serve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None) -> Served | VideoError:
         try:
-            return await self._store.aframes_at(path, times, size)
+            return await self._store.aserve_at(path, times, size)
         except VideoError as error:
             return error.bare()
 
@@ -133,11 +131,19 @@ class NodeFrameStore:
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As `FrameStore.aframes`; the images lie in Ray's shared memory, read-only."""
-        return await self._actor.call("frames", path, list(indices), size)
+        return (await self.aserve(path, indices, size)).frames
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """As `FrameStore.aframes_at`."""
-        return await self._actor.call("frames_at", path, list(times), size)
+        return (await self.aserve_at(path, times, size)).frames
+
+    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
+        """As `FrameStore.aserve`."""
+        return await self._actor.call("serve", path, list(indices), size)
+
+    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
+        """As `FrameStore.aserve_at`."""
+        return await self._actor.call("serve_at", path, list(times), size)
 
     async def stats(self) -> StoreStats:
         """Counts of the node's store so far."""

@@ -104,6 +104,8 @@ class StoreStats:
         errors: Videos that failed to open and frames that failed to decode, each counted once while remembered.
         timeouts: Requests that ran out of time.
         bytes: Bytes of frames held now.
+        open_seconds: Seconds that its threads spent opening videos and indexing them.
+        decode_seconds: Seconds that they spent decoding and resizing frames.
     """
 
     requested: int
@@ -113,6 +115,22 @@ class StoreStats:
     errors: int
     timeouts: int
     bytes: int
+    open_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Served:
+    """Frames, and what it took to serve them.
+
+    Attributes:
+        decoded: How many were decoded for this request; the others were there, or under way for another one.
+        decode_seconds: Seconds that this took.
+    """
+
+    frames: list[Frame]
+    decoded: int
+    decode_seconds: float
 
 
 @dataclass(frozen=True)
@@ -151,6 +169,7 @@ class FrameStore:
         self._pending: dict[_Key | _Identity, Future[Any]] = {}
         self._stuck: dict[str, int] = {}
         self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
+        self._open_seconds = self._decode_seconds = 0.0
 
     def probe(self, path: str) -> VideoInfo:
         """Facts about a video.
@@ -185,7 +204,7 @@ class FrameStore:
             VideoError: When the video or a frame cannot be had in time.
             ValueError: On a size that is not positive.
         """
-        return _drive(self._frames_steps(path, indices, size))
+        return _drive(self._frames_steps(path, indices, size)).frames
 
     async def aprobe(self, path: str) -> VideoInfo:
         """As `probe`, off the event loop."""
@@ -193,12 +212,20 @@ class FrameStore:
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As `frames`, off the event loop."""
-        return await _adrive(self._frames_steps(path, indices, size))
+        return (await self.aserve(path, indices, size)).frames
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames closest to the given times (seconds), off the event loop; raises as `frames`."""
+        return (await self.aserve_at(path, times, size)).frames
+
+    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
+        """As `aframes`, with what it took."""
+        return await _adrive(self._frames_steps(path, indices, size))
+
+    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
+        """As `aframes_at`, with what it took."""
         timestamps = (await _adrive(self._probe_steps(path))).timestamps
-        return await self.aframes(path, nearest_indices(timestamps, times), size)
+        return await self.aserve(path, nearest_indices(timestamps, times), size)
 
     def stats(self) -> StoreStats:
         """Counts so far."""
@@ -211,6 +238,8 @@ class FrameStore:
                 errors=self._errors,
                 timeouts=self._timeouts,
                 bytes=self._images.total,
+                open_seconds=self._open_seconds,
+                decode_seconds=self._decode_seconds,
             )
 
     def close(self) -> None:
@@ -239,7 +268,7 @@ class FrameStore:
 
     def _frames_steps(
         self, path: str, indices: Sequence[int], size: tuple[int, int] | None
-    ) -> Generator[Future[Any], Any, list[Frame]]:
+    ) -> Generator[Future[Any], Any, Served]:
         wanted = [int(index) for index in indices]
         if size is not None and (len(size) != 2 or min(size) < 1):
             raise ValueError(f"size must be a positive (width, height) in pixels, got {size}")
@@ -259,7 +288,8 @@ class FrameStore:
                 break
         with self._lock:
             self._hits += len(wanted) - request.decoded
-        return [Frame(index, float(request.times[index]), request.images[index]) for index in wanted]
+        frames = [Frame(index, float(request.times[index]), request.images[index]) for index in wanted]
+        return Served(frames, request.decoded, request.seconds)
 
     def _submit(self, path: str, run: Callable[[_Job], T]) -> Future[T]:
         with self._lock:
@@ -281,6 +311,7 @@ class FrameStore:
             if video in self._pending:
                 return self._pending[video]
             self._claim(job, video)
+        started = time.monotonic()
         try:
             reader = open_video(video.path, self._config.backend, job.time_left())
         except BaseException as error:
@@ -292,6 +323,7 @@ class FrameStore:
             self._settle(job, video, error=error)
             raise
         with self._lock:
+            self._open_seconds += time.monotonic() - started
             self._indexes.put(video, reader.index, reader.index.nbytes)
         self._park(video, reader)
         self._settle(job, video, reader.index)
@@ -330,6 +362,7 @@ class FrameStore:
         return waiting
 
     def _decode(self, job: _Job, request: _Request, video: _Identity, index: VideoIndex, own: list[int]) -> None:
+        started = time.monotonic()
         reader = self._borrow(job, video, index)
         try:
             for number, picture in reader.stream(own, job.time_left()):
@@ -345,6 +378,11 @@ class FrameStore:
         except BaseException:
             reader.close()
             raise
+        finally:
+            seconds = time.monotonic() - started
+            request.seconds += seconds
+            with self._lock:
+                self._decode_seconds += seconds
         self._park(video, reader)
 
     def _borrow(self, job: _Job, video: _Identity, index: VideoIndex) -> VideoReader:
@@ -415,6 +453,7 @@ class _Request:
     images: dict[int, np.ndarray] = field(default_factory=dict)
     times: npt.NDArray[np.float64] | None = None
     decoded: int = 0
+    seconds: float = 0.0
 
 
 def _identify(path: str) -> _Identity:

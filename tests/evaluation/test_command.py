@@ -5,7 +5,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,14 @@ from agentic_video.evaluation.speakers import SetupError, choose_engine, one_pla
 from agentic_video.evaluation.sweep import Point, draw, read_values, swept
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.eva import Eva
+from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
+from agentic_video.systems.overview import OverviewKind
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
+from agentic_video.video.ladder import Rung
 from tests.evaluation.conftest import RECIPES
 
 
@@ -128,12 +131,30 @@ def test_sweeps_change_the_system() -> None:
     assert swept(thinker, "frames", 8) == replace(thinker, overview_frames=8, long_overview_frames=8)
     assert swept(thinker, "calls", 0) == thinker.direct()
     assert swept(Baseline(4), "frames", 9) == Baseline(9) and Baseline(9).max_images == 9
-    with pytest.raises(SetupError, match="max_frames"):
-        swept(Eva(), "frames", 8)
+    # a longer first view leaves the calls their room
+    assert swept(zoomer, "frames", 96) == replace(zoomer, overview_max_frames=96, max_images=128 + 32)
+    eva = Eva()
+    assert swept(eva, "frames", 8) == replace(eva, max_frames=8), "no first view: the frames of one call"
+    assert swept(eva.direct(), "frames", 8) == replace(eva.direct(), overview_frames=8)
+    mind = swept(FrameMind(), "frames", 48)
+    assert isinstance(mind, FrameMind)
+    assert (mind.low, mind.high.frames, mind.max_images) == (Rung(48, 224, 224), 48, 100)
+
+
+@dataclass(frozen=True)
+class NoFrames(VideoZoomer):
+    """A system of somebody's own that begins without frames."""
+
+    overview: OverviewKind = "none"
+
+
+def test_a_system_that_has_no_number_of_frames() -> None:
+    with pytest.raises(SetupError, match="an --out of its own"):
+        swept(NoFrames(), "frames", 8)
 
 
 def test_without_tools_every_system_sees_frames_and_has_one_turn() -> None:
-    for system in (VideoZoomer(), FrameThinker(), VideoBrain(), Eva()):
+    for system in (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva()):
         direct = system.direct()
         assert direct.max_turns == 1
         assert getattr(direct, "overview") != "none"  # noqa: B009

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from agentic_video.report.viewer.episodes import LOG_PROBS, load_episodes
 from agentic_video.report.viewer.page import write_page
 from agentic_video.report.viewer.server import ViewServer
+from agentic_video.systems.base import Answer
 from tests.report.browser import CHROMIUM, DRIVER, Browser, start_browser
 from tests.report.records import illegal, record, write
 from tests.report.test_viewer_page import HOSTILE
@@ -21,8 +23,10 @@ pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and its driver (Debian: apt install chromium chromium-driver)"
 )
 ESCAPE, ENTER = "\ue00c", "\ue007"
-OPEN_SECONDS = 5.0
-"""Within which a report of 10,000 episodes must be usable; on a busy machine of two cores it took about 1."""
+OPEN_SECONDS = 2.0
+"""Within which a report of 10,000 episodes must be usable."""
+FILTER_SECONDS = 0.2
+"""Within which its list must show what a filter leaves."""
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +68,11 @@ def test_nothing_a_model_wrote_runs_or_becomes_an_element(show: Callable[..., Br
     ]
     browser = show(*records, *(illegal(text, id=f"{text}{k}") for k, text in enumerate(HOSTILE)))
     for number in range(2 * len(HOSTILE)):
+        # Drawing takes its time on a busy machine: what is still there of the episode before doesn't count.
+        browser.run("for (const node of document.querySelectorAll('#detail *')) node.before = true")
         browser.run("location.hash = '#e=' + arguments[0]", number)
-        browser.wait(f"return document.querySelector('.message.model') && location.hash === '#e={number}'")
-        time.sleep(0.05)
-        assert browser.run("return document.querySelector('.message.model .text').textContent.length") > 0
+        browser.wait("""const node = document.querySelector('.message.model .text');
+            return node && !node.before && node.textContent.length > 0""")
         assert "owned" not in browser.run("return document.title.slice(0, 5)")
     wild = "#detail script, #detail a, #detail svg, #detail iframe, #detail img[onerror], #list img, #detail [onclick]"
     assert browser.run("return document.querySelectorAll(arguments[0]).length", wild) == 0
@@ -123,6 +128,16 @@ def test_an_episode(show: Callable[..., Browser], video: Callable[[str], str]) -
     browser.wait("return document.querySelector('dialog[open] img') !== null")
     browser.press(ESCAPE)
     browser.wait("return !document.querySelector('dialog[open]')")
+
+
+def test_an_answer_in_words_marks_its_option(show: Callable[..., Browser]) -> None:
+    good = record()
+    words = replace(good.trajectory.turns[1], action=Answer(" Red "))
+    wrong = replace(good, trajectory=replace(good.trajectory, turns=(good.trajectory.turns[0], words)))
+    browser = show(wrong, hash="#e=0")
+    filled(browser, ".options .is-wrong")
+    assert browser.text(".options .is-wrong") == "A. red \u2013 given"
+    assert browser.text(".options .is-right") == "B. blue \u2013 right answer"
 
 
 def test_missing_videos_are_placeholders_and_counted(show: Callable[..., Browser]) -> None:
@@ -270,9 +285,14 @@ def test_ten_thousand_episodes_open_at_once(
     episodes, grouping = load_episodes([tmp_path / "run"])
     written = write_page(tmp_path / "e.html", episodes, grouping, "large", images=0, side=96)
     made = time.process_time() - started
-    started = time.monotonic()
-    browser.open((tmp_path / "e.html").as_uri())
-    opened = time.monotonic() - started
+
+    def open_page() -> float:
+        started = time.monotonic()
+        browser.open((tmp_path / "e.html").as_uri())
+        return time.monotonic() - started
+
+    # The best of some: other work on the machine isn't the page's.
+    opened = min(open_page() for _ in range(3))
     assert browser.text("#count").startswith("10,000 episodes")
     assert 0 < len(rows(browser)) < 60  # of 10,000
     started = time.monotonic()
@@ -281,16 +301,29 @@ def test_ten_thousand_episodes_open_at_once(
         "return [...document.querySelectorAll('.row')].some((r) => r.getAttribute('aria-posinset') === '9005')"
     )
     scrolled = time.monotonic() - started
+    # From the change to the next picture on the screen; the first choice leaves a tenth, the second takes it back.
+    script = """return new Promise((done) => {
+        const started = performance.now(), node = document.querySelector('[data-choice=end]');
+        node.value = arguments[0]; node.dispatchEvent(new Event('change'));
+        requestAnimationFrame(() => setTimeout(() => done((performance.now() - started) / 1000)));
+    })"""
+    filtered = []
+    for _ in range(3):
+        browser.run(script, "")
+        filtered.append(browser.run(script, "=illegal"))
+        assert browser.text("#count").startswith("1,000 of 10,000")
+    browser.run(script, "")
     started = time.monotonic()
     browser.press("/", *"thought 77 thought")
     browser.wait("return document.getElementById('count').textContent.startsWith('90 of 10,000')")
     searched = time.monotonic() - started
-    times = {"made": made, "opened": opened, "scrolled": scrolled, "searched": searched}
+    times = {"made": made, "opened": opened, "scrolled": scrolled, "filtered": min(filtered), "searched": searched}
     for key, value in times.items():
-        record_property(key, round(value, 2))
-    print(f"{written.size / 2**20:.0f} MiB", {key: round(value, 2) for key, value in times.items()})
+        record_property(key, round(value, 3))
+    print(f"{written.size / 2**20:.0f} MiB", {key: round(value, 3) for key, value in times.items()})
     browser.press(ESCAPE)
-    assert opened < OPEN_SECONDS and scrolled < 2 and searched < 4 * OPEN_SECONDS
+    assert opened < OPEN_SECONDS and min(filtered) < FILTER_SECONDS
+    assert scrolled < 2 and searched < 20
 
 
 def test_the_served_page(browser: Browser, tmp_path: Path, video: Callable[[str], str]) -> None:  # noqa: F811

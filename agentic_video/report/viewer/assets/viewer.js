@@ -391,8 +391,10 @@
   function questionHead(i, detail, given) {
     const nodes = [el("h2", { cls: "question" }, question(i)[1])];
     if (detail.options.length) {
-      // An answer may be the letter alone or begin with it ("B. teal"); other answers mark no option.
-      const letter = given === null ? "" : (/^\s*\(?([A-Za-z])(?:[).:\s]|$)/.exec(given) || ["", ""])[1].toUpperCase();
+      // An answer may be an option's text, its letter, or begin with the letter ("B. teal"); others mark no option.
+      const said = given === null ? "" : given.trim().toLowerCase();
+      const same = LETTERS[detail.options.findIndex((option) => option.trim().toLowerCase() === said)];
+      const letter = given === null ? "" : same || (/^\s*\(?([A-Za-z])(?:[).:\s]|$)/.exec(given) || ["", ""])[1].toUpperCase();
       nodes.push(el("ul", { cls: "options" }, ...detail.options.map((option, k) => {
         const right = LETTERS[k] === detail.right, chosen = LETTERS[k] === letter;
         const says = [right ? "right answer" : "", chosen ? "given" : ""].filter(Boolean).join(", ");
@@ -470,7 +472,7 @@
         track, el("span", { cls: "tail" }, lane.tail || ""));
     }
     const axis = el("div", { cls: "axis", "aria-hidden": "true" });
-    const steps = narrow() ? 2 : 4;
+    const steps = lanes[0].jump && !narrow() ? 4 : 2;
     for (let k = 0; k <= steps; k++) {
       const label = el("span", null, axisTime((duration * k) / steps, duration));
       label.style.left = (100 * k) / steps + "%";

@@ -1,0 +1,1 @@
+"""Commands that make training data with teachers; ``docs/making-data.md`` describes each."""

@@ -1,0 +1,141 @@
+"""What is logged about episodes, for each data source and each class of question in it.
+
+The keys are ``train-agentic/<data source>/<figure>`` and, where rows have ``extra_info.class``,
+``train-agentic/<data source>/<class>/<figure>``; ``val-agentic/...`` holds the same figures of a validation:
+
+=====================  ==============================================================================================
+figure                 mean over the group's episodes of
+=====================  ==============================================================================================
+``accuracy``           the grade of the answer, 0 to 1
+``reward``             what GRPO sees
+``calls``              tool calls that were carried out
+``illegal_calls``      requests that were refused
+``frames``             frames that were shown, overview included
+``visual_tokens``      tokens of these frames
+``cache_hits``         share of the frames asked of the store that needn't be decoded (over all episodes together)
+``decode_seconds``     seconds that the store decoded for the episode
+``end_<reason>``       whether the episode ended for this reason
+``episodes``           how many episodes there were (no mean)
+=====================  ==============================================================================================
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from agentic_video.rollout.agent_loop import COSTS
+
+Split = Literal["train", "val"]
+
+MAX_GROUPS = 32
+"""Data sources, and classes of one data source, that get figures of their own; the rest share ``other``."""
+
+MAX_NAME_CHARS = 40
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+_FROM_REWARD = {
+    "accuracy": "acc",
+    "reward": "reward",
+    "calls": "tool_calls",
+    "illegal_calls": "illegal_calls",
+    "frames": "frames",
+}
+_FROM_COSTS = ("visual_tokens", "decode_seconds")
+
+
+class GroupNames:
+    """Names of data sources and classes as parts of a key, bounded in number and in length.
+
+    The first ones that a run meets keep their names for as long as the run lasts: a file in which every row is its own
+    class must not fill the log.
+
+    Args:
+        limit: Most names of one kind (data sources, or the classes of one data source).
+    """
+
+    def __init__(self, limit: int = MAX_GROUPS):
+        self._limit = limit
+        self._known: dict[str, set[str]] = defaultdict(set)
+
+    def __call__(self, name: str, within: str = "") -> str:
+        """The part of a key that stands for a name.
+
+        Args:
+            within: The data source of a class.
+        """
+        part = _UNSAFE.sub("_", name)[:MAX_NAME_CHARS].strip("_.") or "unknown"
+        known = self._known[within]
+        if part not in known and len(known) >= self._limit:
+            return "other"
+        known.add(part)
+        return part
+
+
+def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: GroupNames) -> dict[str, float]:
+    """The figures of this module's table.
+
+    Args:
+        episodes: ``extra_fields`` of finished and scored episodes: ``video_qa``, ``reward_extra_info`` and ``costs``. A
+            figure that no episode of a group has is left out.
+        split: Start of the keys.
+        names: The run's names.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for episode in episodes:
+        row = episode["video_qa"]
+        source = names(str(row.get("data_source") or "unknown"))
+        groups[source].append(episode)
+        question_class = (row.get("extra_info") or {}).get("class")
+        if isinstance(question_class, str) and question_class:
+            groups[f"{source}/{names(question_class, source)}"].append(episode)
+    return {
+        f"{split}-agentic/{group}/{name}": value
+        for group in sorted(groups)
+        for name, value in _figures(groups[group]).items()
+    }
+
+
+def _figures(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    rewards = [episode["reward_extra_info"] for episode in episodes]
+    costs = [episode.get(COSTS, {}) for episode in episodes]
+    ends = dict.fromkeys(key for reward in rewards for key in reward if key.startswith("end_"))
+    figures = {name: mean_of(rewards, key) for name, key in _FROM_REWARD.items()}
+    figures.update({name: mean_of(costs, name) for name in _FROM_COSTS})
+    requested = sum(cost.get("frames_requested", 0.0) for cost in costs)
+    if requested:
+        figures["cache_hits"] = 1 - sum(cost["frames_decoded"] for cost in costs) / requested
+    figures.update({key: mean_of(rewards, key) for key in ends})
+    figures["episodes"] = float(len(episodes))
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def mean_of(rows: Iterable[Mapping[str, Any]], key: str) -> float | None:
+    """Mean of a number over the rows that have it; None where none has."""
+    values = [float(row[key]) for row in rows if key in row]
+    return sum(values) / len(values) if values else None
+
+
+def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """Rates of the frame stores between two readings of their counters.
+
+    Args:
+        now: Counters named ``frame_store/...``, added up since the run began.
+        before: The same at the last step; empty at the first.
+
+    Returns:
+        ``frame_store/hit_rate`` (share of the frames asked for that needn't be decoded) and
+        ``frame_store/seconds_per_frame`` (of decoding), each where something happened.
+    """
+
+    def change(name: str) -> float:
+        key = f"frame_store/{name}"
+        value, last = now.get(key, 0.0), before.get(key, 0.0)
+        # A store that died and was made again starts at 0.
+        return value - last if value >= last else value
+
+    rates = {}
+    if requested := change("requested"):
+        rates["frame_store/hit_rate"] = change("hits") / requested
+    if decoded := change("decoded"):
+        rates["frame_store/seconds_per_frame"] = change("decode_seconds") / decoded
+    return rates

@@ -1,0 +1,84 @@
+"""Some episodes of a validation as pictures, in TensorBoard and Weights & Biases."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from agentic_video.data.records import Record
+from agentic_video.report.episode_picture import choose_episodes, draw_record, plain
+from agentic_video.video.store import FrameStore, StoreConfig
+
+logger = logging.getLogger(__name__)
+
+BACKENDS = ("tensorboard", "wandb")
+"""The names in ``trainer.logger`` that pictures go to."""
+KEY = "val-agentic/episodes"
+
+STORE_BYTES = 64 << 20
+SECONDS_A_VIDEO = 10.0
+"""A validation doesn't wait longer for the pictures of one video."""
+
+
+def log_pictures(
+    records: Sequence[Record], count: int, backends: Mapping[str, Any], step: int, store: StoreConfig
+) -> int:
+    """Draw some episodes and hand them to the backends that show pictures.
+
+    A picture is never worth a run: whatever goes wrong is reported, and the run goes on.
+
+    Args:
+        records: All episodes of the validation.
+        count: Most pictures; none are drawn for 0, or without a backend for them.
+        backends: verl's loggers by their name in ``trainer.logger``.
+        step: The step that they are logged at.
+        store: How the run reads videos.
+
+    Returns:
+        Number of pictures that were logged.
+    """
+    takers = {name: backends[name] for name in BACKENDS if name in backends}
+    if count <= 0 or not takers:
+        return 0
+    config = StoreConfig(
+        max_bytes=STORE_BYTES,
+        time_limit=min(store.time_limit, SECONDS_A_VIDEO),
+        workers=1,
+        max_readers=1,
+        backend=store.backend,
+    )
+    reader = FrameStore(config)
+    drawn: list[tuple[Image.Image, str]] = []
+    try:
+        for record in choose_episodes(records, count):
+            try:
+                drawn.append((draw_record(record, reader), plain(record.qa.question, 100)))
+            except Exception as error:
+                logger.warning("no picture of episode %s: %s: %s", record.qa.id, type(error).__name__, error)
+    finally:
+        reader.close()
+    for name, backend in takers.items():
+        try:
+            _SENDERS[name](backend, drawn, step)
+        except Exception as error:
+            logger.warning("no pictures in %s: %s: %s", name, type(error).__name__, error)
+    return len(drawn)
+
+
+def _to_tensorboard(backend: Any, drawn: Sequence[tuple[Image.Image, str]], step: int) -> None:
+    # The writer of the run's scalars, so that all of a run is in one file.
+    for number, (picture, _) in enumerate(drawn, 1):
+        backend.writer.add_image(f"{KEY}/{number}", np.asarray(picture), step, dataformats="HWC")
+
+
+def _to_wandb(backend: Any, drawn: Sequence[tuple[Image.Image, str]], step: int) -> None:
+    import wandb
+
+    if drawn:
+        pictures = [wandb.Image(picture, caption=caption, file_type="jpg") for picture, caption in drawn]
+        backend.log(data={KEY: pictures}, step=step)
+
+
+_SENDERS = {"tensorboard": _to_tensorboard, "wandb": _to_wandb}

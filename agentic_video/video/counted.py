@@ -1,0 +1,54 @@
+"""A source of frames that counts what one episode asks of it."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from agentic_video.video.frames import Frame
+from agentic_video.video.reader import VideoInfo
+from agentic_video.video.store import FrameSource, Served
+
+
+class ServingSource(FrameSource, Protocol):
+    """A source that says what its frames took: a store in this process, or the one of this node."""
+
+    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
+        """As `aframes`, with what it took."""
+        ...
+
+    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
+        """As `aframes_at`, with what it took."""
+        ...
+
+
+class CountedSource:
+    """One episode's view of a store that all episodes share.
+
+    Attributes:
+        requested: Frames that were asked for, duplicates included.
+        decoded: Those that had to be decoded for it.
+        decode_seconds: Seconds that decoding them took.
+    """
+
+    def __init__(self, source: ServingSource) -> None:
+        self._source = source
+        self.requested = 0
+        self.decoded = 0
+        self.decode_seconds = 0.0
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        """As `FrameStore.aprobe`."""
+        return await self._source.aprobe(path)
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        """As `FrameStore.aframes`."""
+        return self._count(await self._source.aserve(path, indices, size))
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        """As `FrameStore.aframes_at`."""
+        return self._count(await self._source.aserve_at(path, times, size))
+
+    def _count(self, served: Served) -> list[Frame]:
+        self.requested += len(served.frames)
+        self.decoded += served.decoded
+        self.decode_seconds += served.decode_seconds
+        return served.frames

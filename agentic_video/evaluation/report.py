@@ -20,7 +20,8 @@ from agentic_video.evaluation.suites import suite_scores
 from agentic_video.rollout.trajectory import EndReason, Trajectory
 from agentic_video.systems.base import Calls
 
-CATEGORY_FIELDS = ("categories", "category", "task_type", "question_category", "question_type", "problem_type", "type", "kind")
+CATEGORY_FIELDS = ("categories", "category", "task_type", "question_category", "question_type", "problem_type",
+                   "type", "kind")  # fmt: skip
 """Fields of ``extra_info`` that name the kind of question; the first that is there counts."""
 DURATION_FIELDS = ("duration_name", "duration_bucket", "duration_group", "length", "duration")
 """The same for how long the video is: a name, or seconds. Where a row has none, the video file's own length counts."""

@@ -44,22 +44,25 @@ class ModelSpec:
     chat: ChatConfig = field(default_factory=ChatConfig)
 
 
-def choose_engine(model: str, asked: str, gpus: int) -> EngineName:
+def choose_engine(model: str, asked: str, gpus: int, option: str = "--model") -> EngineName:
     """A server for an address; the tiny model's engine for a tiny checkpoint without a GPU; else vLLM.
+
+    Args:
+        option: How messages call the option that names the model.
 
     Raises:
         SetupError: The model isn't there, or isn't what was asked for.
     """
     if model.startswith(("http://", "https://")):
         if asked not in ("auto", "chat"):
-            raise SetupError(f"--engine {asked} needs the folder of a checkpoint, and --model is an address: {model}")
+            raise SetupError(f"--engine {asked} needs the folder of a checkpoint, and {option} is an address: {model}")
         return "chat"
     folder = Path(model)
     if asked == "chat":
-        raise SetupError(f"--engine chat needs the address of a server (http://host:8000/v1), got --model {model}")
+        raise SetupError(f"--engine chat needs the address of a server (http://host:8000/v1), got {option} {model}")
     if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise SetupError(
-            f"--model {folder}: no weights in Hugging Face's format there; turn a checkpoint of verl into one with "
+            f"{option} {folder}: no weights in Hugging Face's format there; turn a checkpoint of verl into one with "
             f"python -m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir NEW_FOLDER"
         )
     if asked in ("vllm", "toy"):
@@ -68,8 +71,14 @@ def choose_engine(model: str, asked: str, gpus: int) -> EngineName:
     return "toy" if not gpus and size <= SMALL_BYTES else "vllm"
 
 
-def served_model(base_url: str, key: str | None, timeout: float = 30.0) -> str:
+def served_model(
+    base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
+) -> str:
     """The name of the one model that a server has.
+
+    Args:
+        option: How messages call the option that names the server.
+        name_option: The same for the option that names the model.
 
     Raises:
         SetupError: The server can't be reached, or has several.
@@ -82,10 +91,10 @@ def served_model(base_url: str, key: str | None, timeout: float = 30.0) -> str:
             names = [str(entry["id"]) for entry in json.load(reply)["data"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SetupError(
-            f"--model {base_url}: no list of models there ({error}); name one with --model-name"
+            f"{option} {base_url}: no list of models there ({error}); name one with {name_option}"
         ) from error
     if len(names) != 1:
-        raise SetupError(f"--model {base_url} serves {len(names)} models: choose one with --model-name: {names[:10]}")
+        raise SetupError(f"{option} {base_url} serves {len(names)} models: choose one with {name_option}: {names[:10]}")
     return names[0]
 
 

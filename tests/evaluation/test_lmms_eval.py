@@ -1,6 +1,10 @@
 """Our agents inside lmms-eval, where it is installed (it isn't among this package's dependencies)."""
 
 import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +12,18 @@ import pytest
 
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
+from tests.rewards.conftest import FaultyServer, Reply, Script, serve
+
+__all__ = ["serve"]
 
 pytest.importorskip("lmms_eval.models.registry_v2")
 
 from lmms_eval.api.instance import Instance
 from lmms_eval.models.registry_v2 import ModelRegistryV2
 
+from agentic_video.cli import main
 from agentic_video.data.dataset import load_rows
+from agentic_video.data.records import load_records
 from agentic_video.evaluation.lmms_eval_model import NAME, manifest, question
 from agentic_video.evaluation.speakers import SetupError
 
@@ -61,3 +70,75 @@ def test_an_unknown_argument_is_named() -> None:
     registry.register_manifest(manifest())
     with pytest.raises(SetupError, match="tool: unknown"):
         registry.get_model_class(NAME)(recipe="r", model="m", tool=False)
+
+
+TASK = """
+task: toyvideo
+dataset_path: parquet
+dataset_kwargs:
+  data_files: {{test: {data}}}
+test_split: test
+output_type: generate_until
+doc_to_visual: !function utils.visual
+doc_to_text: !function utils.text
+doc_to_target: answer
+process_results: !function utils.results
+generation_kwargs: {{max_new_tokens: 16}}
+metric_list:
+  - {{metric: acc, aggregation: mean, higher_is_better: true}}
+"""
+UTILS = """
+from pathlib import Path
+
+def visual(doc):
+    return [str(Path({folder!r}) / doc["video"])]
+
+def text(doc, kwargs=None):
+    return doc["question"] + "".join(f"\\n{{letter}}. {{text}}" for letter, text in zip("ABCDEFGH", doc["options"]))
+
+def results(doc, results):
+    return {{"acc": float(results[0] == doc["options"][ord(doc["answer"]) - ord("A")])}}
+"""
+ROWS = 12
+
+
+def says(body: dict[str, Any], number: int) -> Reply:
+    """Some look first; all choose an option that depends on the question's text alone, rightly now and then."""
+    opening = "\n".join(part["text"] for part in body["messages"][0]["content"] if part["type"] == "text")
+    options = re.findall(r"^[A-H]\. (.+)$", opening, re.MULTILINE)
+    mark = sum(opening.encode())
+    if mark % 3 and len(body["messages"]) == 1:
+        return Reply('<think>?</think><video_zoom>{"segment": [2, 4], "fps": 1}</video_zoom>')
+    return Reply(f"<think>!</think><answer>{options[mark % len(options)]}</answer>")
+
+
+def test_a_task_of_its_own_gives_what_our_own_evaluation_gives(
+    serve: Callable[[Script], FaultyServer], small_world: World, tmp_path: Path
+) -> None:
+    """The whole of lmms-eval, as a user starts it, against one server."""
+    pytest.importorskip("lmms_eval.evaluator", exc_type=ImportError)
+    task = tmp_path / "task"
+    task.mkdir()
+    (task / "toyvideo.yaml").write_text(TASK.format(data=small_world.heldout))
+    (task / "utils.py").write_text(UTILS.format(folder=str(small_world.heldout.parent)))
+    url = serve(says).url
+    recipe = RECIPES / "videozoomer"
+    words = [sys.executable, "-m", "lmms_eval", "--model", "agentic_video", "--tasks", "toyvideo", "--force_simple",
+             "--include_path", str(task), "--limit", str(ROWS), "--output_path", str(tmp_path / "lmms"),
+             "--log_samples", "--model_args", f"recipe={recipe},model={url},model_name=m,profile=laptop"]  # fmt: skip
+    ended = subprocess.run(words, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    (results,) = (tmp_path / "lmms").rglob("*_results.json")
+    (samples,) = (tmp_path / "lmms").rglob("*_samples_toyvideo.jsonl")
+    theirs = json.loads(results.read_text())["results"]["toyvideo"]["acc,none"]
+    answers = [json.loads(line)["filtered_resps"] for line in samples.read_text().splitlines()]
+
+    out = tmp_path / "ours"
+    words = ["eval", "--recipe", str(recipe), "--profile", "laptop", "--model", url, "--model-name", "m"]
+    assert main([*words, "--data", str(small_world.heldout), "--limit", str(ROWS), "--out", str(out)]) == 0
+    result = json.loads((out / "report.json").read_text())
+    ours = {record.qa.id: record.trajectory.answer for record in load_records([out / "episodes-000.jsonl"])[0]}
+    rows = load_rows([small_world.heldout])[0][:ROWS]
+    assert answers == [ours[qa.id] for qa in rows]
+    assert theirs == pytest.approx(result["robust"]["mean"])
+    assert 0 < theirs < 1 and len(set(answers)) > 2 and len(result["distribution"]["turns"]) == 2

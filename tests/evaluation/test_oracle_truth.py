@@ -122,7 +122,7 @@ def test_the_oracle(
 def test_scripted_answers_in_many_dresses(
     benchmark: tuple[Path, pd.DataFrame], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some right, some wrong, some never: accuracy, frames, calls, turns, rates and end reasons are all known before."""
+    """Some right, some wrong, some never: accuracy, frames, calls, turns, rates and ends are all known before."""
     data, rows = benchmark
     zoom = '<think>?</think><video_zoom>{{"segment": [{0}, {1}], "fps": {2}}}</video_zoom>'
     says, truths = {}, []

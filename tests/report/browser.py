@@ -87,9 +87,11 @@ class Browser:
         return list(self._ask("POST", "/se/log", {"type": kind}))
 
     def requests(self) -> list[str]:
-        """Addresses that the page asked for since this was last asked."""
+        """Addresses that the page asked for since this was last asked. The browser's own page, which is there when it
+        starts, doesn't count."""
         events = [json.loads(entry["message"])["message"] for entry in self.log("performance")]
-        return [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+        asked = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [one["request"]["url"] for one in asked if not one["documentURL"].startswith("chrome:")]
 
     def screenshot(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self._ask("GET", "/screenshot")))

@@ -69,10 +69,10 @@ def test_nothing_a_model_wrote_runs_or_becomes_an_element(show: Callable[..., Br
     browser = show(*records, *(illegal(text, id=f"{text}{k}") for k, text in enumerate(HOSTILE)))
     for number in range(2 * len(HOSTILE)):
         # Drawing takes its time on a busy machine: what is still there of the episode before doesn't count.
-        browser.run("for (const node of document.querySelectorAll('#detail *')) node.before = true")
+        browser.run("for (const node of document.querySelectorAll('#detail *')) node.drawnBefore = true")
         browser.run("location.hash = '#e=' + arguments[0]", number)
         browser.wait("""const node = document.querySelector('.message.model .text');
-            return node && !node.before && node.textContent.length > 0""")
+            return node && !node.drawnBefore && node.textContent.length > 0""")
         assert "owned" not in browser.run("return document.title.slice(0, 5)")
     wild = "#detail script, #detail a, #detail svg, #detail iframe, #detail img[onerror], #list img, #detail [onclick]"
     assert browser.run("return document.querySelectorAll(arguments[0]).length", wild) == 0

@@ -102,7 +102,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     rows, repeated = distinct(rows)
     report_problems([*problems, *repeated], "row")
     rows = rows[: arguments.limit] if arguments.limit > 0 else rows
-    critic = teachers.other_speaker(arguments.critic, arguments.critic_model, arguments) if arguments.critic else None
+    critic = teachers.critic_speaker(arguments.critic, arguments.critic_model, arguments) if arguments.critic else None
     settings = {
         **teacher.identity(),
         "data": [str(path.resolve()) for path in arguments.data],

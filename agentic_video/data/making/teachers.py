@@ -171,11 +171,15 @@ def prepare(arguments: argparse.Namespace) -> Teacher:
     recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
     if not (recipe / "config").is_dir():
         raise SetupError(f"{recipe}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)")
-    engine = choose_engine(arguments.model, arguments.engine, count_gpus())
+    engine = choose_engine(arguments.model, arguments.engine, count_gpus(), "--teacher")
     profile = arguments.profile or ("laptop" if engine == "toy" else "cluster")
     config = compose_recipe(recipe, profile, arguments.overrides)
     settings, limits = settings_of(config), limits_of(config)
-    filled = argparse.Namespace(**{**vars(arguments), "seed": arguments.seed or 0})
+    name = arguments.model_name
+    if engine == "chat" and not name:
+        key = os.environ.get(arguments.api_key_env)
+        name = served_model(arguments.model, key, option="--teacher", name_option="--teacher-name")
+    filled = argparse.Namespace(**{**vars(arguments), "seed": arguments.seed or 0, "model_name": name})
     spec = fit_images(model_spec(filled, config, engine, arguments.model), settings.system.max_images)
     if engine == "chat":
         chat = replace(spec.chat, timeout=arguments.timeout, max_tokens=arguments.max_tokens or spec.chat.max_tokens)
@@ -184,8 +188,8 @@ def prepare(arguments: argparse.Namespace) -> Teacher:
     return Teacher(settings, limits, spec, prices, seeded=arguments.seed is not None)
 
 
-def other_speaker(url: str, name: str, arguments: argparse.Namespace) -> Speaker:
-    """A second model behind a server, which says the likeliest thing.
+def critic_speaker(url: str, name: str, arguments: argparse.Namespace) -> Speaker:
+    """The critic: a second model behind a server, which says the likeliest thing.
 
     Raises:
         SetupError: It isn't there, or is one of several.
@@ -194,7 +198,8 @@ def other_speaker(url: str, name: str, arguments: argparse.Namespace) -> Speaker
 
     key = os.environ.get(arguments.api_key_env)
     chat = ChatConfig(
-        base_url=url, model=name or served_model(url, key), api_key_env=arguments.api_key_env,
+        base_url=url, model=name or served_model(url, key, option="--critic", name_option="--critic-model"),
+        api_key_env=arguments.api_key_env,
         timeout=arguments.timeout, concurrency=arguments.concurrency, temperature=0.0,
     )  # fmt: skip
     return ChatSpeaker(ModelSpec("chat", url, chat=chat), factor=28)

@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", choices=("laptop", "cluster"), help="default: laptop with the tiny model's engine")
     parser.add_argument("--model", default=os.environ.get("MODEL_PATH"),
                         help="folder of a checkpoint, or address of an OpenAI-compatible server (http://host:8000/v1); "
-                             "default: MODEL_PATH, else the tiny model of the laptop profile")  # fmt: skip
+                             "default: MODEL_PATH, else the tiny model of the laptop profile (with --baseline "
+                             "the one it began as)")  # fmt: skip
     parser.add_argument("--model-name", default="", help="name of the model on the server, where it has several")
     parser.add_argument("--engine", choices=("auto", "chat", "vllm", "toy"), default="auto")
     parser.add_argument("--data", type=Path, action="append", default=[],
@@ -128,8 +129,10 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
     engine = choose_engine(model, arguments.engine, gpus) if model else "toy"
     profile = arguments.profile or ("laptop" if engine == "toy" else "cluster")
     if profile == "laptop" and not (model and data):
-        paths = build_toyworld(recipe, overrides, cold_start=not model)
-        model = model or paths["model"]
+        # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
+        plain = arguments.baseline is not None
+        paths = build_toyworld(recipe, overrides, cold_start=not model and not plain)
+        model = model or paths["base" if plain else "model"]
         overrides = [*laptop_overrides({**paths, "model": model}), *overrides]
         data = data or [Path(paths["heldout"])]
         engine = choose_engine(model, arguments.engine, gpus)

@@ -1,0 +1,77 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.recipe import compose_recipe
+from agentic_video.settings import settings_of
+from agentic_video.toyworld.build import toy_recipe
+from benchmarks.learning import report
+from benchmarks.learning.cells import ABLATIONS, CHAINS, SYSTEMS, Variant, cells
+from benchmarks.learning.run import HELD_OUT, once, recipe_of, world_overrides
+
+VARIANTS = [*CHAINS, *ABLATIONS]
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=[f"{one.system}-{one.name}" for one in VARIANTS])
+def test_what_a_variant_changes_is_in_its_config(variant: Variant) -> None:
+    recipe = recipe_of(variant.system)
+    plain = compose_recipe(recipe, "laptop", world_overrides(2))
+    assert (toy_recipe(plain).seed, toy_recipe(plain).heldout) == (2, HELD_OUT)
+    changed = compose_recipe(recipe, "laptop", [*world_overrides(2), *variant.overrides])
+    assert (changed == plain) == (not variant.overrides)
+    settings_of(changed)
+    for _, overrides in variant.budgets:
+        settings_of(compose_recipe(recipe, "laptop", list(overrides)))
+
+
+def test_the_first_seed_is_finished_before_the_second_begins() -> None:
+    names = [cell.name for cell in cells(SYSTEMS, (0, 1), ablations=True)]
+    assert len(names) == len(set(names)) == 2 * len(VARIANTS)
+    assert all(name.endswith("-0") for name in names[: len(VARIANTS)])
+    assert [cell.name for cell in cells(("eva",), (3,), ablations=False)] == ["eva-chain-3"]
+
+
+def test_a_result_is_made_once(tmp_path: Path) -> None:
+    made: list[int] = []
+
+    def make() -> dict[str, int]:
+        made.append(1)
+        return {"a": 1}
+
+    for _ in range(2):
+        assert once(tmp_path / "below" / "x.json", make) == {"a": 1}
+    assert made == [1]
+
+
+def result(variant: str, seed: int, after: float, **calls: float) -> dict[str, Any]:
+    def measured(accuracy: float) -> dict[str, Any]:
+        figures = {"accuracy": accuracy, "tool_calls": 1.0, "frames": 9.0, "illegal_calls": 0.0, "calls": calls}
+        return {"sampled": figures, "greedy": figures}
+
+    return {
+        "system": "videobrain", "variant": variant, "seed": seed, "claim": "calls follow the class", "seconds": 300.0,
+        "seconds_before": {"build and SFT": 300.0}, "budgets": {},
+        "stages": {"base": measured(0.1), "sft": measured(0.5), "grpo": measured(after)},
+        "curves": {key: [[1, 2], [0.5, after]] for key in report.PICTURED},
+    }  # fmt: skip
+
+
+def test_tables_by_hand(tmp_path: Path) -> None:
+    results = [
+        result("chain", 0, 0.7, active=1.0, direct=0.25), result("chain", 1, 0.9, active=1.0, direct=0.75),
+        result("no-behaviour-reward", 1, 0.6, active=0.5, direct=0.5),
+    ]  # fmt: skip
+    # 70 and 90: mean 80, standard deviation 10 * sqrt(2)
+    assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 | 80.0 ± 14.1 |" in report.chain_table(results)
+    assert "| videobrain | 30.00 ± 14.14 | +20.0, +40.0 | 10.0, 10.0 |" in report.gain_table(results)
+    # an ablation of one seed stands beside the chain of that seed
+    lines = report.ablation_table(results).splitlines()
+    assert lines[2].startswith("|  | videobrain | chain | 90.0 |") and "active 1.00, direct 0.75" in lines[2]
+    assert lines[3].startswith("| calls follow the class | videobrain | no-behaviour-reward | 60.0 |")
+    report.draw(results, "videobrain", tmp_path / "v.png")
+    assert (tmp_path / "v.png").stat().st_size > 5_000
+
+
+def test_nothing_finished(tmp_path: Path) -> None:
+    assert "nothing" in report.write_report(tmp_path)

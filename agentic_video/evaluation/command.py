@@ -86,9 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
     for name, value in {**COMMON_ENV, **({} if gpus else LAPTOP_ENV)}.items():
         os.environ.setdefault(name, value)
     from hydra.errors import HydraException
+    from omegaconf.errors import InterpolationResolutionError
 
     try:
         return _evaluate(arguments, gpus)
+    except InterpolationResolutionError as error:
+        print(f"error: {error}\nset that variable, or the key itself: {error.full_key}=...", file=sys.stderr)
+        return 2
     except (SetupError, RowError, LaunchError, HydraException, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -115,6 +119,7 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
     from agentic_video.launch import build_toyworld, laptop_overrides
     from agentic_video.recipe import compose_recipe
     from agentic_video.settings import limits_of, settings_of
+    from agentic_video.video.retrieval import RetrievalConfig
 
     bad = [text for text in arguments.overrides if "=" not in text and not text.startswith("~")]
     if bad:
@@ -171,7 +176,7 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
             model=fit_images(spec, max(one.system.max_images for one in parts)),
             limits=part.limits,
             frame_store=settings.frame_store,
-            retrieval=settings.retrieval,
+            retrieval=RetrievalConfig() if arguments.baseline is not None else settings.retrieval,
             judge=settings.judge,
             concurrency=arguments.concurrency,
             provenance={

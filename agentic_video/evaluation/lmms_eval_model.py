@@ -5,7 +5,7 @@
 
 lmms-eval chooses the questions, hands over their text and their video, and scores what the agent answers; the episode
 in between is the one of training and of ``agentic-video eval``. It needs lmms-eval (written against 0.7), which this
-package doesn't install: its pins exclude ours, so give it an environment of its own and a served model.
+package doesn't install, as its pins exclude hydra's; docs/evaluation.md says how to have both.
 """
 
 import argparse

@@ -164,12 +164,20 @@ class Cast:
 
 
 def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | None:
-    """The retriever of this process; None where no model is configured."""
+    """The retriever of this process; None where no model is configured.
+
+    Raises:
+        SetupError: The model can't be loaded.
+    """
     if not config.model:
         return None
     from agentic_video.video.retrieval import ClipEncoder, FrameRetriever
 
-    return FrameRetriever(source, ClipEncoder(config), config)
+    try:
+        encoder = ClipEncoder(config)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise files.SetupError(f"agentic_video.retrieval.model={config.model}: {error}") from error
+    return FrameRetriever(source, encoder, config)
 
 
 @dataclass(frozen=True)

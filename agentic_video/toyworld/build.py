@@ -53,7 +53,7 @@ class ToyRecipe:
     oracle: str = ""
     clip: bool = False
     witness: bool = False
-    attempts: int = 2
+    attempts: int = 3
     world: WorldRecipe = field(default_factory=WorldRecipe)
     model: ModelRecipe = field(default_factory=ModelRecipe)
     base: BaseRecipe = field(default_factory=BaseRecipe)

@@ -7,6 +7,9 @@ from typing import Literal
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
+STEPS = {"videozoomer": 20}
+"""GRPO steps: with dynamic sampling a step holds only groups that teach something, and takes twice as long."""
+OTHER_STEPS = 40
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(REPOSITORY))
 from agentic_video.launch import LAPTOP_ENV, build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
-from benchmarks.learning.cells import SYSTEMS, Cell, Variant, cells  # noqa: E402
+from benchmarks.learning.cells import OTHER_STEPS, STEPS, SYSTEMS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import write_report  # noqa: E402
 
 HELD_OUT = 256
@@ -152,7 +152,9 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     world = world_overrides(cell.seed)
 
     def grpo() -> dict[str, Any]:
+        steps = STEPS.get(variant.system, OTHER_STEPS)
         overrides = [*world, "trainer.val_before_train=False", "trainer.test_freq=-1",
+                     f"trainer.total_training_steps={steps}", f"trainer.save_freq={steps}",
                      f"actor_rollout_ref.model.path={start['paths'][variant.start]}", *variant.overrides]  # fmt: skip
         ended, checkpoint, seconds = train("grpo", variant.system, overrides, folder)
         metrics = read_metrics(ended)

@@ -100,6 +100,24 @@ def test_bad_input_is_named(
     assert message in capsys.readouterr().err
 
 
+def test_what_a_recipe_takes_from_the_environment_is_named(
+    small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JUDGE_BASE_URL", raising=False)
+    words = ["eval", "--recipe", str(RECIPES / "videobrain"), "--model", "http://127.0.0.1:9/v1", "--model-name", "m"]
+    words += ["--data", str(small_world.heldout), "--out", str(tmp_path)]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert "JUDGE_BASE_URL" in said and "agentic_video.judge.base_url=..." in said
+    encoder = "agentic_video.retrieval.model=no-such-encoder"
+    words += ["agentic_video.judge.base_url=", "agentic_video.judge.model=", "agentic_video.system.answer_match=robust"]
+    assert main([*words, encoder]) == 2
+    assert encoder in capsys.readouterr().err
+    # the baseline needs no encoder: it gets as far as the server, which isn't there
+    assert main([*words, encoder, "--baseline", "2", "--limit", "1", "--out", str(tmp_path / "baseline")]) == 1
+    assert "1 questions could not be played" in capsys.readouterr().out
+
+
 def test_choosing_an_engine(tmp_path: Path) -> None:
     assert choose_engine("http://host:8000/v1", "auto", 0) == "chat"
     assert choose_engine("owner/name", "auto", 0) == "vllm"

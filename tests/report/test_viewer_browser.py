@@ -140,6 +140,13 @@ def test_an_answer_in_words_marks_its_option(show: Callable[..., Browser]) -> No
     assert browser.text(".options .is-right") == "B. blue \u2013 right answer"
 
 
+def test_an_evaluation_s_episode_has_grades_and_no_reward(show: Callable[..., Browser]) -> None:
+    browser = show(replace(record(reward=None), rewards={"acc": 1.0, "acc_robust": 0.0, "turns": 2.0}), hash="#e=0")
+    filled(browser, "[aria-label=Grade]")
+    text = browser.text("[aria-label=Grade]")
+    assert "acc 1.00" in text and "acc robust 0.00" in text and "advantage" not in text
+
+
 def test_missing_videos_are_placeholders_and_counted(show: Callable[..., Browser]) -> None:
     browser = show(record("/gone.mp4"), record("/gone too.mp4", id="q2"), hash="#e=0")
     assert browser.text("#notes") == "2 of 2 videos missing"

@@ -101,6 +101,27 @@ def test_nothing_to_view_says_what_to_name(tmp_path: Path) -> None:
         load_episodes([tmp_path])
 
 
+def test_an_evaluation_s_folder_and_a_job_s_are_read(tmp_path: Path) -> None:
+    """What `agentic-video eval` and `distill` leave: shards of records, and records beside the job's own journal."""
+    write(tmp_path / "eval" / "episodes-000.jsonl", record(id="a"))
+    write(tmp_path / "eval" / "episodes-001.jsonl", record(id="b"))
+    failed = {"data_source": "test", "id": "c", "error": "gone"}
+    (tmp_path / "eval" / "failures-000.jsonl").write_text(json.dumps(failed) + "\n")
+    write(tmp_path / "job" / "kept.jsonl", record(id="d"))
+    write(tmp_path / "job" / "rejected.jsonl", record(id="e", provenance={"rejected": "wrong"}))
+    lines = [{"key": "d", "verdict": "kept", "result": record(id="d").to_dict()}]
+    (tmp_path / "job" / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    episodes, _ = load_episodes([tmp_path / "eval", tmp_path / "job"])
+    assert episodes.problems == []
+    assert [question.id for question in episodes.questions] == ["a", "b", "d", "e"]
+    # a torn line doesn't hide the rest of its file
+    (tmp_path / "torn").mkdir()
+    whole = (tmp_path / "job" / "kept.jsonl").read_text()
+    (tmp_path / "torn" / "kept.jsonl").write_text(whole[: len(whole) // 2] + "\n" + whole)
+    torn, _ = load_episodes([tmp_path / "torn"])
+    assert len(torn) == 1 and len(torn.problems) == 1
+
+
 def test_a_single_file_is_its_own_set(tmp_path: Path) -> None:
     file = write(tmp_path / "distilled.jsonl", record())
     assert find_sources(file)[0].set_name == "distilled"

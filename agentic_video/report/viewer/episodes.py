@@ -324,12 +324,18 @@ def _unnumbered(stem: str) -> str:
 
 
 def _holds_records(file: Path) -> bool:
-    """Whether the first line looks like a record: a run's folder has other json lines too."""
+    """Whether the first line looks like a record, be it a damaged one. Runs and data-making jobs have other json lines
+    too, journals of records among them, whose records are also in a file of their own."""
     try:
         with file.open("rb") as lines:
-            return b'"trajectory"' in next((line for line in lines if line.strip()), b"")
+            first = next((line for line in lines if line.strip()), b"")
     except OSError:
         return False
+    try:
+        read = json.loads(first)
+    except (ValueError, RecursionError):
+        return b'"trajectory"' in first
+    return isinstance(read, dict) and "trajectory" in read
 
 
 def read_grouping(path: Path) -> Grouping | None:

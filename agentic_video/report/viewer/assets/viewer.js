@@ -507,17 +507,19 @@
     if (!all.length) return null;
     const terms = all.filter(([key, value]) => key.startsWith("term_") && value !== null).map(([key, value]) => [key.slice(5), value]);
     const failed = ["judge_failed", "witness_failed"].filter((key) => detail.rewards[key]);
-    const card = el("section", { cls: "card", "aria-label": "Reward" }, el("h3", null, "Reward"));
-    card.append(bars(terms, C.reward[i]));
+    const rewarded = C.reward[i] !== null; // an evaluation's episode has grades only
+    const title = rewarded || terms.length ? "Reward" : "Grade";
+    const card = el("section", { cls: "card", "aria-label": title }, el("h3", null, title));
+    if (title === "Reward") card.append(bars(terms, C.reward[i]));
     const facts = el("div", { cls: "sums" });
-    for (const key of ["acc", "format"]) if (key in detail.rewards) facts.append(fact(key, number(detail.rewards[key])));
+    for (const key of ["acc", "acc_robust", "format"]) if (key in detail.rewards) facts.append(fact(key.replace("_", " "), number(detail.rewards[key])));
     if (C.advantage[i] !== null) facts.append(fact("advantage", signed(C.advantage[i], 3)));
     for (const key of failed) facts.append(chip(key.replace("_", " "), "bad"));
-    facts.style.margin = "0.8rem 0 0";
+    if (title === "Reward") facts.style.margin = "0.8rem 0 0";
     card.append(facts);
     const numbers = Object.fromEntries(all.filter(([key]) => !key.startsWith("end_")));
     card.append(el("details", null, el("summary", null, "All numbers"), el("pre", { cls: "json" }, JSON.stringify(numbers, null, 2))));
-    if (members.length < 2) card.append(el("p", { cls: "note" }, "The only recorded rollout of its group: no advantage."));
+    if (rewarded && members.length < 2) card.append(el("p", { cls: "note" }, "The only recorded rollout of its group: no advantage."));
     return card;
   }
 

@@ -73,7 +73,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     settings, world = settings_of(config), toy_recipe(config).world
     limits = episode_limits(config.data, settings)
     save_checkpoint(build_model(tokenizer, ModelRecipe()), tokenizer, folder / "model")
-    made = build_world(folder, train=26, heldout=BATCH, seed=3, recipe=world)
+    # the resume is amid an epoch: which batch comes next is then known
+    made = build_world(folder, train=34, heldout=BATCH, seed=3, recipe=world)
     write_preferences(folder, made, folder / "model", settings.system, limits, turns_of(settings.system), world)
     return Job(folder)
 

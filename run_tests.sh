@@ -1,9 +1,16 @@
 #!/usr/bin/env bash
-# The test suite, in the environment that it sets up by itself. Arguments go to pytest: `bash run_tests.sh -m e2e`.
+# The test suite, in the environment that it sets up by itself. Arguments go to pytest: without any, the fast tests run
+# side by side; `bash run_tests.sh -m "slow or ray"` takes minutes, `bash run_tests.sh -m e2e` half an hour.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 source recipes/setup.sh
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .
 "$PYTHON" -m mypy
+if [ $# -eq 0 ]; then
+  # Some tests wait for the processes that they start: a worker more than there are cores.
+  workers=$(($(nproc) + 1))
+  export OMP_NUM_THREADS=1
+  set -- -n "$((workers < 8 ? workers : 8))" --dist worksteal
+fi
 exec "$PYTHON" -m pytest "$@"

@@ -44,7 +44,8 @@ class ToyRecipe:
         oracle: Module of the oracle; by default the packaged one with the system's name.
         clip: Whether the system finds frames by text: a tiny CLIP is trained too.
         witness: Whether its reward asks a witness: the tiny base model is served.
-        attempts: How often the cold start is tried, each time with another seed, before its gate refuses it.
+        attempts: How often the cold start is taught, each time on top of the last and with other demonstrations,
+            before its gate refuses it.
     """
 
     train: int = 480
@@ -203,19 +204,24 @@ def ensure(
 
     def make_model(folder: Path) -> None:
         setting = Setting(system, limits, turns, clip, base if recipe.witness else None)
-        for attempt in range(recipe.attempts):
-            teaching = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
-            make_cold_start(folder, base, system, limits, turns, recipe.world, teaching, recipe.seed)
-            try:
-                report = check(folder, world.heldout, setting, recipe.gate)
-            except GateError as error:
-                if attempt + 1 == recipe.attempts:
-                    raise
-                print(f"[toyworld] trying again with another seed: {error}", flush=True)
-            else:
-                print(f"[toyworld] {report}", flush=True)
-                (folder / "gate.json").write_text(json.dumps(asdict(report), indent=2))
-                return
+        start = base
+        with tempfile.TemporaryDirectory() as scratch:
+            for attempt in range(recipe.attempts):
+                teaching = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
+                candidate = Path(scratch) / str(attempt)
+                make_cold_start(candidate, start, system, limits, turns, recipe.world, teaching, recipe.seed)
+                try:
+                    report = check(candidate, world.heldout, setting, recipe.gate)
+                except GateError as error:
+                    if attempt + 1 == recipe.attempts:
+                        raise
+                    print(f"[toyworld] teaching it once more: {error}", flush=True)
+                    start = candidate
+                else:
+                    print(f"[toyworld] {report}", flush=True)
+                    (candidate / "gate.json").write_text(json.dumps(asdict(report), indent=2))
+                    shutil.copytree(candidate, folder, dirs_exist_ok=True)
+                    return
 
     prompt = load_prompt(str(getattr(system, "prompt", "")))
     model_key = _key(repr(system), prompt, asdict(limits), asdict(recipe), _key(*_base_facts(recipe)), turns.__module__)

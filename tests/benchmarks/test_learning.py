@@ -3,26 +3,25 @@ from typing import Any
 
 import pytest
 
-from agentic_video.recipe import compose_recipe
 from agentic_video.settings import settings_of
 from agentic_video.toyworld.build import toy_recipe
 from benchmarks.learning import report
 from benchmarks.learning.cells import ABLATIONS, CHAINS, SYSTEMS, Variant, cells
-from benchmarks.learning.run import HELD_OUT, once, recipe_of, world_overrides
+from benchmarks.learning.run import HELD_OUT, once, world_overrides
+from tests.recipes.configs import composed
 
 VARIANTS = [*CHAINS, *ABLATIONS]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=[f"{one.system}-{one.name}" for one in VARIANTS])
 def test_what_a_variant_changes_is_in_its_config(variant: Variant) -> None:
-    recipe = recipe_of(variant.system)
-    plain = compose_recipe(recipe, "laptop", world_overrides(2))
+    plain = composed(variant.system, "laptop", *world_overrides(2))
     assert (toy_recipe(plain).seed, toy_recipe(plain).heldout) == (2, HELD_OUT)
-    changed = compose_recipe(recipe, "laptop", [*world_overrides(2), *variant.overrides])
+    changed = composed(variant.system, "laptop", *world_overrides(2), *variant.overrides)
     assert (changed == plain) == (not variant.overrides)
     settings_of(changed)
     for _, overrides in variant.budgets:
-        settings_of(compose_recipe(recipe, "laptop", list(overrides)))
+        settings_of(composed(variant.system, "laptop", *overrides))
 
 
 def test_the_first_seed_is_finished_before_the_second_begins() -> None:

@@ -113,6 +113,7 @@ def lines(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in whole]
 
 
+@pytest.mark.slow
 def test_killed_and_started_again(checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any) -> None:
     data, out = Path(small_world.heldout), tmp_path / "out"
     slow = command(checkpoint, data, out, "--concurrency", "1")

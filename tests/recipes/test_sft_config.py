@@ -1,16 +1,14 @@
 """The SFT configs: published constants, and episodes that are the ones GRPO plays."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
-from agentic_video.recipe import compose_recipe
 from agentic_video.settings import episode_limits, limits_of, settings_of
+from tests.recipes.configs import composed
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
@@ -21,10 +19,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-
-
-def composed(system: str, profile: str) -> DictConfig:
-    return compose_recipe(RECIPES / system, profile)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -5,7 +5,6 @@ import pytest
 
 from agentic_video.data.dataset import load_rows
 from agentic_video.data.schema import VideoQA
-from agentic_video.recipe import compose_recipe
 from agentic_video.settings import limits_of, settings_of
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.gate import Setting
@@ -13,14 +12,14 @@ from agentic_video.toyworld.model import FAMILIES, ModelRecipe, build_model, bui
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import KINDS, WorldRecipe
+from tests.recipes.configs import composed
 
 EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS))
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
 
 def laptop_setting(name: str) -> Setting:
     """How a recipe's laptop profile plays."""
-    config = compose_recipe(RECIPES / name, "laptop")
+    config = composed(name, "laptop")
     system = settings_of(config).system
     return Setting(system, limits_of(config), turns_of(system))
 

@@ -64,14 +64,15 @@ def test_figures_of_an_untrained_model(checkpoint: Path, small_world: World, set
 
 
 def test_what_a_failed_gate_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
-    """World and base stay; the cold start is tried with another seed."""
-    seeds = []
+    """World and base stay; the cold start is taught on from where it is, with another seed."""
+    taught: list[tuple[int, bool]] = []
 
     def make_folder(folder: Path, *args: object, **kwargs: object) -> None:
         (folder / "made").touch()
 
-    def make_model(folder: Path, *args: object) -> None:
-        seeds.append(args[-2].seed)  # type: ignore[attr-defined]
+    def make_model(folder: Path, start: Path, *args: object) -> None:
+        folder.mkdir()
+        taught.append((args[-2].seed, start.parent == tmp_path))  # type: ignore[attr-defined]
 
     def refuse(*args: object) -> None:
         raise GateError("unfit")
@@ -82,15 +83,17 @@ def test_what_a_failed_gate_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(build, "check", refuse)
     with pytest.raises(GateError):
         ensure(setting.system, setting.limits, ToyRecipe(attempts=2), tmp_path)
-    assert seeds == [0, 1]
+    # The first starts from the base model in the cache, the second from the first.
+    assert taught == [(0, True), (1, False)]
     assert sorted(entry.name.split("-")[0] for entry in tmp_path.iterdir()) == ["base", "world"]
 
 
 def test_other_systems_share_the_world_and_the_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting
 ) -> None:
-    for name in ("build_world", "make_base", "make_cold_start", "check"):
+    for name in ("build_world", "make_base", "check"):
         monkeypatch.setattr(build, name, lambda *args, **kwargs: None)
+    monkeypatch.setattr(build, "make_cold_start", lambda folder, *args: folder.mkdir())
     monkeypatch.setattr(build, "asdict", lambda one: {} if one is None else vars(one))
     first = ensure(setting.system, setting.limits, ToyRecipe(), tmp_path)
     second = ensure(replace(setting.system, max_turns=2), setting.limits, ToyRecipe(), tmp_path)  # type: ignore[type-var]

@@ -65,6 +65,7 @@ def candidates(scene: Scene, count: int) -> list[int]:
     return [int(index) for index in np.linspace(first, first + 24 * WORLD.fps - 1, count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "prompt"), [(128, "{}"), (32, "{}"), (32, "find the moment when a {} flash is on screen")]
 )

@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from agentic_video.recipe import compose_recipe
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.build import toy_recipe
 from agentic_video.toyworld.cold_start import make_demonstrations
@@ -25,7 +24,8 @@ from agentic_video.toyworld.model import (
     patches,
     positions,
 )
-from tests.toyworld.conftest import RECIPES, laptop_setting
+from tests.recipes.configs import composed
+from tests.toyworld.conftest import laptop_setting
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_frames_that_are_no_whole_tokens_are_refused() -> None:
 @pytest.mark.parametrize("name", ["videozoomer", "framethinker", "framemind", "videobrain", "eva"])
 def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) -> None:
     setting = laptop_setting(name)
-    toy = toy_recipe(compose_recipe(RECIPES / name, "laptop"))
+    toy = toy_recipe(composed(name, "laptop"))
     model = build_model(tokenizer, toy.model)
     demonstrations = make_demonstrations(
         model, tokenizer, setting.system, setting.limits, setting.turns, toy.world,

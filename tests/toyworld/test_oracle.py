@@ -8,7 +8,6 @@ import pytest
 
 from agentic_video.data.dataset import load_rows
 from agentic_video.data.schema import VideoQA
-from agentic_video.recipe import compose_recipe
 from agentic_video.rewards.judge import Judge, JudgeConfig, Scale
 from agentic_video.rewards.witness import Witness, WitnessConfig
 from agentic_video.rollout.episode import play
@@ -22,7 +21,8 @@ from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import COLOURS, MARK_COLOUR, TINTS, WorldRecipe, make_scene
 from agentic_video.video.frames import Frame
 from agentic_video.video.store import FrameSource, FrameStore
-from tests.toyworld.conftest import RECIPES, laptop_setting
+from tests.recipes.configs import composed
+from tests.toyworld.conftest import laptop_setting
 
 
 class _Watching(ScriptedPolicy):
@@ -96,7 +96,7 @@ SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> None:
     setting = laptop_setting(name)
-    toy = toy_recipe(compose_recipe(RECIPES / name, "laptop"))
+    toy = toy_recipe(composed(name, "laptop"))
     world = build_world(tmp_path, train=0, heldout=24, seed=2, recipe=toy.world)
     source, say = FrameStore(), oracle(setting.turns)
     rows, problems = load_rows([world.heldout])

@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 from verl.utils import hf_processor, hf_tokenizer
 
 from agentic_video.data.records import Record, load_records, write_record
-from agentic_video.recipe import compose_recipe
 from agentic_video.settings import episode_limits, settings_of
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
@@ -21,8 +20,8 @@ from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
 from agentic_video.training.sft_dataset import model_inputs
+from tests.recipes.configs import composed
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("overview", 0.5)))
 FILES = ("data.train_files=none", "model.path=none", "+data.label_field=provenance.label")
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
@@ -42,7 +41,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def config_of(name: str) -> DictConfig:
     """EVA starts without images and the others with some: both kinds of opening occur."""
-    return compose_recipe(RECIPES / name, "sft_laptop", [*FILES, *ROOMY])
+    return composed(name, "sft_laptop", *FILES, *ROOMY)
 
 
 @pytest.fixture(scope="module")

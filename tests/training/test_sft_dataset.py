@@ -19,7 +19,6 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from agentic_video.data.dataset import load_rows
 from agentic_video.data.records import Record, read_records, write_record
 from agentic_video.data.schema import VideoQA
-from agentic_video.recipe import compose_recipe
 from agentic_video.rollout.agent_loop import FRAME_KEYS
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, replay
@@ -38,8 +37,8 @@ from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import PatchCache, VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.video.store import FrameStore
+from tests.recipes.configs import composed
 
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
@@ -83,7 +82,7 @@ class Setup:
 
 def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) -> Setup:
     files = ["data.train_files=none", "model.path=none"]
-    config = compose_recipe(RECIPES / name, "sft_laptop", [*files, *ROOMY, *overrides])
+    config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
     checkpoint = checkpoints["qwen3_vl" if name == "videobrain" else "qwen2_5_vl"]
     return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)))
 

@@ -11,7 +11,6 @@ import pytest
 
 from agentic_video.data.dataset import load_rows
 from agentic_video.data.schema import VideoQA
-from agentic_video.recipe import compose_recipe
 from agentic_video.settings import settings_of
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
@@ -19,6 +18,7 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.video.store import FrameStore
+from tests.recipes.configs import composed
 from tests.toyworld.conftest import checkpoint, tokenizer
 
 __all__ = ["checkpoint", "tokenizer"]
@@ -59,7 +59,7 @@ def data(asked: list[VideoQA], tmp_path_factory: pytest.TempPathFactory) -> Path
 @lru_cache
 def system_of(name: str) -> System:
     """A system as its laptop profile has it."""
-    return settings_of(compose_recipe(RECIPES / name, "laptop")).system
+    return settings_of(composed(name, "laptop")).system
 
 
 def oracle_turns(name: str, qa: VideoQA, letter: str = "") -> tuple[str, ...]:

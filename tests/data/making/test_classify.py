@@ -276,6 +276,7 @@ def test_evaluations_give_the_same_sets(tmp_path: Path, data: Path, serve: Serve
     assert len(sft_of(tmp_path / "again")) == 2
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_and_ends_the_same(tmp_path: Path, data: Path, serve: Serve) -> None:
     base, teacher = serve(base_says), serve(teacher_says)
     assert main(command(data, tmp_path / "whole", base, teacher)) == 0

@@ -72,6 +72,7 @@ def test_what_is_kept_and_why_the_rest_is_not(asked: list[VideoQA], data: Path, 
     assert sum(server.faulty[name] for name in ("busy", "error", "nonsense", "empty")) > 0, "the faults were met"
 
 
+@pytest.mark.slow
 def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     server = Oracle(zoomer_parts(asked))

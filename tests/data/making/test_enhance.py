@@ -221,6 +221,7 @@ def test_garbage_is_counted_and_dropped(made: Path, serve: Serve) -> None:
     assert len(server.bodies) == 6, "garbage isn't asked for again"
 
 
+@pytest.mark.slow
 def test_a_killed_job_goes_on_and_ends_the_same(made: Path, serve: Serve) -> None:
     assert main(command(made, "whole", serve(teacher))) == 0
 

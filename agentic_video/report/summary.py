@@ -101,11 +101,13 @@ def _frames(parts: Sequence[RecordedPart]) -> str:
 
 
 def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:
-    """Episodes of the last steps: right ones that used the tool first, one wrong one if there is one."""
+    """Episodes of the last steps: right ones that used the tool first, of different questions, one wrong one if there
+    is one."""
     records: list[Mapping[str, Any]] = []
     for file in sorted((folder / "episodes").glob("step_*.jsonl"))[-4:]:
         records += [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    right = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"]["tool"]]
+    used = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"]["tool"]]
+    right = list({r["video_qa"]["id"]: r for r in used}.values())
     wrong = [r for r in records if r["reward_extra_info"]["acc"] < 1.0]
     chosen = right[-(count - 1) :] + wrong[-1:]
     chosen += [record for record in reversed(records) if all(record is not other for other in chosen)]

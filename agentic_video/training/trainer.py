@@ -1,5 +1,6 @@
 """verl's synchronous trainer, which also logs what the episodes did."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -94,13 +95,12 @@ class VideoAgentTrainer(PPOTrainerSync):
         return {key: float(value) for key, value in total.items()}
 
     def _dump_episodes(self, extras: list[dict[str, Any]]) -> None:
-        """Write some of the step's episodes to ``agentic_video.episodes_dir``, as trajectory records."""
+        """Write some of the step's groups to ``agentic_video.episodes_dir``, as trajectory records."""
         block = self.config.agentic_video
         if not block.get("episodes_dir") or not extras:
             return
         folder = Path(block.episodes_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        stride = max(1, len(extras) // max(1, block.episodes_per_step))
         provenance = {
             "source": "grpo",
             "step": self.global_steps,
@@ -108,9 +108,26 @@ class VideoAgentTrainer(PPOTrainerSync):
             "model": self.config.actor_rollout_ref.model.path,
         }
         with (folder / f"step_{self.global_steps:06d}.jsonl").open("w", encoding="utf-8") as file:
-            for extra in extras[::stride][: block.episodes_per_step]:
+            for extra in whole_groups(extras, block.episodes_per_step, self.global_steps):
                 qa, trajectory = VideoQA.from_row(extra["video_qa"]), Trajectory.from_dict(extra["trajectory"])
                 write_record(file, Record(qa, trajectory, extra[REWARDS], provenance))
+
+
+def whole_groups(extras: Sequence[dict[str, Any]], episodes: int, turn: int) -> list[dict[str, Any]]:
+    """As few whole groups as hold ``episodes`` episodes, evenly chosen.
+
+    Args:
+        extras: Episodes with their row (``video_qa``); those of one row are a group.
+        episodes: How many are asked for; 0 or less: none.
+        turn: Steps go round through the groups, so that it isn't always the first that is chosen.
+    """
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for extra in extras:
+        groups.setdefault(extra["video_qa"]["id"], []).append(extra)
+    wanted = max(0, min(len(groups), math.ceil(episodes * len(groups) / len(extras)))) if extras else 0
+    members = list(groups.values())
+    chosen = {(turn + number * len(members) // wanted) % len(members) for number in range(wanted)}
+    return [extra for number in sorted(chosen) for extra in members[number]]
 
 
 class WatchedSamples:

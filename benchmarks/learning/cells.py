@@ -7,9 +7,8 @@ from typing import Literal
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
-STEPS = {"videozoomer": 20}
-"""GRPO steps: with dynamic sampling a step holds only groups that teach something, and takes twice as long."""
-OTHER_STEPS = 40
+STEPS = {"videozoomer": 20, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
+"""GRPO steps. VideoZoomer's take twice as long: with dynamic sampling a step holds only groups that teach something."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(REPOSITORY))
 from agentic_video.launch import LAPTOP_ENV, build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
-from benchmarks.learning.cells import OTHER_STEPS, STEPS, SYSTEMS, Cell, Variant, cells  # noqa: E402
+from benchmarks.learning.cells import STEPS, SYSTEMS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import write_report  # noqa: E402
 
 HELD_OUT = 256
@@ -36,7 +36,7 @@ class CellError(RuntimeError):
 def world_overrides(seed: int) -> list[str]:
     """A world and a cold start of their own for each seed, and enough held-out videos."""
     toy = "agentic_video.toyworld"
-    return [f"++{toy}.seed={seed}", f"++{toy}.heldout={HELD_OUT}", f"++{toy}.cold_start.seed={100 * seed}",
+    return [f"++{toy}.seed={seed}", f"++{toy}.heldout={HELD_OUT}", f"++{toy}.cold_start.seed={100 * seed + 1}",
             f"data.seed={seed}"]  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     world = world_overrides(cell.seed)
 
     def grpo() -> dict[str, Any]:
-        steps = STEPS.get(variant.system, OTHER_STEPS)
+        steps = STEPS[variant.system]
         overrides = [*world, "trainer.val_before_train=False", "trainer.test_freq=-1",
                      f"trainer.total_training_steps={steps}", f"trainer.save_freq={steps}",
                      f"actor_rollout_ref.model.path={start['paths'][variant.start]}", *variant.overrides]  # fmt: skip

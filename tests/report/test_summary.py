@@ -3,13 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.report.summary import episode_text, read_metrics, smooth, thirds, write_summary
+from agentic_video.report.summary import episode_text, read_metrics, sample_episodes, smooth, thirds, write_summary
 from tests.rollout.test_trajectory import FULL
 
 
-def record() -> dict:
-    qa = {"video": "v.mp4", "question": "What?", "options": ["x", "y"], "answer": "B"}
-    info = {"reward": 1.5, "acc": 1.0, "format": 1.0, "tool": 1.0}
+def record(name: str = "q", acc: float = 1.0) -> dict:
+    qa = {"id": name, "video": "v.mp4", "question": "What?", "options": ["x", "y"], "answer": "B"}
+    info = {"reward": 1.5, "acc": acc, "format": 1.0, "tool": 1.0}
     return {"video_qa": qa, "trajectory": FULL.to_dict(), "reward_extra_info": info}
 
 
@@ -38,6 +38,15 @@ def test_summary_holds_curve_figures_and_episodes(tmp_path: Path) -> None:
     assert "[turn 1] a" in text
     assert f"agentic-video view {tmp_path}" in text
     assert (tmp_path / "reward.png").stat().st_size > 5_000
+
+
+def test_the_three_episodes_are_of_different_questions(tmp_path: Path) -> None:
+    (tmp_path / "episodes").mkdir()
+    for step, name in enumerate("abc"):
+        group = [record(name, acc) for acc in (1.0, 0.0, 1.0)]
+        (tmp_path / "episodes" / f"step_{step:06d}.jsonl").write_text("\n".join(map(json.dumps, group)))
+    chosen = [(one["video_qa"]["id"], one["reward_extra_info"]["acc"]) for one in sample_episodes(tmp_path)]
+    assert chosen == [("b", 1.0), ("c", 1.0), ("c", 0.0)]
 
 
 def test_a_later_attempt_wins_and_a_cut_line_is_passed_over(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ from agentic_video.data.records import read_records
 from agentic_video.data.schema import VideoQA
 from agentic_video.training import trainer as trainer_module
 from agentic_video.training.metrics import GroupNames
-from agentic_video.training.trainer import VideoAgentTrainer, episode_metrics, final_extras, sampled_reward
+from agentic_video.training.trainer import (
+    VideoAgentTrainer,
+    episode_metrics,
+    final_extras,
+    sampled_reward,
+    whole_groups,
+)
 from tests.rollout.test_trajectory import FULL
 
 
@@ -38,10 +44,25 @@ def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:
     trainer.global_steps = 7
     qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="it", answer_type="open_ended")
     extra = {"video_qa": qa.to_row(), "trajectory": FULL.to_dict(), "reward_extra_info": {"reward": 1}, "other": 1}
-    trainer._dump_episodes([extra] * 5)
+    other = {**extra, "video_qa": {**extra["video_qa"], "id": "other"}}
+    trainer._dump_episodes([other, extra, other, extra])
     records = list(read_records(tmp_path / "e" / "step_000007.jsonl"))
     assert [(one.qa, one.trajectory, one.rewards) for one in records] == [(qa, FULL, {"reward": 1.0})] * 2
     assert records[0].provenance == {"source": "grpo", "step": 7, "experiment": "run", "model": "/models/m"}
+
+
+def test_whole_groups_by_hand() -> None:
+    # Four groups of two, a0 b0 c0 d0 a1 b1 c1 d1
+    extras = [{"video_qa": {"id": name}, "member": member} for member in (0, 1) for name in "abcd"]
+
+    def chosen(episodes: int, turn: int) -> str:
+        return " ".join(f"{one['video_qa']['id']}{one['member']}" for one in whole_groups(extras, episodes, turn))
+
+    assert [chosen(2, turn) for turn in (0, 1, 5)] == ["a0 a1", "b0 b1", "b0 b1"]
+    assert chosen(1, 3) == "d0 d1"
+    assert chosen(3, 0) == "a0 a1 c0 c1"
+    assert chosen(100, 7).split() == [f"{name}{member}" for name in "abcd" for member in (0, 1)]
+    assert chosen(0, 1) == "" and whole_groups([], 8, 1) == []
 
 
 @pytest.mark.parametrize("folder", ["", "{tmp}/none"])

@@ -32,7 +32,9 @@ def plain(values: Sequence[float]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """A Markdown table; empty without rows."""
+    if not rows:
+        return ""
     lines = [" | ".join(head), " | ".join("---" for _ in head), *(" | ".join(row) for row in rows)]
     return "\n".join(f"| {line} |" for line in lines)
 
@@ -173,6 +175,7 @@ def write_report(out: Path) -> str:
         ("Every stage", chain_table), ("What GRPO adds", gain_table), ("Ablations", ablation_table),
         ("Other budgets", budget_table),
     ]  # fmt: skip
-    text = "\n\n".join(f"## {title}\n\n{make(results)}" for title, make in parts) + "\n"
+    made = [(title, make(results)) for title, make in parts]
+    text = "\n\n".join(f"## {title}\n\n{rows}" for title, rows in made if rows) + "\n"
     (out / "learning.md").write_text(text, encoding="utf-8")
     return text

@@ -1,8 +1,12 @@
 """Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +17,8 @@ from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene, write_v
 
 DATA_SOURCE = "toyworld"
 SEEDS_PER_WORLD = 1_000_000
+WORTH_PROCESSES = 64
+"""Fewer videos than this are written by one process."""
 SPLIT_OFFSETS = {
     "train": 0, "heldout": 500_000, "demonstrations": 600_000, "aiming": 700_000, "retrieval": 800_000
 }  # fmt: skip
@@ -106,6 +112,17 @@ _SCHEMA = pa.schema(
 )
 
 
+def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterator[None]:
+    """Write videos on all cores, as far as starting processes is worth it."""
+    if len(missing) < WORTH_PROCESSES:
+        for path, scene in missing.items():
+            write_video(scene, path, recipe)
+            yield
+        return
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn")) as pool:
+        yield from pool.map(write_video, missing.values(), missing, repeat(recipe), chunksize=8)
+
+
 def build_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:
     """Write the videos and the rows of a training and of a held-out split.
 
@@ -118,20 +135,17 @@ def build_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: Wo
         heldout: Number of held-out questions, on videos that training never sees.
         seed: Number of the world; other seeds share no video.
     """
-    started, written = time.monotonic(), 0
+    started = time.monotonic()
     for split, count in (("train", train), ("heldout", heldout)):
         videos = folder / "videos" / split
         videos.mkdir(parents=True, exist_ok=True)
-        rows = []
-        for number, scene in enumerate(scenes(split, count, seed, recipe), start=1):
-            path = videos / f"{scene.seed}.mp4"
-            if not path.exists():
-                write_video(scene, path, recipe)
-                written += 1
-            rows.append(row_of(scene, str(path.relative_to(folder)), split).to_row())
-            if number % 250 == 0 or number == count:
-                print(f"[toyworld] {split}: {number}/{count} videos, {time.monotonic() - started:.1f} s", flush=True)
+        made = {videos / f"{scene.seed}.mp4": scene for scene in scenes(split, count, seed, recipe)}
+        rows = [row_of(scene, str(path.relative_to(folder)), split).to_row() for path, scene in made.items()]
+        missing = {path: scene for path, scene in made.items() if not path.exists()}
+        for number, _ in enumerate(_write_videos(missing, recipe), start=1):
+            if number % 250 == 0 or number == len(missing):
+                seconds = time.monotonic() - started
+                print(f"[toyworld] {split}: {number}/{len(missing)} videos, {seconds:.1f} s", flush=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), folder / f"{split}.parquet")
-    print(f"[toyworld] world of {train + heldout} questions in {time.monotonic() - started:.1f} s "
-          f"({written} videos written)", flush=True)  # fmt: skip
+    print(f"[toyworld] world of {train + heldout} questions in {time.monotonic() - started:.1f} s", flush=True)
     return World.of(folder)

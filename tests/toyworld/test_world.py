@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agentic_video.data.schema import VideoQA
+from agentic_video.toyworld import questions
 from agentic_video.toyworld.questions import World, build_world, scenes
 from agentic_video.toyworld.world import (
     COLOURS,
@@ -102,15 +103,26 @@ def test_splits_share_no_video(small_world: World) -> None:
         scenes("heldout", 10**6, 0, WorldRecipe())
 
 
-def test_build_goes_on_where_it_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_build_goes_on_where_it_stopped(tmp_path: Path) -> None:
     recipe = WorldRecipe(max_seconds=40)
     world = build_world(tmp_path, train=3, heldout=1, seed=0, recipe=recipe)
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.mp4")}
-    next(iter(before)).unlink()
+    lost = next(iter(before))
+    lost.unlink()
     build_world(tmp_path, train=3, heldout=1, seed=0, recipe=recipe)
-    assert "1 videos written" in capsys.readouterr().out
-    assert len(list(tmp_path.rglob("*.mp4"))) == len(before) == 4
+    after = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.mp4")}
+    assert len(before) == 4 and [file for file in after if after[file] != before[file]] == [lost]
     assert world.train.exists()
+
+
+def test_processes_write_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = WorldRecipe(max_seconds=40)
+    build_world(tmp_path / "one", train=3, heldout=1, seed=0, recipe=recipe)
+    monkeypatch.setattr(questions, "WORTH_PROCESSES", 1)
+    build_world(tmp_path / "many", train=3, heldout=1, seed=0, recipe=recipe)
+    written = [{str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+               for root in (tmp_path / "one", tmp_path / "many")]  # fmt: skip
+    assert len(written[0]) == 6 and written[0] == written[1]
 
 
 def test_backgrounds_stay_dull(recipe: WorldRecipe) -> None:

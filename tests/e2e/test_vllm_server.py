@@ -1,0 +1,101 @@
+"""A real OpenAI-compatible server: `vllm serve` of the tiny model plays episodes for the commands that ask one."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.cli import main
+from agentic_video.data.records import read_records
+from agentic_video.launch import COMMON_ENV, LAPTOP_ENV, build_toyworld
+
+RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
+QUESTIONS = 12
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+
+
+@pytest.fixture(scope="module")
+def toyworld() -> dict[str, str]:
+    """The recipe's own world and cold start."""
+    return build_toyworld(RECIPE, [])
+
+
+@pytest.fixture(scope="module")
+def url(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log = tmp_path_factory.mktemp("vllm") / "log.txt"
+    command = [
+        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", toyworld["model"], "--port", str(port),
+        "--host", "127.0.0.1", "--served-model-name", "tiny", "--dtype", "float32", "--enforce-eager",
+        "--max-model-len", "640", "--max-num-seqs", "16", "--limit-mm-per-prompt", '{"image": 32, "video": 0}',
+    ]  # fmt: skip
+    with log.open("w") as file:
+        environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
+        server = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            assert server.poll() is None, log.read_text()[-3000:]
+            try:
+                urllib.request.urlopen(f"{address}/health", timeout=5)
+                break
+            except OSError:
+                time.sleep(1)
+        else:
+            raise AssertionError(log.read_text()[-3000:])
+        yield f"{address}/v1"
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+@pytest.fixture(scope="module")
+def rows(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    import pyarrow.parquet as pq
+
+    world = Path(toyworld["heldout"]).parent
+    path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    table = pq.read_table(toyworld["heldout"]).slice(0, QUESTIONS).to_pylist()
+    path.write_text("".join(json.dumps({**row, "video": str(world / row["video"])}) + "\n" for row in table))
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_teacher_is_distilled(url: str, rows: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["distill", "--recipe", str(RECIPE), "--profile", "laptop", "--teacher", url, "--data", str(rows),
+               "--out", str(out), "--samples", "2", "--temperature", "1.0"]  # fmt: skip
+    assert main(command) == 0
+    kept, rejected = list(read_records(out / "kept.jsonl")), lines(out / "rejected.jsonl")
+    assert len(kept) + len(rejected) == 2 * QUESTIONS
+    # The tiny model is right two times in three; what is kept is right and played by the rules.
+    assert len(kept) >= QUESTIONS / 2
+    assert all(record.rewards["acc"] == 1.0 and record.trajectory.illegal_calls == 0 for record in kept)
+    assert sum(record.trajectory.tool_calls for record in kept) > 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["failed"] == 0
+
+
+def test_an_agent_behind_a_server_is_evaluated(url: str, rows: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = ["eval", "--recipe", str(RECIPE), "--profile", "laptop", "--model", url, "--data", str(rows),
+               "--out", str(out), "--temperature", "0"]  # fmt: skip
+    assert main(command) == 0
+    report = json.loads((out / "report.json").read_text())
+    assert report["failed"] == 0
+    assert report["official"]["mean"] > 0.4
+    assert report["per_episode"]["tool_calls"]["mean"] > 0.3

@@ -67,6 +67,7 @@ def install() -> None:
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
         "verl.trainer.ppo.v1.replay_buffer": _loudly(_patch_replay_buffer),
         "verl.workers.engine_workers": _loudly(patches.frozen_vision),
+        "verl.models.transformers.qwen2_vl": _loudly(patches.text_only_batches),
         "verl.utils.tensordict_utils": _loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": _loudly(patches.merged_lora),
     }

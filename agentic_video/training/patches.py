@@ -67,6 +67,41 @@ def equal_length_positions(tensordict_utils: ModuleType) -> None:
     tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]
 
 
+def text_only_batches(qwen2_vl: ModuleType) -> None:
+    """Micro-batches of Qwen2.5-VL in which no sequence has an image, as when an agent answers before it looks.
+
+    verl then runs the vision tower on an empty picture, so that all ranks do the same, and takes the mean of what comes
+    back; with transformers 5 that is no tensor any more. Where there are images, verl unpacks it; so does this.
+    """
+    original = qwen2_vl._get_input_embeds
+
+    class Unpacking:
+        def __init__(self, model: Any):
+            self._model = model
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._model, name)
+
+        def visual(self, *args: Any, **kwargs: Any) -> Any:
+            return qwen2_vl.unpack_visual_output(self._model.visual(*args, **kwargs))[0]
+
+    @wraps(original)
+    def _get_input_embeds(
+        model: Any,
+        input_ids: Any,
+        attention_mask: Any = None,
+        pixel_values: Any = None,
+        pixel_values_videos: Any = None,
+        *grids: Any,
+        **more: Any,
+    ) -> Any:
+        if pixel_values is None and pixel_values_videos is None:
+            model = Unpacking(model)
+        return original(model, input_ids, attention_mask, pixel_values, pixel_values_videos, *grids, **more)
+
+    qwen2_vl._get_input_embeds = _get_input_embeds  # type: ignore[attr-defined]
+
+
 def vectorised_logprobs(torch_functional: ModuleType) -> None:
     """Log-probabilities of labels in one operation.
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -101,6 +102,22 @@ def test_other_positions_are_left_alone() -> None:
     tensordict_utils.maybe_fix_3d_position_ids(flat)
     assert flat["position_ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
     tensordict_utils.maybe_fix_3d_position_ids(TensorDict({}, batch_size=2))
+
+
+def test_a_batch_without_images_goes_through_the_vision_tower(checkpoint: Path) -> None:
+    """It changes nothing, and leaves a gradient of zero: all ranks gather the same weights."""
+    import verl  # noqa: F401 (loads the plugin)
+    from transformers import AutoModelForImageTextToText
+    from verl.models.transformers.qwen2_vl import _get_input_embeds
+
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32).model
+    ids = torch.tensor([[5, 6, 7]])
+    embedded, _ = _get_input_embeds(model, ids, None, None, None, None, None)
+    assert torch.equal(embedded, model.get_input_embeddings()(ids))
+    embedded.sum().backward()
+    gradients = [weight.grad for weight in model.visual.parameters()]
+    assert any(gradient is not None for gradient in gradients)
+    assert all(gradient is None or not gradient.any() for gradient in gradients)
 
 
 def test_poll_interval_is_set_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

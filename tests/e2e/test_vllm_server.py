@@ -9,13 +9,14 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agentic_video.cli import main
+from agentic_video.data.dataset import load_rows
 from agentic_video.data.records import read_records
 from agentic_video.launch import COMMON_ENV, LAPTOP_ENV, build_toyworld
+from tests.data.making.conftest import lines
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
 QUESTIONS = 12
@@ -62,17 +63,10 @@ def url(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture(scope="module")
 def rows(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import pyarrow.parquet as pq
-
-    world = Path(toyworld["heldout"]).parent
+    asked = load_rows([toyworld["heldout"]])[0][:QUESTIONS]
     path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
-    table = pq.read_table(toyworld["heldout"]).slice(0, QUESTIONS).to_pylist()
-    path.write_text("".join(json.dumps({**row, "video": str(world / row["video"])}) + "\n" for row in table))
+    path.write_text("".join(json.dumps(qa.to_row()) + "\n" for qa in asked))
     return path
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_a_teacher_is_distilled(url: str, rows: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
-"""GRPO steps, of 8 questions; VideoZoomer's are of 6, all of which teach something (dynamic sampling), and take longer."""
+"""GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from agentic_video.rollout.trajectory import EndReason, Trajectory
 from agentic_video.settings import Settings, settings_of
 from agentic_video.systems.base import Graders, Score, System
 from agentic_video.video.frames import Frame
+from agentic_video.video.reader import VideoError, VideoInfo
 from agentic_video.video.service import NodeFrameStore
 
 ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
@@ -95,7 +96,7 @@ async def score_with_policy(
                 raise
             failed.add(name)
             if name == "witness":
-                graders = replace(graders, witness=_SilentWitness(settings.witness))
+                graders = replace(graders, witness=_SilentWitness(settings.witness), source=_NoFrames())
             else:
                 graders = replace(graders, judge=_SilentJudge(settings.judge))
 
@@ -142,3 +143,16 @@ class _SilentWitness(Witness):
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         return ""
+
+
+class _NoFrames:
+    """Stands in for the frames of a witness that failed: they may be what couldn't be had."""
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        raise VideoError(path, "missing", "not asked for again")
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        return []
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        return []

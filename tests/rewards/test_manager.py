@@ -17,10 +17,12 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from agentic_video.data.schema import VideoQA
 from agentic_video.rewards.judge import JudgeError
-from agentic_video.rewards.manager import VideoAgentRewardManager
-from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn
+from agentic_video.rewards.manager import VideoAgentRewardManager, graders_of, score_with_policy
+from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory, Turn
+from agentic_video.settings import settings_of
 from agentic_video.systems.base import Answer, Calls, Graders, Illegal, Score, ToolCall
 from agentic_video.systems.videozoomer import VideoZoomer
+from tests.conftest import MemorySource
 from tests.rewards.conftest import FaultyServer, Reply, Script
 
 Serve = Callable[[Script], FaultyServer]
@@ -135,6 +137,23 @@ def test_the_policy_of_the_endpoint_that_failed_applies(
     assert result["reward_score"] == reward
     info = result["reward_extra_info"]
     assert (info["judge_failed"], info["witness_failed"]) == (float(not judge_up), float(not witness_up))
+
+
+@pytest.mark.parametrize(("policy", "reward"), [("zero", 0.05), ("drop_group", None)])
+def test_frames_that_the_witness_cannot_have_are_dealt_with_by_its_policy(policy: str, reward: float | None) -> None:
+    look = Turn("<tool_call>", Calls((ToolCall("frame_select", {}),)), 5, observation=(FrameRef(0, 0.0, 28, 28),),
+                legal_calls=1)  # fmt: skip
+    trajectory = Trajectory("q", "eva", (), (look, Turn("<answer>B</answer>", Answer("B"), 5)), EndReason.ANSWER)
+    config = config_of("agentic_video.systems.eva.Eva", witness={"on_failure": policy})
+    settings = settings_of(config)
+    graders = replace(graders_of(settings, None, None), source=MemorySource(fail=True))
+    scored = score_with_policy(settings.system, trajectory, CHOICE, graders, settings)
+    if reward is None:
+        with pytest.raises(JudgeError, match="no frames for the witness"):
+            asyncio.run(scored)
+        return
+    score, failed = asyncio.run(scored)
+    assert (score.reward, failed) == (reward, {"witness"})
 
 
 def test_without_a_url_the_reward_model_that_verl_serves_is_asked(serve: Serve) -> None:

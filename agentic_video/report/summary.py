@@ -66,7 +66,7 @@ def draw_curve(steps: Sequence[int], values: Sequence[float], title: str, file: 
     axes.plot(steps, values, color="#9db7d5", linewidth=1, marker=".", label="mean reward of a step")
     axes.plot(steps, smooth(values), color="#1f4e8c", linewidth=2.2, label=f"moving average over {SMOOTHING} steps")
     axes.set(xlabel="GRPO step", ylabel="reward", title=title)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
     figure.tight_layout()

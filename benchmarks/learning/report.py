@@ -151,7 +151,7 @@ def draw(results: Sequence[Result], system: str, file: Path) -> None:
             (line,) = axes.plot(steps, smooth, linewidth=2, label=f"{variant} ({len(found)})")
             axes.plot(steps, means, linewidth=0.6, alpha=0.4, color=line.get_color())
             axes.set(xlabel="GRPO step", title=title)
-            axes.xaxis.get_major_locator().set_params(integer=True)
+            axes.locator_params(axis="x", integer=True)
             axes.grid(alpha=0.3)
     panels[0].legend(frameon=False, fontsize=8)
     figure.suptitle(f"{system}, mean over seeds (their number in brackets), moving average over 5 steps", fontsize=10)

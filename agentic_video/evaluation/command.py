@@ -52,7 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--benchmark", default="", help="name for the report; published numbers go by it, e.g. mlvu_dev"
     )
-    parser.add_argument("--out", type=Path, help="folder of the evaluation; default: outputs/RECIPE-eval/BENCHMARK/...")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder of the evaluation; default: RECIPE-eval/BENCHMARK/... in OUTPUT_DIR, or in outputs",
+    )
     parser.add_argument("--no-tools", action="store_true", help="the same overview, and one turn, which must answer")
     parser.add_argument(
         "--baseline", type=int, metavar="N", help="N uniform frames and the question, in place of the system"
@@ -165,7 +169,8 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
         system, title = system.direct(), f"{title} without tools"
     variant = f"baseline-{arguments.baseline}" if arguments.baseline else "no-tools" if arguments.no_tools else "agent"
     below = "sweep" if arguments.sweep else variant
-    out = (arguments.out or Path("outputs") / f"{recipe.name}-eval" / benchmark / below).resolve()
+    outputs = Path(os.environ.get("OUTPUT_DIR") or "outputs")
+    out = (arguments.out or outputs / f"{recipe.name}-eval" / benchmark / below).resolve()
     parts = parts_of(arguments, system, title, limits, out)
 
     def plan_of(part: _Part) -> Plan:

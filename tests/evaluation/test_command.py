@@ -50,9 +50,10 @@ def served(checkpoint: Path) -> Iterator[str]:
     thread.join(30)
 
 
-def evaluate(model: str, world: World, out: Path, *more: str) -> int:
+def evaluate(model: str, world: World, out: Path | None, *more: str) -> int:
     words = ["eval", "--recipe", str(RECIPES / "videozoomer"), "--model", model, "--data", str(world.heldout)]
-    return main([*words, "--out", str(out), "--profile", "laptop", "--limit", "6", *more])
+    words += ["--out", str(out)] if out else []
+    return main([*words, "--profile", "laptop", "--limit", "6", *more])
 
 
 def test_a_server_and_the_baseline(served: str, small_world: World, tmp_path: Path) -> None:
@@ -67,9 +68,13 @@ def test_a_server_and_the_baseline(served: str, small_world: World, tmp_path: Pa
     assert result["distribution"]["turns"] == {"1": 6}
 
 
-def test_sweeps_and_no_tools(checkpoint: Path, small_world: World, tmp_path: Path) -> None:
-    assert evaluate(str(checkpoint), small_world, tmp_path / "direct", "--no-tools") == 0
-    result = json.loads((tmp_path / "direct" / "report.json").read_text())
+def test_sweeps_and_no_tools(
+    checkpoint: Path, small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "runs"))
+    assert evaluate(str(checkpoint), small_world, None, "--no-tools") == 0
+    (report,) = (tmp_path / "runs").glob("videozoomer-eval/*/no-tools/report.json")
+    result = json.loads(report.read_text())
     assert result["distribution"] == {"turns": {"1": 6}, "tool_calls": {"0": 6}}
     out = tmp_path / "sweep"
     assert evaluate(str(checkpoint), small_world, out, "--sweep", "frames", "2,4") == 0

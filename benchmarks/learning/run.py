@@ -36,8 +36,7 @@ class CellError(RuntimeError):
 def world_overrides(seed: int) -> list[str]:
     """A world and a cold start of their own for each seed, and enough held-out videos."""
     toy = "agentic_video.toyworld"
-    return [f"++{toy}.seed={seed}", f"++{toy}.heldout={HELD_OUT}", f"++{toy}.cold_start.seed={100 * seed + 1}",
-            f"data.seed={seed}"]  # fmt: skip
+    return [f"++{toy}.seed={seed}", f"++{toy}.heldout={HELD_OUT}", f"++{toy}.cold_start.seed={100 * seed + 1}"]
 
 
 def run(command: Sequence[str], folder: Path, log: Path) -> float:
@@ -153,7 +152,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
 
     def grpo() -> dict[str, Any]:
         steps = STEPS[variant.system]
-        overrides = [*world, "trainer.val_before_train=False", "trainer.test_freq=-1",
+        overrides = [*world, f"data.seed={cell.seed}", "trainer.val_before_train=False", "trainer.test_freq=-1",
                      f"trainer.total_training_steps={steps}", f"trainer.save_freq={steps}",
                      f"actor_rollout_ref.model.path={start['paths'][variant.start]}", *variant.overrides]  # fmt: skip
         ended, checkpoint, seconds = train("grpo", variant.system, overrides, folder)

@@ -65,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="evaluate once for each value: frames 8,16,32 or calls 0,1,2,4")  # fmt: skip
     parser.add_argument("--temperature", type=float, help="default: the recipe's val_kwargs")
     parser.add_argument("--top-p", type=float, help="default: the recipe's val_kwargs")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of sampling; -1 sends none, for servers that refuse it")
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows")
     parser.add_argument("--concurrency", type=int, default=32, help="episodes at a time, in each shard (%(default)s)")
     parser.add_argument("--shards", type=int, help="parallel processes, each with its own engine; default: one for "

@@ -206,7 +206,8 @@ async def play_question(cast: Cast, retriever: Retriever | None, qa: VideoQA) ->
     policies: list[Policy] = []
 
     def make_policy(system: System) -> Policy:
-        policies.append(cast.speaker.policy(system, cast.plan.limits))
+        episode = json.dumps([*key_of(qa), len(policies)])
+        policies.append(cast.speaker.policy(system, cast.plan.limits, episode))
         return policies[-1]
 
     attempts = await play_attempts(cast.plan.system, make_policy, qa, cast.source, retriever)

@@ -1,9 +1,11 @@
 """Who speaks in an evaluation: an OpenAI-compatible server, vLLM in this process, or the tiny model's own engine."""
 
+import itertools
 import json
 import urllib.request
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import uuid4
@@ -30,7 +32,7 @@ class ModelSpec:
         model: Folder of a checkpoint, its name on a hub, or the address of a server.
         temperature: Of sampling; 0 takes the likeliest token.
         top_p: Of sampling.
-        seed: Of sampling, where the engine takes one.
+        seed: Of sampling: with the question it gives each turn's own. Negative: turns have none.
         vllm: Arguments of vLLM's engine.
         chat: How to reach the server.
     """
@@ -104,8 +106,13 @@ class Speaker(Protocol):
     factor: int
     """Pixels along each side of one visual token."""
 
-    def policy(self, system: System, limits: TokenLimits) -> Policy:
-        """A policy for one episode."""
+    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
+        """A policy for one episode.
+
+        Args:
+            episode: Which one it is: the same episode is sampled alike whatever else is played, in any order. None
+                leaves sampling to the engine's own state.
+        """
 
     def close(self) -> None:
         """Let go of the model."""
@@ -116,11 +123,11 @@ class ChatSpeaker:
 
     def __init__(self, spec: ModelSpec, factor: int):
         self.factor = factor
-        self._config = spec.chat
+        self._spec, self._config = spec, spec.chat
         self._endpoint = Endpoint(spec.chat, "model")
 
-    def policy(self, system: System, limits: TokenLimits) -> Policy:
-        return ChatPolicy(self._endpoint, self._config, system, limits)
+    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
+        return ChatPolicy(self._endpoint, self._config, system, limits, turn_seeds(self._spec, episode))
 
     def close(self) -> None:
         pass
@@ -137,14 +144,27 @@ class ToySpeaker:
         model.eval()
         family = family_of(model)
         self.factor = FAMILIES[family].frame_side
+        self._spec = spec
         self._engine = BatchEngine(model, tokenizer, temperature=spec.temperature, seed=spec.seed)
         self._format = ChatFormat(tokenizer, image_processor(family))
 
-    def policy(self, system: System, limits: TokenLimits) -> Policy:
-        return TokenPolicy(self._engine, self._format, limits, system)
+    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
+        return TokenPolicy(_ToyEngine(self._engine, turn_seeds(self._spec, episode)), self._format, limits, system)
 
     def close(self) -> None:
         pass
+
+
+class _ToyEngine:
+    """One episode's view of the tiny model's engine; see :class:`agentic_video.rollout.tokens.Engine`."""
+
+    def __init__(self, engine: Any, seeds: Iterator[int] | None):
+        self._engine, self._seeds = engine, seeds
+
+    async def generate(self, prompt_ids: Sequence[int], frames: Sequence[Frame], **limits: Any) -> Completion:
+        seed = next(self._seeds) if self._seeds else None
+        completion: Completion = await self._engine.generate(prompt_ids, frames, **limits, seed=seed)
+        return completion
 
 
 class VllmSpeaker:
@@ -158,11 +178,12 @@ class VllmSpeaker:
         processor = AutoProcessor.from_pretrained(spec.model)
         self._format = ChatFormat(processor.tokenizer, processor.image_processor)
         self.factor = processor.image_processor.patch_size * processor.image_processor.merge_size
-        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=spec.seed, **spec.vllm))
-        self._sampling = {"temperature": spec.temperature, "top_p": spec.top_p}
+        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
+        self._spec = spec
 
-    def policy(self, system: System, limits: TokenLimits) -> Policy:
-        return TokenPolicy(_VllmEngine(self._llm, self._format, self._sampling), self._format, limits, system)
+    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
+        engine = _VllmEngine(self._llm, self._format, self._spec, turn_seeds(self._spec, episode))
+        return TokenPolicy(engine, self._format, limits, system)
 
     def close(self) -> None:
         self._llm.shutdown()
@@ -171,8 +192,8 @@ class VllmSpeaker:
 class _VllmEngine:
     """One episode's view of vLLM; see :class:`agentic_video.rollout.tokens.Engine`."""
 
-    def __init__(self, llm: Any, chat_format: ChatFormat, sampling: Mapping[str, Any]):
-        self._llm, self._format, self._sampling = llm, chat_format, sampling
+    def __init__(self, llm: Any, chat_format: ChatFormat, spec: ModelSpec, seeds: Iterator[int] | None):
+        self._llm, self._format, self._spec, self._seeds = llm, chat_format, spec, seeds
 
     async def generate(
         self,
@@ -192,7 +213,9 @@ class _VllmEngine:
         if frames:
             prompt["multi_modal_data"] = {"image": [Image.fromarray(frame.image) for frame in frames]}
         sampling = SamplingParams(
-            **self._sampling,
+            temperature=self._spec.temperature,
+            top_p=self._spec.top_p,
+            seed=next(self._seeds) if self._seeds else None,
             max_tokens=max_tokens,
             stop=list(stop),
             include_stop_str_in_output=True,
@@ -212,6 +235,14 @@ class _VllmEngine:
 def one_placeholder(ids: Sequence[int], image_token: int) -> list[int]:
     """Ids with one placeholder for each image: vLLM counts how many an image needs itself."""
     return [token for at, token in enumerate(ids) if not (at and token == image_token == ids[at - 1])]
+
+
+def turn_seeds(spec: ModelSpec, episode: str | None) -> Iterator[int] | None:
+    """A seed for each turn of an episode; None where nothing is drawn, or for no certain episode."""
+    if episode is None or spec.temperature == 0 or spec.seed < 0:
+        return None
+    names = (f"{spec.seed}\n{episode}\n{turn}" for turn in itertools.count())
+    return (int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) >> 1 for name in names)
 
 
 def make_speaker(spec: ModelSpec, factor: int) -> Speaker:

@@ -25,6 +25,7 @@ class _Request:
     stop_ids: frozenset[int]
     max_tokens: int
     banned_ids: frozenset[int]
+    generator: torch.Generator
     result: asyncio.Future[Completion] = field(repr=False)
 
 
@@ -35,7 +36,8 @@ class BatchEngine:
         model: See :func:`agentic_video.toyworld.model.build_model`.
         tokenizer: Its tokenizer; every stop text must be one token of it.
         temperature: 0 takes the likeliest token.
-        seed: Of the sampling; the same requests in the same order give the same tokens.
+        seed: Of the sampling; the same requests in the same order give the same tokens. A request's own seed gives it
+            the same tokens in any order.
         max_batch: Most sequences of one batch.
     """
 
@@ -56,13 +58,14 @@ class BatchEngine:
         stop: Sequence[str],
         max_tokens: int,
         banned_ids: Collection[int],
+        seed: int | None = None,
     ) -> Completion:
         """See :class:`agentic_video.rollout.tokens.Engine`."""
+        generator = self._generator if seed is None else torch.Generator().manual_seed(seed)
         stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in stop)})
         loop = asyncio.get_running_loop()
-        request = _Request(
-            list(prompt_ids), list(frames), stop_ids, max_tokens, frozenset(banned_ids), loop.create_future()
-        )
+        request = _Request(list(prompt_ids), list(frames), stop_ids, max_tokens, frozenset(banned_ids), generator,
+                           loop.create_future())  # fmt: skip
         self._waiting.append(request)
         if self._flush is None:
             self._flush = loop.create_task(self._serve())
@@ -128,7 +131,7 @@ class BatchEngine:
                 use_cache=True,
             )
             logits = model.lm_head(output.last_hidden_state[:, -1]).masked_fill(banned, -torch.inf)
-            tokens, log_probs = self._choose(logits)
+            tokens, log_probs = self._choose(logits, [request.generator for request in batch])
             said[:, step], scores[:, step] = tokens.numpy(), log_probs.numpy()
             for row in np.flatnonzero(active):
                 if int(said[row, step]) in stops[row] or step + 1 >= lengths[row]:
@@ -143,11 +146,12 @@ class BatchEngine:
             for row in range(size)
         ]
 
-    def _choose(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Next tokens and their log-probabilities; logits of shape (batch, vocabulary)."""
+    def _choose(self, logits: torch.Tensor, generators: Sequence[torch.Generator]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Next tokens and their log-probabilities; logits of shape (batch, vocabulary), a generator for each row."""
         log_probs = (logits / (self._temperature or 1.0)).log_softmax(-1)
         if self._temperature == 0:
             tokens = logits.argmax(-1)
         else:
-            tokens = torch.multinomial(log_probs.exp(), 1, generator=self._generator)[:, 0]
+            rows = zip(log_probs.exp(), generators, strict=True)
+            tokens = torch.cat([torch.multinomial(row, 1, generator=generator) for row, generator in rows])
         return tokens, log_probs.gather(1, tokens[:, None])[:, 0]

@@ -59,6 +59,7 @@ class ChatServer:
             body = await request.json()
             messages = [Message(_role(message), self._parts(message["content"])) for message in body["messages"]]
             temperature = float(body.get("temperature") or 0.0)
+            seed = None if body.get("seed") is None else int(body["seed"])
             max_tokens = min(int(body.get("max_tokens") or body.get("max_completion_tokens") or MAX_TOKENS), MAX_TOKENS)
         except (ValueError, TypeError, KeyError, AttributeError, OSError, binascii.Error) as error:
             return web.json_response({"error": {"message": f"bad request: {error}"}}, status=400)
@@ -68,7 +69,7 @@ class ChatServer:
         frames = [part for message in messages for part in message.parts if not isinstance(part, str)]
         engine = BatchEngine(self._model, self._tokenizer, temperature=temperature)
         completion = await engine.generate(
-            ids, frames, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids
+            ids, frames, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids, seed=seed
         )
         said = [token for token in completion.token_ids if token not in self._format.eos_ids]
         return web.json_response(

@@ -85,6 +85,19 @@ def test_sweeps_and_no_tools(
     assert (out / "sweep-frames.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("where", ["in process", "server"])
+def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
+    where: str, served: str, checkpoint: Path, small_world: World, tmp_path: Path
+) -> None:
+    model = served if where == "server" else str(checkpoint)
+    said = []
+    for name, more in (("all", ("--concurrency", "6")), ("each", ("--concurrency", "1")), ("other", ("--seed", "1"))):
+        assert evaluate(model, small_world, tmp_path / name, "--temperature", "1", *more) == 0
+        records, _ = load_records([tmp_path / name / "episodes-000.jsonl"])
+        said.append({record.qa.id: [turn.text for turn in record.trajectory.turns] for record in records})
+    assert said[0] == said[1] != said[2]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

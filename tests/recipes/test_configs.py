@@ -1,6 +1,7 @@
 """The recipes compose on verl's trainer config, pass verl's own validation, and are the published runs where they must
 be: :data:`PUBLISHED` holds what the papers and the released code say."""
 
+import asyncio
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -12,6 +13,10 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from agentic_video.data.schema import VideoQA
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.rollout.trajectory import EndReason
 from agentic_video.settings import limits_of, settings_of
 from agentic_video.systems.base import System
 from agentic_video.systems.eva import Eva
@@ -23,6 +28,7 @@ from agentic_video.toyworld.build import toy_recipe
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.video.ladder import Rung
+from tests.conftest import MemorySource
 from tests.recipes.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment
 
 EVERY = [(name, profile) for name in SYSTEMS for profile in PROFILES]
@@ -328,6 +334,16 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     assert (limits.prompt, limits.response) == (config.data.max_prompt_length, config.data.max_response_length)
     assert limits.turn == config.agentic_video.max_turn_tokens <= limits.response
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_without_tools_the_overview_fits_the_image_budget(name: str, profile: str, qa: VideoQA) -> None:
+    system = system_of(composed(name, profile)).direct()
+    said = "<think>seen</think><answer>B</answer>"
+    trajectory = asyncio.run(play(system, ScriptedPolicy(lambda view: said), qa, MemorySource()))
+    assert trajectory.frames and len(trajectory.turns) == 1
+    assert trajectory.end is not EndReason.IMAGE_BUDGET
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

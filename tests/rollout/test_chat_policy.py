@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -108,6 +108,20 @@ def test_earlier_images_leave_a_context_that_forgets(qa: VideoQA) -> None:
     images = [[kinds(message).count("i") for message in asked["messages"]] for asked in server.asked]
     assert images == [[2], [0, 0, 1], [0, 0, 0, 0, 1]]
     assert qa.question in str(server.asked[2]["messages"][0]["content"]), "its text stays"
+
+
+def test_each_turn_has_a_seed_of_its_own_where_one_is_given(qa: VideoQA) -> None:
+    server = Server([reply(ZOOM), reply(ANSWER)])
+
+    async def run(seeds: Iterator[int] | None) -> list[int | None]:
+        server.asked.clear()
+        async with server.running() as config:
+            policy = ChatPolicy(Endpoint(config, "model"), config, ZOOMER, seeds=seeds)
+            await play(ZOOMER, policy, qa, MemorySource())
+        return [body.get("seed") for body in server.asked]
+
+    assert asyncio.run(run(iter((7, 8)))) == [7, 8]
+    assert asyncio.run(run(None)) == [None, None]
 
 
 def test_a_turn_that_was_cut_ends_the_episode(qa: VideoQA) -> None:

@@ -63,6 +63,20 @@ def test_log_probs_are_the_models(checkpoint: Path) -> None:
         assert abs(float(row[token]) - log_prob) < 1e-4
 
 
+def test_a_request_s_seed_gives_the_same_tokens_in_any_batch(checkpoint: Path) -> None:
+    model, tokenizer = load_checkpoint(checkpoint)
+    ids = tokenizer(PROMPTS[0])["input_ids"]
+
+    async def say(seeds: list[int | None]) -> list[tuple[int, ...]]:
+        engine = BatchEngine(model, tokenizer, temperature=1.0)
+        asked = (engine.generate(ids, [], stop=(), max_tokens=8, banned_ids=(), seed=seed) for seed in seeds)
+        return [completion.token_ids for completion in await asyncio.gather(*asked)]
+
+    first, second = asyncio.run(say([1, 2]))
+    assert first != second
+    assert asyncio.run(say([None, 2, None, 1]))[1::2] == [second, first]
+
+
 def test_banned_ids_never_come(checkpoint: Path) -> None:
     banned = frozenset(range(400))
     for completion in _generate(checkpoint, PROMPTS * 8, 1.0, banned):

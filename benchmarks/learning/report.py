@@ -11,6 +11,9 @@ STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
 PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
 
+MARKER = "<!-- results -->"
+"""What follows it in the page is made by :func:`publish`."""
+
 Result = Mapping[str, Any]
 
 
@@ -160,23 +163,54 @@ def draw(results: Sequence[Result], system: str, file: Path) -> None:
     pyplot.close(figure)
 
 
+def finished(out: Path) -> list[dict[str, Any]]:
+    """The results of all cells that are done, by name."""
+    return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("cells/*/result.json"))]
+
+
+def tables(results: Sequence[Result]) -> str:
+    """All tables that have a row."""
+    parts: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
+        ("Every stage", chain_table), ("What GRPO adds", gain_table), ("Ablations", ablation_table),
+        ("Other budgets", budget_table),
+    ]  # fmt: skip
+    made = [(title, make(results)) for title, make in parts]
+    return "\n\n".join(f"## {title}\n\n{rows}" for title, rows in made if rows) + "\n"
+
+
 def write_report(out: Path) -> str:
     """Write ``results.json``, ``learning.md`` and a PNG for each system.
 
     Returns:
         The tables.
     """
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("cells/*/result.json"))]
+    results = finished(out)
     if not results:
         return "nothing is finished yet"
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     for system in dict.fromkeys(one["system"] for one in results):
         draw(results, system, out / f"{system}.png")
-    parts: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("Every stage", chain_table), ("What GRPO adds", gain_table), ("Ablations", ablation_table),
-        ("Other budgets", budget_table),
-    ]  # fmt: skip
-    made = [(title, make(results)) for title, make in parts]
-    text = "\n\n".join(f"## {title}\n\n{rows}" for title, rows in made if rows) + "\n"
+    text = tables(results)
     (out / "learning.md").write_text(text, encoding="utf-8")
     return text
+
+
+def publish(out: Path, docs: Path) -> None:
+    """Put what is finished into ``learning.json``, ``learning.md`` (after its marker) and the PNGs of a folder.
+
+    Results of ``learning.json`` whose cell isn't in ``out`` stay: they were made elsewhere.
+    """
+    file = docs / "learning.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
+    merged = {one["cell"]: one for one in known}
+    merged |= {one["cell"]: {key: value for key, value in one.items() if key != "checkpoint"} for one in finished(out)}
+    results = [merged[name] for name in sorted(merged)]
+    file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+    pictures = []
+    for system in dict.fromkeys(one["system"] for one in results):
+        draw(results, system, docs / f"learning-{system}.png")
+        pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
+    page = docs / "learning.md"
+    head, _, _ = page.read_text(encoding="utf-8").partition(MARKER)
+    body = "\n\n".join([tables(results).strip(), "## Curves", *pictures])
+    page.write_text(f"{head}{MARKER}\n{body}\n", encoding="utf-8")

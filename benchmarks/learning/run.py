@@ -22,7 +22,7 @@ from agentic_video.launch import LAPTOP_ENV, build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
 from benchmarks.learning.cells import STEPS, SYSTEMS, Cell, Variant, cells  # noqa: E402
-from benchmarks.learning.report import write_report  # noqa: E402
+from benchmarks.learning.report import publish, write_report  # noqa: E402
 
 HELD_OUT = 256
 GREEDY, SAMPLED = 0.0, 1.0
@@ -192,6 +192,7 @@ def main() -> int:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--no-ablations", action="store_true", help="the chains only")
     parser.add_argument("--report", action="store_true", help="train nothing")
+    parser.add_argument("--publish", type=Path, metavar="DOCS", help="put the results into this folder's learning.md")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
     os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"]})
@@ -206,6 +207,8 @@ def main() -> int:
                 print(f"  failed: {error}", flush=True)
             write_report(out)
     print(write_report(out))
+    if arguments.publish:
+        publish(out, arguments.publish)
     return 1 if failed else 0
 
 

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +75,19 @@ def test_tables_by_hand(tmp_path: Path) -> None:
 
 def test_nothing_finished(tmp_path: Path) -> None:
     assert "nothing" in report.write_report(tmp_path)
+
+
+def test_what_was_published_from_elsewhere_stays(tmp_path: Path) -> None:
+    out, docs = tmp_path / "out", tmp_path / "docs"
+    docs.mkdir()
+    (docs / "learning.md").write_text("words\n<!-- results -->\nold tables")
+    for seed, after in ((0, 0.7), (1, 0.9)):
+        name = f"videobrain-chain-{seed}"
+        file = out / f"machine{seed}" / "cells" / name / "result.json"
+        file.parent.mkdir(parents=True)
+        file.write_text(json.dumps({**result("chain", seed, after), "cell": name, "checkpoint": "/a/path"}))
+        report.publish(out / f"machine{seed}", docs)
+    text = (docs / "learning.md").read_text()
+    assert text.startswith("words\n<!-- results -->\n## Every stage") and "old tables" not in text
+    assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 |" in text and "(learning-videobrain.png)" in text
+    assert (docs / "learning-videobrain.png").is_file() and "/a/path" not in (docs / "learning.json").read_text()

@@ -94,7 +94,7 @@ def framethinker_score(
         bonus = dict.fromkeys(bonus, 0.0)
     terms = {"acc": weights.acc * acc * fmt, **bonus, "format": weights.format * fmt}
     terms["ccv"] = -sum(terms.values()) if failed else 0.0
-    return Score(reward=sum(terms.values()), acc=acc, format=fmt, terms=terms)
+    return Score(reward=0.0 if failed else sum(terms.values()), acc=acc, format=fmt, terms=terms)
 
 
 def _bonus(trajectory: Trajectory, asks_time: bool, weights: FrameThinkerWeights) -> dict[str, float]:

@@ -30,7 +30,7 @@ class Scripted:
     def __init__(self, script_of: Callable[[System], Callable[[EpisodeView], str]]):
         self._script_of = script_of
 
-    def policy(self, system: System, limits: TokenLimits) -> Policy:
+    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         return ScriptedPolicy(self._script_of(system))
 
     def close(self) -> None:

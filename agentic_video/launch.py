@@ -60,6 +60,11 @@ class LaunchError(Exception):
     """The job can't start; the message says what to set."""
 
 
+def output_folder(environment: Mapping[str, str]) -> Path:
+    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder."""
+    return Path(environment.get("OUTPUT_DIR") or "outputs").resolve()
+
+
 def count_gpus() -> int:
     """Number of NVIDIA GPUs that the driver reports."""
     try:
@@ -484,7 +489,7 @@ def launch(
     title = recipe.name if stage == "grpo" else f"{recipe.name}-{stage}"
     print(f"{title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
     started = time.monotonic()
-    root = Path(environment.get("OUTPUT_DIR") or "outputs").resolve() / f"{title}-{profile}"
+    root = output_folder(environment) / f"{title}-{profile}"
     variables = {**COMMON_ENV, **(LAPTOP_ENV if profile == "laptop" else {})}
     command = stage_command(stage, profile, recipe, gpus, environment, overrides)
     other_model = any(text.startswith(f"{MODEL_KEYS[stage]}=") for text in overrides)

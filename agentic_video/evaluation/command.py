@@ -120,7 +120,7 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
     from agentic_video.data.dataset import load_rows
     from agentic_video.evaluation.runner import Plan, distinct
     from agentic_video.evaluation.speakers import SetupError, choose_engine
-    from agentic_video.launch import build_toyworld, laptop_overrides
+    from agentic_video.launch import build_toyworld, laptop_overrides, output_folder
     from agentic_video.recipe import compose_recipe
     from agentic_video.settings import limits_of, settings_of
     from agentic_video.video.retrieval import RetrievalConfig
@@ -169,8 +169,7 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
         system, title = system.direct(), f"{title} without tools"
     variant = f"baseline-{arguments.baseline}" if arguments.baseline else "no-tools" if arguments.no_tools else "agent"
     below = "sweep" if arguments.sweep else variant
-    outputs = Path(os.environ.get("OUTPUT_DIR") or "outputs")
-    out = (arguments.out or outputs / f"{recipe.name}-eval" / benchmark / below).resolve()
+    out = (arguments.out or output_folder(os.environ) / f"{recipe.name}-eval" / benchmark / below).resolve()
     parts = parts_of(arguments, system, title, limits, out)
 
     def plan_of(part: _Part) -> Plan:

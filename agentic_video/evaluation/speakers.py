@@ -123,11 +123,11 @@ class ChatSpeaker:
 
     def __init__(self, spec: ModelSpec, factor: int):
         self.factor = factor
-        self._spec, self._config = spec, spec.chat
+        self._spec = spec
         self._endpoint = Endpoint(spec.chat, "model")
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
-        return ChatPolicy(self._endpoint, self._config, system, limits, turn_seeds(self._spec, episode))
+        return ChatPolicy(self._endpoint, self._spec.chat, system, limits, turn_seeds(self._spec, episode))
 
     def close(self) -> None:
         pass
@@ -158,12 +158,11 @@ class ToySpeaker:
 class _ToyEngine:
     """One episode's view of the tiny model's engine; see :class:`agentic_video.rollout.tokens.Engine`."""
 
-    def __init__(self, engine: Any, seeds: Iterator[int] | None):
+    def __init__(self, engine: Any, seeds: Iterator[int | None]):
         self._engine, self._seeds = engine, seeds
 
     async def generate(self, prompt_ids: Sequence[int], frames: Sequence[Frame], **limits: Any) -> Completion:
-        seed = next(self._seeds) if self._seeds else None
-        completion: Completion = await self._engine.generate(prompt_ids, frames, **limits, seed=seed)
+        completion: Completion = await self._engine.generate(prompt_ids, frames, **limits, seed=next(self._seeds))
         return completion
 
 
@@ -192,7 +191,7 @@ class VllmSpeaker:
 class _VllmEngine:
     """One episode's view of vLLM; see :class:`agentic_video.rollout.tokens.Engine`."""
 
-    def __init__(self, llm: Any, chat_format: ChatFormat, spec: ModelSpec, seeds: Iterator[int] | None):
+    def __init__(self, llm: Any, chat_format: ChatFormat, spec: ModelSpec, seeds: Iterator[int | None]):
         self._llm, self._format, self._spec, self._seeds = llm, chat_format, spec, seeds
 
     async def generate(
@@ -215,7 +214,7 @@ class _VllmEngine:
         sampling = SamplingParams(
             temperature=self._spec.temperature,
             top_p=self._spec.top_p,
-            seed=next(self._seeds) if self._seeds else None,
+            seed=next(self._seeds),
             max_tokens=max_tokens,
             stop=list(stop),
             include_stop_str_in_output=True,
@@ -237,10 +236,10 @@ def one_placeholder(ids: Sequence[int], image_token: int) -> list[int]:
     return [token for at, token in enumerate(ids) if not (at and token == image_token == ids[at - 1])]
 
 
-def turn_seeds(spec: ModelSpec, episode: str | None) -> Iterator[int] | None:
+def turn_seeds(spec: ModelSpec, episode: str | None) -> Iterator[int | None]:
     """A seed for each turn of an episode; None where nothing is drawn, or for no certain episode."""
     if episode is None or spec.temperature == 0 or spec.seed < 0:
-        return None
+        return itertools.repeat(None)
     names = (f"{spec.seed}\n{episode}\n{turn}" for turn in itertools.count())
     return (int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) >> 1 for name in names)
 

@@ -8,6 +8,7 @@ systems read it.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from agentic_video.rewards.endpoint import Endpoint, EndpointConfig, JudgeError
@@ -74,7 +75,7 @@ class ChatPolicy:
         system: The way of watching: its stop texts, and what of earlier images stays in its context.
         limits: Token budgets; None leaves them to the server. Prompt and response are kept together, as far as the
             server says how many tokens there are: an observation is refused when nothing is left for it.
-        seeds: The field ``seed`` of each request, unless the config's fields have one; None leaves it out.
+        seeds: The field ``seed`` of each request in turn, unless the config's fields have one; None leaves it out.
 
     Attributes:
         usage: What the episode has cost so far.
@@ -86,13 +87,13 @@ class ChatPolicy:
         config: ChatConfig,
         system: System,
         limits: TokenLimits | None = None,
-        seeds: Iterator[int] | None = None,
+        seeds: Iterator[int | None] | None = None,
     ):
         self._endpoint = endpoint
         self._config = config
         self._system = system
         self._limits = limits
-        self._seeds = seeds
+        self._seeds = seeds or repeat(None)
         self._messages: list[dict[str, Any]] = []
         self._shown: dict[int, tuple[Part, ...]] = {}
         self._tokens = 0
@@ -112,8 +113,8 @@ class ChatPolicy:
         if self._limits is not None:
             room = max(1, self._limits.prompt + self._limits.response - self._tokens)
             limit = min(limit or room, self._limits.turn, room)
-        seeded = {"seed": next(self._seeds)} if self._seeds else {}
-        fields = {**seeded, **self._config.fields, "max_tokens": limit, "stop": list(self._system.stop) or None}
+        stop = list(self._system.stop) or None
+        fields = {"seed": next(self._seeds), **self._config.fields, "max_tokens": limit, "stop": stop}
         try:
             reply = await self._endpoint.complete(self._messages, self._read, fields)
         except JudgeError as error:

@@ -115,6 +115,7 @@ class BatchEngine:
         for row, request in enumerate(batch):
             banned[row, list(request.banned_ids)] = True
         stops = [request.stop_ids for request in batch]
+        generators = [request.generator for request in batch]
 
         cache = DynamicCache(config=model.config.text_config)
         inputs = embed(model, ids, images)
@@ -131,7 +132,7 @@ class BatchEngine:
                 use_cache=True,
             )
             logits = model.lm_head(output.last_hidden_state[:, -1]).masked_fill(banned, -torch.inf)
-            tokens, log_probs = self._choose(logits, [request.generator for request in batch])
+            tokens, log_probs = self._choose(logits, generators)
             said[:, step], scores[:, step] = tokens.numpy(), log_probs.numpy()
             for row in np.flatnonzero(active):
                 if int(said[row, step]) in stops[row] or step + 1 >= lengths[row]:

@@ -9,6 +9,8 @@ Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
+COLD_STARTS = {"": (), "illogical": ("++agentic_video.toyworld.oracle=benchmarks.learning.illogical",)}
+"""How the model is taught before GRPO: by name, overrides of what the recipe builds."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Variant:
         claim: What the paper says would happen.
         overrides: What is different from the recipe's laptop profile.
         start: The checkpoint that GRPO goes on from.
+        cold_start: Key of :data:`COLD_STARTS`.
+        beside: The variant that it is compared with.
         budgets: Overrides by name, with which the result is measured once more (an evaluation budget of its own).
     """
 
@@ -29,6 +33,8 @@ class Variant:
     claim: str = ""
     overrides: tuple[str, ...] = ()
     start: Start = "sft"
+    cold_start: str = ""
+    beside: str = "chain"
     budgets: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
@@ -52,6 +58,8 @@ _VIEWS = tuple(
     for frames, side in ((8, 28), (6, 28), (4, 56), (2, 56))
 )  # fmt: skip
 
+_THREE_UPDATES = ("actor_rollout_ref.actor.ppo_mini_batch_size=2",)
+
 CHAINS = tuple(
     Variant("chain", name, start="kto" if name == "eva" else "sft", budgets=_VIEWS if name == "framemind" else ())
     for name in SYSTEMS
@@ -63,16 +71,22 @@ ABLATIONS = (
     Variant("no-cold-start", "videobrain", "VideoBrain, Table 3: without SFT accuracy is lost", start="base"),
     Variant("no-tool-reward", "videozoomer", "VideoZoomer, section 4.3: without the tool reward calls die out",
             (f"{SYSTEM}.weights.tool=0.0",)),
-    Variant("no-clip-higher", "videozoomer", "with clip-higher rare actions can grow (used, not ablated in the paper)",
-            ("actor_rollout_ref.actor.clip_ratio_high=0.2",)),
+    # One update a step, as the laptop has it, is on-policy: every ratio is 1, and nothing is ever clipped.
+    Variant("three-updates", "videozoomer", "", _THREE_UPDATES),
+    Variant("three-updates-no-clip-higher", "videozoomer",
+            "with clip-higher rare actions can grow (used, not ablated in the paper)",
+            (*_THREE_UPDATES, "actor_rollout_ref.actor.clip_ratio_high=0.2"), beside="three-updates"),
     Variant("no-dynamic-sampling", "videozoomer",
             "dynamic sampling replaces groups that teach nothing (used, not ablated in the paper)",
             ("algorithm.filter_groups.enable=False",)),
     Variant("unconditional-action-reward", "framethinker",
             "FrameThinker, section 3.3.2: a bonus for actions whatever the answer brings calls without use",
             (f"{SYSTEM}.weights.conditional=False",)),
-    Variant("no-ccv", "framethinker", "FrameThinker, section 3.3.2: the consistency check removes illogical calls",
-            (f"{SYSTEM}.ccv.enable=False",)),
+    # The oracle's own demonstrations never fail the check, nor does what is trained on them.
+    Variant("illogical-start", "framethinker", cold_start="illogical"),
+    Variant("illogical-start-no-ccv", "framethinker",
+            "FrameThinker, section 3.3.2: the consistency check removes illogical calls",
+            (f"{SYSTEM}.ccv.enable=False",), cold_start="illogical", beside="illogical-start"),
     Variant("fixed-frames", "framemind",
             "FrameMind, Table 2: trained on one view for all, other budgets of evaluation do worse",
             (f"{SYSTEM}.high.frames=8", f"{SYSTEM}.high.height=28", f"{SYSTEM}.high.width=28"), budgets=_VIEWS),
@@ -85,10 +99,12 @@ ABLATIONS = (
 )  # fmt: skip
 
 
-def cells(systems: Sequence[str], seeds: Sequence[int], *, ablations: bool) -> Iterator[Cell]:
+VARIANTS = tuple(dict.fromkeys(variant.name for variant in (*CHAINS, *ABLATIONS)))
+
+
+def cells(systems: Sequence[str], seeds: Sequence[int], variants: Sequence[str]) -> Iterator[Cell]:
     """All runs of some systems, seed by seed: the first seed's table is whole before the second begins."""
-    variants = [*CHAINS, *(ABLATIONS if ablations else ())]
     for seed in seeds:
-        for variant in variants:
-            if variant.system in systems:
+        for variant in (*CHAINS, *ABLATIONS):
+            if variant.system in systems and variant.name in variants:
                 yield Cell(variant, seed)

@@ -43,8 +43,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def of(results: Sequence[Result], system: str, variant: str) -> list[Result]:
-    """The results of a variant, one for each seed."""
-    return [one for one in results if (one["system"], one["variant"]) == (system, variant)]
+    """The results of a variant, one for each seed, in the seeds' order."""
+    found = [one for one in results if (one["system"], one["variant"]) == (system, variant)]
+    return sorted(found, key=lambda one: int(one["seed"]))
 
 
 def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[float]:
@@ -94,22 +95,40 @@ def gain_table(results: Sequence[Result]) -> str:
 
 
 def ablation_table(results: Sequence[Result]) -> str:
-    """Each claim beside the chain of the same seeds."""
+    """Each claim beside what it is compared with, on the same seeds."""
     rows = []
-    for name in dict.fromkeys((one["system"], one["variant"]) for one in results if one["variant"] != "chain"):
-        changed = of(results, *name)
-        seeds = {one["seed"] for one in changed}
-        chain = [one for one in of(results, name[0], "chain") if one["seed"] in seeds]
-        for title, found in (("chain", chain), (name[1], changed)):
-            if found:
-                rows.append([
-                    changed[0]["claim"] if title != "chain" else "", name[0], title,
-                    percent(figures(found, "grpo", "sampled", "accuracy")),
-                    *(plain(figures(found, "grpo", "sampled", key)) for key in ("tool_calls", "illegal_calls")),
-                    calls_by_class(found), str(len(found)),
-                ])  # fmt: skip
-    head = ["claim", "system", "trained with", "accuracy %", "calls", "refused calls", "calls by class", "seeds"]
+    claims = [one for one in results if one["variant"] != "chain" and one["claim"]]
+    for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in claims):
+        changed, compared = of(results, system, variant), of(results, system, beside)
+        seeds = {one["seed"] for one in changed} & {one["seed"] for one in compared}
+        changed, compared = ([one for one in found if one["seed"] in seeds] for found in (changed, compared))
+        if not seeds:
+            continue
+        for title, found in ((beside, compared), (variant, changed)):
+            points = [
+                f"{100 * (one - other):+.1f}"
+                for one, other in zip(accuracies(found), accuracies(compared), strict=True)
+            ]
+            rows.append([
+                "" if found is compared else changed[0]["claim"], system, title, str(len(found)),
+                percent(accuracies(found)), "" if found is compared else ", ".join(points),
+                *(plain(figures(found, "grpo", "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
+                illogical(found), calls_by_class(found),
+            ])  # fmt: skip
+    head = ["claim", "system", "trained with", "seeds", "accuracy %", "points, by seed", "calls", "frames",
+            "refused calls", "illogical %", "calls by class"]  # fmt: skip
     return table(head, rows)
+
+
+def accuracies(found: Sequence[Result]) -> list[float]:
+    """Sampled accuracy after GRPO, by seed."""
+    return figures(found, "grpo", "sampled", "accuracy")
+
+
+def illogical(found: Sequence[Result]) -> str:
+    """Percent of episodes that fail FrameThinker's consistency check; empty for other systems."""
+    shares = [one["stages"]["grpo"]["sampled"].get("illogical") for one in found]
+    return "" if None in shares else percent([share for share in shares if share is not None])
 
 
 def calls_by_class(found: Sequence[Result]) -> str:

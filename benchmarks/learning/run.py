@@ -8,6 +8,7 @@ it when you like, and the same command goes on. ``--report`` only writes the tab
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -21,12 +22,15 @@ sys.path.insert(0, str(REPOSITORY))
 from agentic_video.launch import LAPTOP_ENV, build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
-from benchmarks.learning.cells import STEPS, SYSTEMS, Cell, Variant, cells  # noqa: E402
+from agentic_video.rewards.consistency import ConsistencyRules, failed_checks  # noqa: E402
+from agentic_video.rollout.trajectory import Trajectory  # noqa: E402
+from benchmarks.learning.cells import COLD_STARTS, STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import publish, write_report  # noqa: E402
 
 HELD_OUT = 256
 GREEDY, SAMPLED = 0.0, 1.0
-CURVES = ("episode/reward_sampled", "episode/acc", "episode/tool_calls", "episode/frames", "episode/illegal_calls")
+CURVES = ("episode/reward_sampled", "episode/acc", "episode/tool_calls", "episode/frames", "episode/illegal_calls",
+          "actor/pg_clipfrac", "actor/entropy")  # fmt: skip
 
 
 class CellError(RuntimeError):
@@ -47,7 +51,7 @@ def run(command: Sequence[str], folder: Path, log: Path) -> float:
     """
     started = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "OUTPUT_DIR": str(folder), "PYTHONPATH": str(REPOSITORY)}
+    environment = {**os.environ, "OUTPUT_DIR": str(folder)}
     environment.pop("VERL_PLATFORM", None)
     with log.open("a", encoding="utf-8") as file:
         status = subprocess.run(command, env=environment, cwd=REPOSITORY, stdout=file, stderr=file, check=False)
@@ -84,7 +88,8 @@ def measure(
     """Play the held-out questions with a checkpoint.
 
     Returns:
-        ``accuracy``, ``error`` (its standard error), means per episode, and ``calls`` by class of question.
+        ``accuracy``, ``error`` (its standard error), means per episode, ``calls`` by class of question, and
+        ``illogical``, the share of episodes that fail FrameThinker's consistency check (None for other systems).
     """
     command = [sys.executable, "-m", "agentic_video.cli", "eval", "--recipe", str(recipe_of(system)), "--engine", "toy"]
     command += ["--profile", "laptop", "--model", str(model), "--temperature", str(temperature), "--out", str(folder)]
@@ -93,13 +98,18 @@ def measure(
     figures = {"accuracy": report["official"]["mean"], "error": report["official"]["error"]}
     figures |= {key: report["per_episode"][key]["mean"] for key in ("tool_calls", "frames", "turns", "illegal_calls")}
     calls: dict[str, list[int]] = {}
+    illogical = []
     for journal in folder.glob("episodes-*.jsonl"):
         for line in journal.read_text(encoding="utf-8").splitlines():
             record = json.loads(line)
             kind = record["video_qa"]["extra_info"]["class"]
             made = sum(turn.get("legal_calls", 0) for turn in record["trajectory"]["turns"])
             calls.setdefault(kind, []).append(made)
-    return {**figures, "calls": {kind: sum(made) / len(made) for kind, made in sorted(calls.items())}}
+            if system == "framethinker":
+                trajectory = Trajectory.from_dict(record["trajectory"])
+                illogical.append(bool(failed_checks(trajectory, ConsistencyRules())))
+    figures["calls"] = {kind: sum(made) / len(made) for kind, made in sorted(calls.items())}
+    return {**figures, "illogical": statistics.fmean(illogical) if illogical else None}
 
 
 def once(file: Path, make: Any) -> Any:
@@ -112,14 +122,14 @@ def once(file: Path, make: Any) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def start_of(system: str, seed: int, out: Path) -> dict[str, Any]:
-    """The checkpoints before GRPO, shared by all variants of a system and seed, and what they can do."""
-    folder = out / "starts" / f"{system}-{seed}"
+def start_of(system: str, cold_start: str, seed: int, out: Path) -> dict[str, Any]:
+    """The checkpoints before GRPO, shared by the variants of a system and seed, and what they can do."""
+    folder = out / "starts" / "-".join(part for part in (system, cold_start, str(seed)) if part)
     world = world_overrides(seed)
 
     def build() -> dict[str, Any]:
         started = time.monotonic()
-        paths = build_toyworld(recipe_of(system), world)
+        paths = build_toyworld(recipe_of(system), [*world, *COLD_STARTS[cold_start]])
         built = {"base": paths["base"], "sft": paths["model"]}
         seconds = {"build and SFT": time.monotonic() - started}
         if system == "eva":
@@ -146,7 +156,7 @@ def start_of(system: str, seed: int, out: Path) -> dict[str, Any]:
 def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     """Train and measure one cell."""
     variant: Variant = cell.variant
-    start = start_of(variant.system, cell.seed, out)
+    start = start_of(variant.system, variant.cold_start, cell.seed, out)
     folder = out / "cells" / cell.name
     world = world_overrides(cell.seed)
 
@@ -167,7 +177,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     model = Path(trained["checkpoint"])
     system_overrides = [one for one in variant.overrides if one.startswith("agentic_video.")]
     result = {"cell": cell.name, "system": variant.system, "variant": variant.name, "seed": cell.seed,
-              "claim": variant.claim, "start": variant.start, **trained}  # fmt: skip
+              "claim": variant.claim, "start": variant.start, "beside": variant.beside, **trained}  # fmt: skip
     result["stages"] = {**start["stages"], "grpo": {
         name: once(folder / f"{name}.json",
                    lambda place=folder / name, temperature=temperature: measure(
@@ -190,15 +200,15 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("outputs/learning"), help="%(default)s")
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--no-ablations", action="store_true", help="the chains only")
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS, help="'chain': no ablations")
     parser.add_argument("--report", action="store_true", help="train nothing")
     parser.add_argument("--publish", type=Path, metavar="DOCS", help="put the results into this folder's learning.md")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
-    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"]})
+    os.environ.update({"HF_HUB_OFFLINE": LAPTOP_ENV["HF_HUB_OFFLINE"], "PYTHONPATH": str(REPOSITORY)})
     failed = 0
     if not arguments.report:
-        for cell in cells(arguments.systems, arguments.seeds, ablations=not arguments.no_ablations):
+        for cell in cells(arguments.systems, arguments.seeds, arguments.variants):
             print(f"{time.strftime('%H:%M:%S')} {cell.name}", flush=True)
             try:
                 once(out / "cells" / cell.name / "result.json", lambda cell=cell: run_cell(cell, out))

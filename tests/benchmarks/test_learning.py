@@ -1,15 +1,28 @@
+import asyncio
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentic_video.rewards.consistency import ConsistencyRules, failed_checks
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.settings import settings_of
+from agentic_video.systems.base import Graders
 from agentic_video.toyworld.build import toy_recipe
+from agentic_video.toyworld.oracles import oracle
+from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.toyworld.world import Scene, WorldRecipe
 from benchmarks.learning import report
-from benchmarks.learning.cells import ABLATIONS, CHAINS, SYSTEMS, Variant, cells
+from benchmarks.learning.cells import ABLATIONS, CHAINS, COLD_STARTS, SYSTEMS, Variant, cells
+from benchmarks.learning.cells import VARIANTS as NAMES
+from benchmarks.learning.illogical import turns as illogical_turns
 from benchmarks.learning.run import HELD_OUT, once, world_overrides
 from tests.recipes.configs import composed
+from tests.toyworld.conftest import laptop_setting
 
 VARIANTS = [*CHAINS, *ABLATIONS]
 
@@ -21,15 +34,18 @@ def test_what_a_variant_changes_is_in_its_config(variant: Variant) -> None:
     changed = composed(variant.system, "laptop", *world_overrides(2), *variant.overrides)
     assert (changed == plain) == (not variant.overrides)
     settings_of(changed)
+    taught = composed(variant.system, "laptop", *COLD_STARTS[variant.cold_start])
+    assert (toy_recipe(taught) == toy_recipe(composed(variant.system, "laptop"))) == (not variant.cold_start)
+    assert (variant.system, variant.beside) in {(one.system, one.name) for one in VARIANTS}
     for _, overrides in variant.budgets:
         settings_of(composed(variant.system, "laptop", *overrides))
 
 
 def test_the_first_seed_is_finished_before_the_second_begins() -> None:
-    names = [cell.name for cell in cells(SYSTEMS, (0, 1), ablations=True)]
+    names = [cell.name for cell in cells(SYSTEMS, (0, 1), NAMES)]
     assert len(names) == len(set(names)) == 2 * len(VARIANTS)
     assert all(name.endswith("-0") for name in names[: len(VARIANTS)])
-    assert [cell.name for cell in cells(("eva",), (3,), ablations=False)] == ["eva-chain-3"]
+    assert [cell.name for cell in cells(("eva",), (3,), ("chain",))] == ["eva-chain-3"]
 
 
 def test_a_result_is_made_once(tmp_path: Path) -> None:
@@ -47,10 +63,13 @@ def test_a_result_is_made_once(tmp_path: Path) -> None:
 def result(variant: str, seed: int, after: float, **calls: float) -> dict[str, Any]:
     def measured(accuracy: float) -> dict[str, Any]:
         figures = {"accuracy": accuracy, "tool_calls": 1.0, "frames": 9.0, "illegal_calls": 0.0, "calls": calls}
+        if variant == "no-behaviour-reward":
+            figures["illogical"] = 0.25
         return {"sampled": figures, "greedy": figures}
 
     return {
-        "system": "videobrain", "variant": variant, "seed": seed, "claim": "calls follow the class", "seconds": 300.0,
+        "system": "videobrain", "variant": variant, "seed": seed, "seconds": 300.0,
+        "claim": "" if variant == "chain" else "calls follow the class", "beside": "chain",
         "seconds_before": {"build and SFT": 300.0}, "budgets": {},
         "stages": {"base": measured(0.1), "sft": measured(0.5), "grpo": measured(after)},
         "curves": {key: [[1, 2], [0.5, after]] for key in report.PICTURED},
@@ -65,10 +84,11 @@ def test_tables_by_hand(tmp_path: Path) -> None:
     # 70 and 90: mean 80, standard deviation 10 * sqrt(2)
     assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 | 80.0 ± 14.1 |" in report.chain_table(results)
     assert "| videobrain | 30.00 ± 14.14 | +20.0, +40.0 | 10.0, 10.0 |" in report.gain_table(results)
-    # an ablation of one seed stands beside the chain of that seed
+    # an ablation of one seed stands beside the chain of that seed: 60 of 90
     lines = report.ablation_table(results).splitlines()
-    assert lines[2].startswith("|  | videobrain | chain | 90.0 |") and "active 1.00, direct 0.75" in lines[2]
-    assert lines[3].startswith("| calls follow the class | videobrain | no-behaviour-reward | 60.0 |")
+    assert lines[2].startswith("|  | videobrain | chain | 1 | 90.0 |  |") and "active 1.00, direct 0.75" in lines[2]
+    assert lines[3].startswith("| calls follow the class | videobrain | no-behaviour-reward | 1 | 60.0 | -30.0 |")
+    assert " | 25.0 | active 0.50" in lines[3] and " |  | active 1.00" in lines[2]
     report.draw(results, "videobrain", tmp_path / "v.png")
     assert (tmp_path / "v.png").stat().st_size > 5_000
 
@@ -91,3 +111,21 @@ def test_what_was_published_from_elsewhere_stays(tmp_path: Path) -> None:
     assert text.startswith("words\n<!-- results -->\n## Every stage") and "old tables" not in text
     assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 |" in text and "(learning-videobrain.png)" in text
     assert (docs / "learning-videobrain.png").is_file() and "/a/path" not in (docs / "learning.json").read_text()
+
+
+def test_the_illogical_oracle_answers_right_and_fails_the_check() -> None:
+    settings, recipe = laptop_setting("framethinker"), WorldRecipe()
+    shown = {path_of(scene): scene for scene in scenes("demonstrations", 200, 0, recipe)}
+    source = SceneSource(shown, recipe)
+
+    async def failed(path: str, scene: Scene) -> tuple[str, ...]:
+        qa = row_of(scene, path, "demonstrations")
+        trajectory = await play(settings.system, ScriptedPolicy(oracle(illogical_turns)), qa, source)
+        assert (await settings.system.grade(trajectory, qa, Graders())) == 1.0
+        assert bool(trajectory.tool_calls) == (scene.event_time is not None)
+        return failed_checks(trajectory, ConsistencyRules()) if trajectory.tool_calls else ("no call",)
+
+    checks = Counter(asyncio.run(failed(path, scene)) for path, scene in shown.items() if scene.beside is None)
+    del checks[("no call",)]
+    assert set(checks) == {(), ("fidelity",)}
+    assert 0.3 < checks[("fidelity",)] / checks.total() < 0.5

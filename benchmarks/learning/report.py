@@ -11,6 +11,9 @@ STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
 PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
 
+CLASSES = ("active", "adaptive", "direct")
+"""What a question needs (see :data:`agentic_video.rewards.videobrain.QuestionClass`)."""
+
 MARKER = "<!-- results -->"
 """What follows it in the page is made by :func:`publish`."""
 
@@ -92,6 +95,19 @@ def gain_table(results: Sequence[Result]) -> str:
             listed = ", ".join(f"{gain:+.1f}" for gain in gains)
             rows.append([system, plain(gains), listed, ", ".join(f"{minute:.1f}" for minute in minutes)])
     return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
+
+
+def class_table(results: Sequence[Result]) -> str:
+    """Calls by what a question needs, before and after GRPO."""
+    rows = []
+    for system in dict.fromkeys(one["system"] for one in results):
+        found = of(results, system, "chain")
+        for stage in ("sft", "grpo"):
+            if calls := [one["stages"][stage]["sampled"]["calls"] for one in found]:
+                rows.append([system, TITLES[stage], *(
+                    plain([by[name] for by in calls]) if all(name in by for by in calls) else "" for name in CLASSES
+                )])  # fmt: skip
+    return table(["system", "after", *CLASSES], rows)
 
 
 def ablation_table(results: Sequence[Result]) -> str:
@@ -190,7 +206,8 @@ def finished(out: Path) -> list[dict[str, Any]]:
 def tables(results: Sequence[Result]) -> str:
     """All tables that have a row."""
     parts: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("Every stage", chain_table), ("What GRPO adds", gain_table), ("Ablations", ablation_table),
+        ("Every stage", chain_table), ("What GRPO adds", gain_table),
+        ("Calls by class of question", class_table), ("Ablations", ablation_table),
         ("Other budgets", budget_table),
     ]  # fmt: skip
     made = [(title, make(results)) for title, make in parts]

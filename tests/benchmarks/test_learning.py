@@ -84,6 +84,8 @@ def test_tables_by_hand(tmp_path: Path) -> None:
     # 70 and 90: mean 80, standard deviation 10 * sqrt(2)
     assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 | 80.0 ± 14.1 |" in report.chain_table(results)
     assert "| videobrain | 30.00 ± 14.14 | +20.0, +40.0 | 10.0, 10.0 |" in report.gain_table(results)
+    # means of 1 and 1, of 0.25 and 0.75; there is no adaptive question
+    assert "| videobrain | GRPO | 1.00 ± 0.00 |  | 0.50 ± 0.35 |" in report.class_table(results)
     # an ablation of one seed stands beside the chain of that seed: 60 of 90
     lines = report.ablation_table(results).splitlines()
     assert lines[2].startswith("|  | videobrain | chain | 1 | 90.0 |  |") and "active 1.00, direct 0.75" in lines[2]

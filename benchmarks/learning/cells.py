@@ -9,8 +9,6 @@ Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
-COLD_STARTS = {"": (), "illogical": ("++agentic_video.toyworld.oracle=benchmarks.learning.illogical",)}
-"""How the model is taught before GRPO: by name, overrides of what the recipe builds."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Variant:
         claim: What the paper says would happen.
         overrides: What is different from the recipe's laptop profile.
         start: The checkpoint that GRPO goes on from.
-        cold_start: Key of :data:`COLD_STARTS`.
+        cold_start: A fault of the demonstrations that it starts from; by default the recipe's own.
         beside: The variant that it is compared with.
         budgets: Overrides by name, with which the result is measured once more (an evaluation budget of its own).
     """
@@ -36,6 +34,13 @@ class Variant:
     cold_start: str = ""
     beside: str = "chain"
     budgets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def built(self) -> tuple[str, ...]:
+        """Overrides of what is built before GRPO."""
+        if not self.cold_start:
+            return ()
+        return (f"++agentic_video.toyworld.oracle=benchmarks.learning.oracles.{self.cold_start}_{self.system}",)
 
 
 @dataclass(frozen=True)
@@ -79,9 +84,11 @@ ABLATIONS = (
     Variant("no-dynamic-sampling", "videozoomer",
             "dynamic sampling replaces groups that teach nothing (used, not ablated in the paper)",
             ("algorithm.filter_groups.enable=False",)),
-    Variant("unconditional-action-reward", "framethinker",
+    # The oracle looks only where it has to, and so does what is trained on it: there is nothing to reinforce.
+    Variant("restless-start", "framethinker", cold_start="restless"),
+    Variant("restless-start-unconditional-action-reward", "framethinker",
             "FrameThinker, section 3.3.2: a bonus for actions whatever the answer brings calls without use",
-            (f"{SYSTEM}.weights.conditional=False",)),
+            (f"{SYSTEM}.weights.conditional=False",), cold_start="restless", beside="restless-start"),
     # The oracle's own demonstrations never fail the check, nor does what is trained on them.
     Variant("illogical-start", "framethinker", cold_start="illogical"),
     Variant("illogical-start-no-ccv", "framethinker",
@@ -90,11 +97,12 @@ ABLATIONS = (
     Variant("fixed-frames", "framemind",
             "FrameMind, Table 2: trained on one view for all, other budgets of evaluation do worse",
             (f"{SYSTEM}.high.frames=8", f"{SYSTEM}.high.height=28", f"{SYSTEM}.high.width=28"), budgets=_VIEWS),
-    Variant("no-behaviour-reward", "videobrain",
+    Variant("restless-start", "videobrain", cold_start="restless"),
+    Variant("restless-start-no-behaviour-reward", "videobrain",
             "VideoBrain, Table 3: without the behaviour-aware reward calls don't follow the question's class",
             tuple(f"{SYSTEM}.weights.{key}=0.0" for key in (
                 "direct_right_without", "adaptive_right_without", "adaptive_right_with", "active_right_with",
-                "active_wrong_with"))),
+                "active_wrong_with")), cold_start="restless", beside="restless-start"),
     Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
 )  # fmt: skip
 

@@ -120,38 +120,37 @@ def ablation_table(results: Sequence[Result]) -> str:
         changed, compared = ([one for one in found if one["seed"] in seeds] for found in (changed, compared))
         if not seeds:
             continue
-        for title, found in ((beside, compared), (variant, changed)):
+        stages = [(beside, compared, "grpo"), (variant, changed, "grpo")]
+        if changed[0].get("cold_start"):
+            stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
+        for title, found, stage in stages:
             points = [
-                f"{100 * (one - other):+.1f}"
-                for one, other in zip(accuracies(found), accuracies(compared), strict=True)
-            ]
+                f"{100 * (one - other):+.1f}" for one, other in zip(
+                    figures(found, stage, "sampled", "accuracy"), figures(compared, "grpo", "sampled", "accuracy"),
+                    strict=True)
+            ]  # fmt: skip
             rows.append([
-                "" if found is compared else changed[0]["claim"], system, title, str(len(found)),
-                percent(accuracies(found)), "" if found is compared else ", ".join(points),
-                *(plain(figures(found, "grpo", "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
-                illogical(found), calls_by_class(found),
+                changed[0]["claim"] if found is changed else "", system, title, str(len(found)),
+                percent(figures(found, stage, "sampled", "accuracy")), ", ".join(points) if found is changed else "",
+                *(plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
+                illogical(found, stage), calls_by_class(found, stage),
             ])  # fmt: skip
     head = ["claim", "system", "trained with", "seeds", "accuracy %", "points, by seed", "calls", "frames",
             "refused calls", "illogical %", "calls by class"]  # fmt: skip
     return table(head, rows)
 
 
-def accuracies(found: Sequence[Result]) -> list[float]:
-    """Sampled accuracy after GRPO, by seed."""
-    return figures(found, "grpo", "sampled", "accuracy")
-
-
-def illogical(found: Sequence[Result]) -> str:
+def illogical(found: Sequence[Result], stage: str) -> str:
     """Percent of episodes that fail FrameThinker's consistency check; empty for other systems."""
-    shares = [one["stages"]["grpo"]["sampled"].get("illogical") for one in found]
+    shares = [one["stages"][stage]["sampled"].get("illogical") for one in found]
     return "" if None in shares else percent([share for share in shares if share is not None])
 
 
-def calls_by_class(found: Sequence[Result]) -> str:
+def calls_by_class(found: Sequence[Result], stage: str) -> str:
     """Legal calls per episode for each class of question."""
     by: dict[str, list[float]] = defaultdict(list)
     for one in found:
-        for kind, calls in one["stages"]["grpo"]["sampled"]["calls"].items():
+        for kind, calls in one["stages"][stage]["sampled"]["calls"].items():
             by[kind].append(calls)
     return ", ".join(f"{kind} {statistics.fmean(calls):.2f}" for kind, calls in by.items())
 

@@ -19,16 +19,18 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
-from agentic_video.launch import LAPTOP_ENV, build_toyworld  # noqa: E402
+from agentic_video.launch import LAPTOP_ENV, LaunchError, build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
 from agentic_video.rewards.consistency import ConsistencyRules, failed_checks  # noqa: E402
 from agentic_video.rollout.trajectory import Trajectory  # noqa: E402
-from benchmarks.learning.cells import COLD_STARTS, STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
+from benchmarks.learning.cells import STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import publish, write_report  # noqa: E402
 
 HELD_OUT = 256
-GREEDY, SAMPLED = 0.0, 1.0
+SAMPLED = 1.0
+BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
+"""Temperatures that a checkpoint is measured at."""
 CURVES = ("episode/reward_sampled", "episode/acc", "episode/tool_calls", "episode/frames", "episode/illegal_calls",
           "actor/pg_clipfrac", "actor/entropy")  # fmt: skip
 
@@ -122,14 +124,15 @@ def once(file: Path, make: Any) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def start_of(system: str, cold_start: str, seed: int, out: Path) -> dict[str, Any]:
-    """The checkpoints before GRPO, shared by the variants of a system and seed, and what they can do."""
+def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
+    """The checkpoints before GRPO, shared by the variants of a system, cold start and seed, and what they can do."""
+    system, cold_start = variant.system, variant.cold_start
     folder = out / "starts" / "-".join(part for part in (system, cold_start, str(seed)) if part)
     world = world_overrides(seed)
 
     def build() -> dict[str, Any]:
         started = time.monotonic()
-        paths = build_toyworld(recipe_of(system), [*world, *COLD_STARTS[cold_start]])
+        paths = build_toyworld(recipe_of(system), [*world, *variant.built])
         built = {"base": paths["base"], "sft": paths["model"]}
         seconds = {"build and SFT": time.monotonic() - started}
         if system == "eva":
@@ -138,17 +141,18 @@ def start_of(system: str, cold_start: str, seed: int, out: Path) -> dict[str, An
         return {"paths": built, "seconds": seconds}
 
     start: dict[str, Any] = once(folder / "start.json", build)
+    measured = {"sft": SAMPLED_ONLY} if cold_start else dict.fromkeys(start["paths"], BOTH)
     start["stages"] = {
         stage: {
             name: once(
                 folder / stage / f"{name}.json",
-                lambda model=model, place=folder / stage / name, temperature=temperature: measure(
-                    system, Path(model), world, place, temperature
+                lambda place=folder / stage / name, stage=stage, temperature=temperature: measure(
+                    system, Path(start["paths"][stage]), world, place, temperature
                 ),
             )
-            for name, temperature in (("sampled", SAMPLED), ("greedy", GREEDY))
+            for name, temperature in kinds.items()
         }
-        for stage, model in start["paths"].items()
+        for stage, kinds in measured.items()
     }
     return start
 
@@ -156,7 +160,7 @@ def start_of(system: str, cold_start: str, seed: int, out: Path) -> dict[str, An
 def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     """Train and measure one cell."""
     variant: Variant = cell.variant
-    start = start_of(variant.system, variant.cold_start, cell.seed, out)
+    start = start_of(variant, cell.seed, out)
     folder = out / "cells" / cell.name
     world = world_overrides(cell.seed)
 
@@ -177,12 +181,13 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     model = Path(trained["checkpoint"])
     system_overrides = [one for one in variant.overrides if one.startswith("agentic_video.")]
     result = {"cell": cell.name, "system": variant.system, "variant": variant.name, "seed": cell.seed,
-              "claim": variant.claim, "start": variant.start, "beside": variant.beside, **trained}  # fmt: skip
+              "claim": variant.claim, "start": variant.start, "cold_start": variant.cold_start,
+              "beside": variant.beside, **trained}  # fmt: skip
     result["stages"] = {**start["stages"], "grpo": {
         name: once(folder / f"{name}.json",
                    lambda place=folder / name, temperature=temperature: measure(
                        variant.system, model, [*world, *system_overrides], place, temperature))
-        for name, temperature in (("sampled", SAMPLED), ("greedy", GREEDY))
+        for name, temperature in (BOTH if variant.name == "chain" else SAMPLED_ONLY).items()
     }}  # fmt: skip
     result["budgets"] = {
         name: once(folder / f"budget-{number}.json",
@@ -212,7 +217,7 @@ def main() -> int:
             print(f"{time.strftime('%H:%M:%S')} {cell.name}", flush=True)
             try:
                 once(out / "cells" / cell.name / "result.json", lambda cell=cell: run_cell(cell, out))
-            except (CellError, RuntimeError) as error:
+            except (CellError, LaunchError) as error:
                 failed += 1
                 print(f"  failed: {error}", flush=True)
             write_report(out)

@@ -5,13 +5,10 @@ check (fidelity) does.
 """
 
 import re
-from zlib import crc32
 
 from agentic_video.systems.base import EpisodeView
 from agentic_video.toyworld.oracles import framethinker
-
-SHARE = 40
-"""Percent of the questions whose demonstration is illogical."""
+from benchmarks.learning.oracles import draw
 
 _THOUGHT = re.compile(r"(<think>look between )(\d+) and (\d+)(</think>)", re.ASCII)
 
@@ -19,10 +16,10 @@ _THOUGHT = re.compile(r"(<think>look between )(\d+) and (\d+)(</think>)", re.ASC
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
     """The texts of an episode; see :func:`agentic_video.toyworld.oracles.framethinker.turns`."""
     said = framethinker.turns(view, aim, word, letter)
-    draw = crc32(view.qa.id.encode())
-    if draw % 100 >= SHARE:
+    drawn = draw(view)
+    if aim is None or drawn is None:
         return said
     seconds, rate = int(view.video.info.duration), round(view.video.info.fps)
     # Any second of the video but those around the aim.
-    start = (int(aim or 0) + 3 + draw // 100 % max(1, seconds - 6)) % max(1, seconds - 2) * rate
+    start = (int(aim) + 3 + drawn % max(1, seconds - 6)) % max(1, seconds - 2) * rate
     return tuple(_THOUGHT.sub(rf"\g<1>{start} and {start + 2 * rate}\g<4>", text) for text in said)

@@ -52,6 +52,8 @@ TOYWORLD = {
 MODEL_KEYS = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
 HELD_OUT = ("accuracy", "reward", "calls", "illegal_calls", "frames")
 """What is shown of a validation, for each data source."""
+STOP_SECONDS = 20.0
+"""What Slurm and Kubernetes give a job between their first signal and the last is 30 seconds."""
 RUN_FILE = "run.json"
 """Written into a run's folder, so that the same command finds it again and resumes it."""
 
@@ -229,15 +231,22 @@ class PeakMemory:
 def _die_with_parent() -> None:
     """Have the kernel end the job when the launcher is killed, so that the machine isn't left busy."""
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    # What a shell starts in the background inherits that it ignores this signal, by which the launcher stops the job.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def run_verl(command: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, int]:
-    """Run the training, show its output and keep it.
+def run_verl(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, grace: float = STOP_SECONDS
+) -> tuple[int, int]:
+    """Run the training, show its output and keep it. A signal to stop is passed on as ctrl-c.
+
+    Args:
+        grace: Seconds that the training has for stopping, before it is killed.
 
     Returns:
         Exit status and peak memory in bytes.
     """
-    with log.open("a", encoding="utf-8") as file:
+    with log.open("a", buffering=1, encoding="utf-8") as file:
         process = subprocess.Popen(
             command,
             env=dict(environment),
@@ -250,8 +259,17 @@ def run_verl(command: Sequence[str], environment: Mapping[str, str], log: Path) 
         )
         memory = PeakMemory(os.getpid())
 
+        def end() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        ending = threading.Timer(grace, end)
+        ending.daemon = True
+
         def forward(number: int, frame: object) -> None:
             process.send_signal(signal.SIGINT)
+            if ending.ident is None:
+                ending.start()
 
         previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
         assert process.stdout is not None
@@ -262,8 +280,8 @@ def run_verl(command: Sequence[str], environment: Mapping[str, str], log: Path) 
         status = process.wait()
         for number, handler in previous.items():
             signal.signal(number, handler)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        ending.cancel()
+        end()
     return status, memory.stop()
 
 

@@ -127,6 +127,29 @@ def test_the_job_ends_when_the_launcher_is_killed(tmp_path: Path) -> None:
     assert not alive
 
 
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_job_in_the_background_is_stopped(tmp_path: Path, heeds: bool) -> None:
+    ignore = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+    child = ("" if heeds else ignore) + "import time; print('up', flush=True); time.sleep(60)"
+    log = tmp_path / "log.txt"
+    # a shell that isn't interactive has what it starts in the background ignore ctrl-c
+    code = ignore + (
+        "import os, sys; from pathlib import Path; from agentic_video import launch; "
+        f"status, _ = launch.run_verl([sys.executable, '-c', {child!r}], os.environ, Path({str(log)!r}), "
+        f"grace={60 if heeds else 1}); print(status)"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (log.is_file() and "up" in log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    started = time.monotonic()
+    launcher.send_signal(signal.SIGTERM)
+    out, _ = launcher.communicate(timeout=50)
+    assert time.monotonic() - started < 30
+    assert int(out.split()[-1]) == (-signal.SIGINT if heeds else -signal.SIGKILL)
+
+
 def test_words_that_are_no_override_are_refused() -> None:
     with pytest.raises(SystemExit):
         launch.main(["recipes/videozoomer", "--profile", "laptop", "oops"])

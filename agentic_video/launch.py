@@ -228,8 +228,9 @@ class PeakMemory:
         return self.peak
 
 
-def _die_with_parent() -> None:
-    """Have the kernel end the job when the launcher is killed, so that the machine isn't left busy."""
+def _stop_with_launcher() -> None:
+    """In the job, before it starts: let it end with the launcher, whether that is killed or passes a signal on."""
+    # When the launcher is killed, the kernel tells the job, so that the machine isn't left busy.
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     # What a shell starts in the background inherits that it ignores this signal, by which the launcher stops the job.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -255,7 +256,7 @@ def run_verl(
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            preexec_fn=_stop_with_launcher,
         )
         memory = PeakMemory(os.getpid())
 
@@ -444,7 +445,7 @@ def witness_server(model: str | None) -> Iterator[list[str]]:
         return
     command = [sys.executable, "-m", "agentic_video.toyworld.serve", model]
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-    with subprocess.Popen(command, preexec_fn=_die_with_parent, **options) as server:
+    with subprocess.Popen(command, preexec_fn=_stop_with_launcher, **options) as server:
         assert server.stdout is not None
         name, _, url = server.stdout.readline().strip().partition(": ")
         if name != "serving":

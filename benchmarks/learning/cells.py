@@ -77,7 +77,7 @@ ABLATIONS = (
     Variant("no-tool-reward", "videozoomer", "VideoZoomer, section 4.3: without the tool reward calls die out",
             (f"{SYSTEM}.weights.tool=0.0",)),
     # One update a step, as the laptop has it, is on-policy: every ratio is 1, and nothing is ever clipped.
-    Variant("three-updates", "videozoomer", "", _THREE_UPDATES),
+    Variant("three-updates", "videozoomer", overrides=_THREE_UPDATES),
     Variant("three-updates-no-clip-higher", "videozoomer",
             "with clip-higher rare actions can grow (used, not ablated in the paper)",
             (*_THREE_UPDATES, "actor_rollout_ref.actor.clip_ratio_high=0.2"), beside="three-updates"),

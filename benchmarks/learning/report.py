@@ -56,6 +56,16 @@ def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[fl
     return [one["stages"][stage][kind][key] for one in found if stage in one["stages"]]
 
 
+def points(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    """What shares gained, seed by seed, in points of a percent."""
+    return [100 * (late - early) for early, late in zip(before, after, strict=True)]
+
+
+def signed(values: Sequence[float]) -> str:
+    """Gains in a row."""
+    return ", ".join(f"{value:+.1f}" for value in values)
+
+
 def chain_table(results: Sequence[Result]) -> str:
     """Every stage of every system's chain."""
     rows = []
@@ -87,13 +97,9 @@ def gain_table(results: Sequence[Result]) -> str:
     rows = []
     for system in dict.fromkeys(one["system"] for one in results):
         if found := of(results, system, "chain"):
-            gains = [
-                100 * (one["stages"]["grpo"]["sampled"]["accuracy"] - one["stages"]["sft"]["sampled"]["accuracy"])
-                for one in found
-            ]
+            gains = points(*(figures(found, stage, "sampled", "accuracy") for stage in ("sft", "grpo")))
             minutes = [(one["seconds"] + sum(one["seconds_before"].values())) / 60 for one in found]
-            listed = ", ".join(f"{gain:+.1f}" for gain in gains)
-            rows.append([system, plain(gains), listed, ", ".join(f"{minute:.1f}" for minute in minutes)])
+            rows.append([system, plain(gains), signed(gains), ", ".join(f"{minute:.1f}" for minute in minutes)])
     return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
 
 
@@ -123,15 +129,11 @@ def ablation_table(results: Sequence[Result]) -> str:
         stages = [(beside, compared, "grpo"), (variant, changed, "grpo")]
         if changed[0].get("cold_start"):
             stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
+        gained = signed(points(*(figures(found, "grpo", "sampled", "accuracy") for found in (compared, changed))))
         for title, found, stage in stages:
-            points = [
-                f"{100 * (one - other):+.1f}" for one, other in zip(
-                    figures(found, stage, "sampled", "accuracy"), figures(compared, "grpo", "sampled", "accuracy"),
-                    strict=True)
-            ]  # fmt: skip
             rows.append([
                 changed[0]["claim"] if found is changed else "", system, title, str(len(found)),
-                percent(figures(found, stage, "sampled", "accuracy")), ", ".join(points) if found is changed else "",
+                percent(figures(found, stage, "sampled", "accuracy")), gained if found is changed else "",
                 *(plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
                 illogical(found, stage), calls_by_class(found, stage),
             ])  # fmt: skip

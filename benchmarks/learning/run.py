@@ -19,11 +19,12 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from agentic_video.data.records import read_records  # noqa: E402
 from agentic_video.launch import LAPTOP_ENV, LaunchError, build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
 from agentic_video.rewards.consistency import ConsistencyRules, failed_checks  # noqa: E402
-from agentic_video.rollout.trajectory import Trajectory  # noqa: E402
+from agentic_video.rewards.videobrain import question_class  # noqa: E402
 from benchmarks.learning.cells import STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import publish, write_report  # noqa: E402
 
@@ -102,15 +103,11 @@ def measure(
     calls: dict[str, list[int]] = {}
     illogical = []
     for journal in folder.glob("episodes-*.jsonl"):
-        for line in journal.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            kind = record["video_qa"]["extra_info"]["class"]
-            made = sum(turn.get("legal_calls", 0) for turn in record["trajectory"]["turns"])
-            calls.setdefault(kind, []).append(made)
+        for record in read_records(journal):
+            calls.setdefault(question_class(record.qa), []).append(record.trajectory.tool_calls)
             if system == "framethinker":
-                trajectory = Trajectory.from_dict(record["trajectory"])
-                illogical.append(bool(failed_checks(trajectory, ConsistencyRules())))
-    figures["calls"] = {kind: sum(made) / len(made) for kind, made in sorted(calls.items())}
+                illogical.append(bool(failed_checks(record.trajectory, ConsistencyRules())))
+    figures["calls"] = {kind: statistics.fmean(made) for kind, made in sorted(calls.items())}
     return {**figures, "illogical": statistics.fmean(illogical) if illogical else None}
 
 

@@ -156,10 +156,10 @@ def find_videos(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     """Videos by name: those below folders, and those that text files list, one path a line.
 
     Returns:
-        (name, absolute path), each path once, in order; a name doesn't depend on where the folder is.
+        (name, absolute path), each once, in order; a name doesn't depend on where the folder is.
 
     Raises:
-        SetupError: A path doesn't exist, or there is no video.
+        SetupError: A path doesn't exist, there is no video, or two have the same name.
     """
     found: dict[Path, str] = {}
     for path in paths:
@@ -177,7 +177,14 @@ def find_videos(paths: Sequence[Path]) -> list[tuple[str, Path]]:
             found.setdefault(file.resolve(), name)
     if not found:
         raise SetupError(f"no video in {', '.join(map(str, paths))} (known are {', '.join(sorted(VIDEO_SUFFIXES))})")
-    return [(name, file) for file, name in found.items()]
+    files_by_name: dict[str, Path] = {}
+    for file, name in found.items():
+        if (other := files_by_name.setdefault(name, file)) != file:
+            raise SetupError(
+                f"{other} and {file} are both called {name!r}, by which a restart knows them: "
+                "name a folder that holds both"
+            )
+    return list(files_by_name.items())
 
 
 def questions_of(paths: Sequence[Path]) -> list[VideoQA]:

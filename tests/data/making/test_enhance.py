@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agentic_video.cli import main
 from agentic_video.data.dataset import load_rows
+from agentic_video.data.journal import SetupError
 from agentic_video.data.making.enhance import (
     Known,
     Offer,
@@ -262,6 +263,15 @@ def test_videos_are_found_in_folders_and_lists(made: Path) -> None:
         ("videos/deep/v1.mp4", folder[1][1]), ("videos/deep/v0.mp4", folder[0][1])
     ]  # fmt: skip
     assert find_videos([made / "videos", listed]) == folder
+
+
+def test_two_videos_of_one_name_are_not_taken_for_one(made: Path) -> None:
+    other = made / "other" / "deep"
+    other.mkdir(parents=True)
+    (other / "v3.mp4").write_bytes((made / "videos" / "deep" / "v0.mp4").read_bytes())
+    with pytest.raises(SetupError, match=r"are both called 'deep/v3.mp4'.* a folder that holds both"):
+        find_videos([made / "videos", made / "other"])
+    assert len(find_videos([made])) == 7
 
 
 def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
             name: once(
                 folder / stage / f"{name}.json",
                 lambda place=folder / stage / name, stage=stage, temperature=temperature: measure(
-                    system, Path(start["paths"][stage]), world, place, temperature
+                    system, Path(start["paths"][stage]), [*world, *variant.evaluated], place, temperature
                 ),
             )
             for name, temperature in kinds.items()
@@ -176,14 +176,14 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
 
     trained: dict[str, Any] = once(folder / "grpo.json", grpo)
     model = Path(trained["checkpoint"])
-    system_overrides = [one for one in variant.overrides if one.startswith("agentic_video.")]
+    evaluated = [one for one in variant.overrides if one.startswith("agentic_video.")] + list(variant.evaluated)
     result = {"cell": cell.name, "system": variant.system, "variant": variant.name, "seed": cell.seed,
               "claim": variant.claim, "start": variant.start, "cold_start": variant.cold_start,
               "beside": variant.beside, **trained}  # fmt: skip
     result["stages"] = {**start["stages"], "grpo": {
         name: once(folder / f"{name}.json",
                    lambda place=folder / name, temperature=temperature: measure(
-                       variant.system, model, [*world, *system_overrides], place, temperature))
+                       variant.system, model, [*world, *evaluated], place, temperature))
         for name, temperature in (BOTH if variant.name == "chain" else SAMPLED_ONLY).items()
     }}  # fmt: skip
     result["budgets"] = {

@@ -38,6 +38,10 @@ def test_what_a_variant_changes_is_in_its_config(variant: Variant) -> None:
     assert (variant.system, variant.beside) in {(one.system, one.name) for one in VARIANTS}
     for _, overrides in variant.budgets:
         settings_of(composed(variant.system, "laptop", *overrides))
+    settings_of(composed(variant.system, "laptop", *variant.evaluated))
+    # what is measured before GRPO is measured once for all that start there
+    same_start = [one for one in VARIANTS if (one.system, one.cold_start) == (variant.system, variant.cold_start)]
+    assert {one.evaluated for one in same_start} == {variant.evaluated}
 
 
 def test_the_first_seed_is_finished_before_the_second_begins() -> None:

@@ -160,12 +160,19 @@ def calls_by_class(found: Sequence[Result], stage: str) -> str:
 def budget_table(results: Sequence[Result]) -> str:
     """Accuracy under other budgets of evaluation."""
     rows = []
-    for name in dict.fromkeys((one["system"], one["variant"]) for one in results if one["budgets"]):
-        found = of(results, *name)
+    for system, variant, beside in dict.fromkeys(
+        (one["system"], one["variant"], one["beside"]) for one in results if one["budgets"]
+    ):
+        found, compared = of(results, system, variant), {one["seed"]: one for one in of(results, system, beside)}
         for budget in found[0]["budgets"]:
             values = [one["budgets"][budget]["accuracy"] for one in found]
-            rows.append([name[0], name[1], budget, percent(values), str(len(found))])
-    return table(["system", "trained with", "evaluated with", "accuracy %", "seeds"], rows)
+            both = [
+                (compared[one["seed"]]["budgets"][budget]["accuracy"], one["budgets"][budget]["accuracy"])
+                for one in found if variant != beside and one["seed"] in compared
+            ]  # fmt: skip
+            gained = signed(points([before for before, _ in both], [after for _, after in both]))
+            rows.append([system, variant, budget, str(len(found)), percent(values), gained])
+    return table(["system", "trained with", "evaluated with", "seeds", "accuracy %", "points, by seed"], rows)
 
 
 def draw(results: Sequence[Result], system: str, file: Path) -> None:

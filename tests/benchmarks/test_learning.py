@@ -98,6 +98,19 @@ def test_tables_by_hand(tmp_path: Path) -> None:
     assert (tmp_path / "v.png").stat().st_size > 5_000
 
 
+def test_other_budgets_by_hand() -> None:
+    results: list[dict[str, Any]] = [
+        {**result(variant, seed, 0.9), "budgets": {"4 frames": {"accuracy": accuracy}}}
+        for variant, seed, accuracy in (("chain", 0, 0.7), ("chain", 1, 0.9), ("fixed", 1, 0.6))
+    ]  # fmt: skip
+    lines = report.budget_table(results).splitlines()
+    # of seed 1 alone: 60 less 90
+    assert lines[2:] == [
+        "| videobrain | chain | 4 frames | 2 | 80.0 ± 14.1 |  |",
+        "| videobrain | fixed | 4 frames | 1 | 60.0 | -30.0 |",
+    ]
+
+
 def test_nothing_finished(tmp_path: Path) -> None:
     assert "nothing" in report.write_report(tmp_path)
 

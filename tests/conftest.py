@@ -21,6 +21,12 @@ if not count_gpus():
     os.environ.setdefault("VERL_PLATFORM", "cpu")  # before anything imports verl
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tests that need a GPU skip themselves where there is none."""
+    if item.get_closest_marker("gpu") and not count_gpus():
+        pytest.skip("no GPU")
+
+
 class MemorySource:
     """A FrameSource of grey frames: 10 frames a second, no file. Counts what was asked for."""
 

@@ -51,6 +51,13 @@ def of(results: Sequence[Result], system: str, variant: str) -> list[Result]:
     return sorted(found, key=lambda one: int(one["seed"]))
 
 
+def same_seeds(results: Sequence[Result], system: str, variant: str, beside: str) -> tuple[list[Result], list[Result]]:
+    """The results of two variants, as :func:`of` gives them, for the seeds that both have."""
+    changed, compared = of(results, system, variant), of(results, system, beside)
+    seeds = {one["seed"] for one in changed} & {one["seed"] for one in compared}
+    return [one for one in changed if one["seed"] in seeds], [one for one in compared if one["seed"] in seeds]
+
+
 def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[float]:
     """One figure of a stage, by seed."""
     return [one["stages"][stage][kind][key] for one in found if stage in one["stages"]]
@@ -121,10 +128,8 @@ def ablation_table(results: Sequence[Result]) -> str:
     rows = []
     claims = [one for one in results if one["variant"] != "chain" and one["claim"]]
     for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in claims):
-        changed, compared = of(results, system, variant), of(results, system, beside)
-        seeds = {one["seed"] for one in changed} & {one["seed"] for one in compared}
-        changed, compared = ([one for one in found if one["seed"] in seeds] for found in (changed, compared))
-        if not seeds:
+        changed, compared = same_seeds(results, system, variant, beside)
+        if not changed:
             continue
         stages = [(beside, compared, "grpo"), (variant, changed, "grpo")]
         if changed[0].get("cold_start"):
@@ -163,15 +168,12 @@ def budget_table(results: Sequence[Result]) -> str:
     for system, variant, beside in dict.fromkeys(
         (one["system"], one["variant"], one["beside"]) for one in results if one["budgets"]
     ):
-        found, compared = of(results, system, variant), {one["seed"]: one for one in of(results, system, beside)}
+        found, pairs = of(results, system, variant), same_seeds(results, system, variant, beside)
         for budget in found[0]["budgets"]:
-            values = [one["budgets"][budget]["accuracy"] for one in found]
-            both = [
-                (compared[one["seed"]]["budgets"][budget]["accuracy"], one["budgets"][budget]["accuracy"])
-                for one in found if variant != beside and one["seed"] in compared
-            ]  # fmt: skip
-            gained = signed(points([before for before, _ in both], [after for _, after in both]))
-            rows.append([system, variant, budget, str(len(found)), percent(values), gained])
+            changed, compared = ([one["budgets"][budget]["accuracy"] for one in side] for side in pairs)
+            gained = signed(points(compared, changed)) if variant != beside else ""
+            accuracy = percent([one["budgets"][budget]["accuracy"] for one in found])
+            rows.append([system, variant, budget, str(len(found)), accuracy, gained])
     return table(["system", "trained with", "evaluated with", "seeds", "accuracy %", "points, by seed"], rows)
 
 

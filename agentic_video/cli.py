@@ -14,7 +14,7 @@ MAKING = {
     "preferences": "label trajectories desirable or undesirable, for KTO",
     "templates": "say which of FrameThinker's reasoning templates trajectories follow",
 }
-"""Commands that make and look at training data, each a module of ``agentic_video.data.making``."""
+"""Commands that make and look at training data, each a module of ``agentic_video.synthesis``."""
 MAKING_WITH_OVERRIDES = ("distill", "reflect", "classify", "preferences")
 """Those among them that take Hydra overrides of a recipe's config."""
 
@@ -27,22 +27,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     summary = commands.add_parser("summary", help="write the summary of a run's folder again")
     summary.add_argument("folder", help="e.g. outputs/videozoomer-laptop/run-001")
     evaluation = commands.add_parser("eval", help="play a benchmark with a system and a model, and report")
-    from agentic_video.evaluation import command as evaluate
+    from agentic_video.commands import eval as evaluate
 
     evaluate.add_arguments(evaluation)
     viewing = commands.add_parser("view", help="look at recorded episodes in a browser")
-    from agentic_video.report.viewer import command as view
+    from agentic_video.commands import view as view
 
     view.add_arguments(viewing)
     converting = commands.add_parser("convert", help="make rows of a published data set")
-    from agentic_video.data.converters import command as conversion
+    from agentic_video.commands import convert as conversion
 
     conversion.add_arguments(converting)
     making = {name: commands.add_parser(name, help=text) for name, text in MAKING.items()}
     asked = next(iter(sys.argv[1:] if arguments is None else arguments), "")
     if asked in MAKING:
         # Only the command that runs is imported.
-        module = import_module(f"agentic_video.data.making.{asked}")
+        module = import_module(f"agentic_video.synthesis.{asked}")
         making[asked].description = module.__doc__
         making[asked].formatter_class = argparse.RawDescriptionHelpFormatter
         module.add_arguments(making[asked])
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if known.command == "view":
         return view.run(known)
     if known.command == "doctor":
-        from agentic_video.doctor import report
+        from agentic_video.commands.doctor import report
 
         return report()
     from pathlib import Path

@@ -7,7 +7,7 @@ setup_environment() {
   if [ -n "${PYTHON:-}" ]; then return; fi
   if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then kind=gpu; fi
   PYTHON=$repository/.venv/bin/python
-  wanted="$kind $(cksum <"$repository/uv.lock")"
+  wanted="$kind $(cat "$repository/uv.lock" "$repository/pyproject.toml" | cksum)"
   if [ "$(cat "$repository/.venv/.agentic_video" 2>/dev/null)" = "$wanted" ]; then return; fi
 
   for candidate in python3.11 python3.12 python3 python; do

@@ -9,13 +9,15 @@ import pytest
 from hypothesis import settings
 from transformers import Qwen2VLImageProcessor
 
-from agentic_video.data.schema import VideoQA
-from agentic_video.launch import count_gpus
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import build_tokenizer
-from agentic_video.video.frames import Frame
-from agentic_video.video.reader import VideoError, VideoInfo
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.devices import count_gpus
+from agentic_video.video.errors import VideoError
+from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import nearest_indices
+from tests.faulty_server import serve  # noqa: F401  (a fixture)
 
 if not count_gpus():
     os.environ.setdefault("VERL_PLATFORM", "cpu")  # before anything imports verl

@@ -17,18 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agentic_video.systems
-from agentic_video.data.schema import VideoQA
+from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.trajectory import EndReason, Trajectory
-from agentic_video.systems.base import Graders, Score, System
-from agentic_video.systems.eva import Eva
-from agentic_video.systems.framemind import FrameMind
-from agentic_video.systems.framethinker import FrameThinker
-from agentic_video.systems.videobrain import VideoBrain
-from agentic_video.systems.videozoomer import VideoZoomer
-from agentic_video.video.frames import Frame
-from agentic_video.video.ladder import Rung
+from agentic_video.systems.base import System
+from agentic_video.systems.eva.system import Eva
+from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.framethinker.system import FrameThinker
+from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
 
 OPTIONS = ("red", "green", "blue", "grey")

@@ -2,28 +2,18 @@
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from agentic_video.data.schema import VideoQA
-from agentic_video.rewards.answer import MatchRule
-from agentic_video.systems.base import (
-    Action,
-    Answer,
-    Calls,
-    EpisodeView,
-    Graders,
-    Illegal,
-    Message,
-    Observation,
-    Score,
-    System,
-)
+from agentic_video.graders.answer import MatchRule
+from agentic_video.graders.base import Graders
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import load_prompt, question_text
-from agentic_video.video.frames import PixelBudget, fit_size
+from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.message import Message, Observation
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.sampling import uniform_indices
-
-if TYPE_CHECKING:
-    from agentic_video.rollout.trajectory import Trajectory
+from agentic_video.video.sizes import PixelBudget, fit_size
 
 _ANSWER = re.compile(r"<answer>([^<]*)</answer>")
 
@@ -75,6 +65,6 @@ class Baseline(System):
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         return None
 
-    async def score(self, trajectory: "Trajectory", qa: VideoQA, graders: Graders) -> Score:
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await self.grade(trajectory, qa, graders)
         return Score(acc, acc, float(trajectory.answer is not None), {"acc": acc})

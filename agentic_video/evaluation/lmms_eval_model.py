@@ -21,15 +21,17 @@ from lmms_eval.api.model import lmms
 from lmms_eval.models.registry_v2 import ModelManifest
 from tqdm import tqdm
 
-from agentic_video.data.schema import VideoQA
-from agentic_video.evaluation.command import add_arguments, baseline_of, fit_images, fit_limits, model_spec
-from agentic_video.evaluation.runner import Cast, Plan, play_question
-from agentic_video.evaluation.speakers import SetupError, choose_engine
-from agentic_video.launch import count_gpus
-from agentic_video.recipe import compose_recipe
+from agentic_video.commands.eval import add_arguments, baseline_of, fit_images, fit_limits, model_spec
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.model import SetupError, choose_engine
+from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
-from agentic_video.settings import limits_of, settings_of
-from agentic_video.video.reader import VideoError
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.devices import count_gpus
+from agentic_video.video.errors import VideoError
 
 logger = logging.getLogger(__name__)
 

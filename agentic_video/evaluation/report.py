@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from agentic_video.data.records import Record
-from agentic_video.data.schema import VideoQA
-from agentic_video.evaluation.runner import Failure
+from agentic_video.evaluation.results import Failure
 from agentic_video.evaluation.suites import suite_scores
-from agentic_video.rollout.trajectory import EndReason, Trajectory
-from agentic_video.systems.base import Calls
+from agentic_video.types.action import Calls
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
 
 CATEGORY_FIELDS = ("categories", "category", "task_type", "question_category", "question_type", "problem_type",
                    "type", "kind")  # fmt: skip

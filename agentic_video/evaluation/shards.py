@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.data.records import Record, RecordError
-from agentic_video.data.schema import VideoQA
-from agentic_video.evaluation.runner import FAILURES, JOURNALS, Failure, Plan, play_rows
-from agentic_video.evaluation.speakers import SetupError
+from agentic_video.evaluation.model import SetupError
+from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.results import FAILURES, JOURNALS, Failure
+from agentic_video.evaluation.runner import play_rows
+from agentic_video.types.record import Record, RecordError
+from agentic_video.types.row import VideoQA
 
 POLL_SECONDS = 1.0
 
@@ -68,7 +70,8 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     """
     import ray
 
-    from agentic_video.launch import COMMON_ENV, LAPTOP_ENV, count_gpus
+    from agentic_video.utils.devices import count_gpus
+    from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 
     gpus_each = int(plan.model.vllm.get("tensor_parallel_size", 1)) if plan.model.engine == "vllm" else 0
     if not os.environ.get("RAY_ADDRESS"):

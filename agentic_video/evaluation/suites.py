@@ -4,8 +4,8 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from agentic_video.data.converters.elv_halluc import hallucination_scores
-from agentic_video.data.records import Record
+from agentic_video.converters.elv_halluc import hallucination_scores
+from agentic_video.types.record import Record
 
 Scores = dict[str, float]
 """Scores by name, as shares from 0 to 1 (differences from -1)."""

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.baseline import Baseline
+from agentic_video.evaluation.model import SetupError
 from agentic_video.evaluation.report import Published, published_for
-from agentic_video.evaluation.speakers import SetupError
 from agentic_video.systems.base import System
-from agentic_video.video.ladder import Rung
+from agentic_video.systems.framemind.ladder import Rung
 
 KINDS = ("frames", "calls")
 FRAME_FIELDS = ("frames", "overview_max_frames", "overview_frames", "long_overview_frames")

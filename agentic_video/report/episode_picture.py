@@ -13,9 +13,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from agentic_video.data.records import Record
 from agentic_video.report.viewer.pictures import Strip, make_strip
-from agentic_video.rollout.trajectory import FrameRef, RecordedPart
+from agentic_video.types.record import Record
+from agentic_video.types.trajectory import FrameRef, RecordedPart
 from agentic_video.video.store import FrameStore
 
 WIDTH = 960

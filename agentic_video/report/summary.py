@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Trajectory
+from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory
 
 SMOOTHING = 5
 """Steps of the moving average in the picture."""

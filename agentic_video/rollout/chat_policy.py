@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from agentic_video.rewards.endpoint import Endpoint, EndpointConfig, JudgeError
-from agentic_video.rewards.witness import ImageFormat, data_url
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, JudgeError
+from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.base import EpisodeView, Message, Part, System
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.types.message import Message, Part
 
 
 @dataclass(frozen=True)

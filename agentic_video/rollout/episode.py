@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn, record_messages, record_parts
-from agentic_video.systems.base import Answer, Calls, EpisodeView, Illegal, Message, System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Retriever, Video
-from agentic_video.video.reader import VideoError
-from agentic_video.video.store import FrameSource
+from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.message import Message
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn, record_messages, record_parts
+from agentic_video.video.errors import VideoError
+from agentic_video.video.source import FrameSource
 
 
 async def play(

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentic_video.systems.base import EpisodeView, Message, Part
+from agentic_video.systems.base import EpisodeView
+from agentic_video.types.message import Message, Part
 
 
 class EngineError(Exception):

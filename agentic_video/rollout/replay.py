@@ -8,13 +8,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
-from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Trajectory, Turn
-from agentic_video.systems.base import EpisodeView, Message, Part, System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
-from agentic_video.video.frames import Frame
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory, Turn
 
 
 class ReplayError(ValueError):

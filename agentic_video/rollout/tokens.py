@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from agentic_video.rollout.policy import EngineError, Utterance
-from agentic_video.systems.base import EpisodeView, Message, Part, System
-from agentic_video.video.frames import Frame
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Part
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Literal, get_args
 
-from agentic_video.data.schema import RowError
 from agentic_video.systems.base import EpisodeView
-from agentic_video.video.frames import Frame
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import RowError
 from agentic_video.video.sampling import rate_times, uniform_indices
 
 OverviewKind = Literal["uniform", "rate", "listed", "retrieval", "none"]

@@ -12,9 +12,9 @@ from typing import Any
 
 from agentic_video.tools.arguments import json_float
 from agentic_video.tools.base import ToolError
-from agentic_video.video.frames import PixelBudget, fit_size
-from agentic_video.video.reader import VideoInfo
+from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
+from agentic_video.video.sizes import PixelBudget, fit_size
 
 NAME = "frame_select"
 ARGUMENTS = ("start_time", "end_time", "nframes", "resize")

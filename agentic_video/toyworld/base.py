@@ -8,21 +8,18 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 import torch
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.systems.base import EpisodeView, Message, Part
-from agentic_video.systems.prompts import question_text
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.prompts import packaged_prompts, question_text
+from agentic_video.systems.registry import SYSTEMS, system_module
 from agentic_video.tools.base import Video
-from agentic_video.toyworld import oracles
-from agentic_video.toyworld.lessons import Demonstration, Lesson, train
+from agentic_video.toyworld.imitation import Demonstration, Lesson, train
 from agentic_video.toyworld.model import (
     FAMILIES,
     TAGS,
@@ -36,7 +33,8 @@ from agentic_video.toyworld.model import (
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock
-from agentic_video.video.frames import Frame
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Part
 
 OPTION_FORMAT = "{letter}. {text}"
 
@@ -93,12 +91,11 @@ def witness_message(question: str, frames: Sequence[Frame]) -> Message:
 
 def tokenizer_corpus() -> list[str]:
     """Texts that the tokenizer's merges are learnt from: what the packaged systems' episodes on the world say."""
-    folder = files("agentic_video.systems.prompts")
-    texts = [entry.read_text(encoding="utf-8") for entry in folder.iterdir() if entry.name.endswith("_short.txt")]
+    texts = [text for name, text in packaged_prompts().items() if name.endswith("_short")]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
     world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))
-    scripts = [import_module(f"{oracles.__name__}.{module.name}").turns for module in iter_modules(oracles.__path__)]
+    scripts = [system_module(name, "oracle").turns for name in sorted(SYSTEMS)]
     for scene in scenes("demonstrations", 300, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
         texts.append(question_text(qa, OPTION_FORMAT))

@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerFast
 
 from agentic_video.toyworld.questions import scenes
 from agentic_video.toyworld.world import COLOURS, TINTS, Kind, Renderer, Scene, WorldRecipe
-from agentic_video.video.frames import resize
+from agentic_video.video.sizes import resize
 
 SIDE = 28
 """Side in pixels of the pictures that the model sees."""

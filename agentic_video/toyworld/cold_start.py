@@ -16,20 +16,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, written_ids
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
-from agentic_video.systems.base import EpisodeView, Message, System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
-from agentic_video.toyworld.lessons import Demonstration, Lesson, train
+from agentic_video.toyworld.imitation import Demonstration, Lesson, train
 from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
+from agentic_video.types.message import Message
+from agentic_video.types.row import VideoQA
 
 
 @dataclass(frozen=True)

@@ -7,26 +7,37 @@ import argparse
 import asyncio
 import math
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from pathlib import Path
 
 from transformers import AutoConfig, AutoTokenizer
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.records import Record, write_record
-from agentic_video.data.schema import VideoQA
-from agentic_video.recipe import compose_recipe
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import episode_limits, settings_of
+from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, written_ids
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.settings import episode_limits, settings_of
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.prompts import load_prompt
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.build import DEFAULT_CACHE, ensure_demonstrations, toy_recipe
+from agentic_video.toyworld.cache import (
+    DEFAULT_CACHE,
+    base_facts,
+    content_key,
+    ensure_base,
+    ensure_world,
+    once,
+    world_facts,
+)
 from agentic_video.toyworld.model import image_processor
-from agentic_video.toyworld.oracles import Turns
+from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
+from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
+from agentic_video.types.record import Record, write_record
+from agentic_video.types.row import VideoQA
 from agentic_video.video.store import FrameStore
 
 GROUP = 8
@@ -82,6 +93,26 @@ async def demonstrations(
                 f"a demonstration of {system.name} ended with {trajectory.end}: {trajectory.error or said}"
             )
         yield Record(qa, trajectory, provenance={"source": "oracle"})
+
+
+def ensure_demonstrations(
+    system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE
+) -> tuple[Path, Path, Path]:
+    """What the laptop's SFT starts from: the oracle's records of training and held-out questions, and the base model.
+
+    Raises:
+        ValueError: The system has no oracle.
+    """
+    turns = turns_of(system, recipe.oracle)
+    world, base = ensure_world(recipe, cache), ensure_base(recipe, cache)
+    facts = content_key(repr(system), load_prompt(str(getattr(system, "prompt", ""))), asdict(limits), *world_facts(recipe),
+                 *base_facts(recipe), turns.__module__)  # fmt: skip
+
+    def make(folder: Path) -> None:
+        write_demonstrations(folder, world, base, system, limits, turns, recipe.world)
+
+    folder = once(cache / f"{system.name}-demonstrations-{facts}", make)
+    return folder / "train.jsonl", folder / "heldout.jsonl", base
 
 
 def main() -> None:

@@ -14,8 +14,8 @@ from transformers import DynamicCache
 
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import Completion
-from agentic_video.toyworld.model import embed, positions
-from agentic_video.video.frames import Frame
+from agentic_video.toyworld.forward import embed, positions
+from agentic_video.types.frame import Frame
 
 
 @dataclass

@@ -10,22 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.schema import LETTERS, VideoQA
-from agentic_video.rewards.witness import Witness, WitnessConfig
+from agentic_video.datasets.rows import load_rows
+from agentic_video.graders.base import Graders
+from agentic_video.graders.verifier import Witness, WitnessConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.systems.base import EpisodeView, Graders, System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Retriever
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
 from agentic_video.toyworld.world import EVENT_SECONDS
-from agentic_video.video.retrieval import ClipEncoder, FrameRetriever, RetrievalConfig
-from agentic_video.video.store import FrameSource, FrameStore
+from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.retrieval.encoder import ClipEncoder
+from agentic_video.video.retrieval.retriever import FrameRetriever
+from agentic_video.video.source import FrameSource
+from agentic_video.video.store import FrameStore
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,16 @@
 """A tiny Qwen2.5-VL or Qwen3-VL and its tokenizer: the real classes, small enough to learn on two cores.
 
 The checkpoint loads as it is in transformers, vLLM and verl. A frame of :attr:`Family.frame_side` is one visual token,
-larger ones are several; the fast paths below (:func:`embed`, :func:`logits_at`) equal the stock forward pass.
-"""
+larger ones are several."""
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     AutoModelForImageTextToText,
@@ -28,12 +24,11 @@ from transformers import (
     Qwen3VLForConditionalGeneration,
     Qwen3VLProcessor,
 )
-from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
-from transformers.vision_utils import get_vision_bilinear_indices_and_weights, get_vision_position_ids
 
 FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
+
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -45,11 +40,14 @@ SPECIAL_TOKENS = (
     "<|image_pad|>",
     "<|video_pad|>",
 )
+
+
 TAGS = tuple(
     f"<{slash}{name}>"
     for name in ("think", "thinking", "answer", "action", "video_zoom", "tool_response", "tool_call", "turn_sum")
     for slash in ("", "/")
 )
+
 
 MERGE, TEMPORAL_PATCH = 2, 2
 
@@ -88,16 +86,20 @@ class Family:
 
 
 _OPENAI_CLIP = Qwen2VLImageProcessor()
+
+
 FAMILIES: dict[FamilyName, Family] = {
     "qwen2_5_vl": Family(14, tuple(_OPENAI_CLIP.image_mean), tuple(_OPENAI_CLIP.image_std)),
     "qwen3_vl": Family(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
+
 
 # How Qwen2.5's tokenizer cuts text before merging: words with one leading character, digits one by one.
 _WORD_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+
 
 CHAT_TEMPLATE = """\
 {%- for message in messages -%}
@@ -300,158 +302,3 @@ def load_checkpoint(folder: Path) -> tuple[Any, Any]:
     """The model (float32) and the tokenizer of a folder."""
     model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
     return model, AutoTokenizer.from_pretrained(folder)
-
-
-Images = Sequence[npt.NDArray[np.uint8]]
-"""RGB pictures, each of shape (height, width, 3), sides multiples of the family's ``frame_side``."""
-
-
-def patches(images: Images, family: FamilyName = "qwen2_5_vl") -> npt.NDArray[np.float32]:
-    """What the image processor makes of frames of one size.
-
-    Args:
-        images: Pictures of the same size.
-
-    Returns:
-        Normalised patches, shape (len(images), patches, 3 * 2 * patch_side**2): the picture stands for two moments; the
-        patches of one visual token lie together.
-
-    Raises:
-        ValueError: The sizes differ, or aren't whole visual tokens.
-    """
-    traits = FAMILIES[family]
-    height, width = images[0].shape[:2]
-    if (
-        any(image.shape != (height, width, 3) for image in images)
-        or height % traits.frame_side
-        or (width % traits.frame_side)
-    ):
-        raise ValueError(f"frames must be of one size, in multiples of {traits.frame_side}, got {images[0].shape}")
-    side = traits.patch_side
-    pixels = np.asarray(images, dtype=np.float32) / 255
-    pixels = (pixels - np.asarray(traits.mean, np.float32)) / np.asarray(traits.std, np.float32)
-    rows, columns = height // traits.frame_side, width // traits.frame_side
-    cells = pixels.reshape(-1, rows, MERGE, side, columns, MERGE, side, 3).transpose(0, 1, 4, 2, 5, 7, 3, 6)
-    cells = cells.reshape(len(images), -1, 3, 1, side**2)
-    return np.ascontiguousarray(cells.repeat(TEMPORAL_PATCH, 3).reshape(len(images), -1, 3 * TEMPORAL_PATCH * side**2))
-
-
-@dataclass(frozen=True)
-class VisualTokens:
-    """Visual tokens of frames.
-
-    Attributes:
-        features: Shape (tokens, hidden).
-        deepstack: The same for each language layer that DeepStack adds to; empty for Qwen2.5-VL.
-    """
-
-    features: torch.Tensor
-    deepstack: tuple[torch.Tensor, ...] = ()
-
-
-def encode(model: Any, images: Images) -> VisualTokens:
-    """Visual tokens of frames, in order, as ``model.visual`` gives them.
-
-    The stock code attends image by image in a loop; with hundreds of tiny images, one batched call for each size is
-    many times as fast.
-    """
-    by_size: dict[tuple[int, ...], list[int]] = {}
-    for number, image in enumerate(images):
-        by_size.setdefault(image.shape, []).append(number)
-    pieces: list[tuple[torch.Tensor, ...]] = [()] * len(images)
-    for numbers in by_size.values():
-        streams = _encode_equal(model, [images[number] for number in numbers])
-        for place, number in enumerate(numbers):
-            pieces[number] = tuple(stream[place] for stream in streams)
-    features, *deepstack = (torch.cat(stream) for stream in zip(*pieces, strict=True))
-    return VisualTokens(features, tuple(deepstack))
-
-
-def _encode_equal(model: Any, images: Images) -> list[torch.Tensor]:
-    """Features, then DeepStack's, of frames of one size; each of shape (images, tokens, hidden)."""
-    tower, family = model.model.visual, family_of(model)
-    pixels = torch.from_numpy(patches(images, family))
-    count, size = pixels.shape[:2]
-    side = FAMILIES[family].patch_side
-    grid = torch.tensor([[1, images[0].shape[0] // side, images[0].shape[1] // side]])
-    angles = tower.rotary_pos_emb(get_vision_position_ids(grid, MERGE)).reshape(size, -1)
-    angles = torch.cat((angles, angles), -1).repeat(count, 1)
-    weight = tower.patch_embed.proj.weight
-    hidden = F.linear(pixels.reshape(count * size, -1), weight.reshape(len(weight), -1), tower.patch_embed.proj.bias)
-    if family == "qwen3_vl":
-        indices, weights = get_vision_bilinear_indices_and_weights(
-            grid, num_grid_per_side=tower.num_grid_per_side, spatial_merge_size=MERGE
-        )
-        hidden = hidden + (tower.pos_embed(indices) * weights[:, :, None]).sum(0).repeat(count, 1)
-    deepstack = []
-    for number, block in enumerate(tower.blocks):
-        attention = block.attn
-        query, key, value = (
-            attention.qkv(block.norm1(hidden)).reshape(count * size, 3, attention.num_heads, -1).unbind(1)
-        )
-        query, key = apply_rotary_pos_emb_vision(query, key, angles.cos(), angles.sin())
-        query, key, value = (
-            part.reshape(count, size, attention.num_heads, -1).transpose(1, 2) for part in (query, key, value)
-        )
-        mixed = F.scaled_dot_product_attention(query, key, value, scale=attention.scaling)
-        hidden = hidden + attention.proj(mixed.transpose(1, 2).reshape(count * size, -1))
-        hidden = hidden + block.mlp(block.norm2(hidden))
-        if family == "qwen3_vl" and number in tower.deepstack_visual_indexes:
-            merger = tower.deepstack_merger_list[list(tower.deepstack_visual_indexes).index(number)]
-            deepstack.append(merger(hidden))
-    return [stream.reshape(count, size // MERGE**2, -1) for stream in (tower.merger(hidden), *deepstack)]
-
-
-def embed(model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
-    """Inputs of the language model for token ids with their frames put in place of the placeholders.
-
-    Args:
-        ids: Shape (batch, length).
-        images: All frames in the order of their placeholders.
-
-    Returns:
-        ``inputs_embeds`` of shape (batch, length, hidden) and, for Qwen3-VL, what DeepStack adds.
-    """
-    embedded: torch.Tensor = model.model.language_model.embed_tokens(ids)
-    if not len(images):
-        return {"inputs_embeds": embedded}
-    tokens = encode(model, images)
-    placeholders = ids == model.config.image_token_id
-    inputs: dict[str, Any] = {"inputs_embeds": embedded.masked_scatter(placeholders.unsqueeze(-1), tokens.features)}
-    if tokens.deepstack:
-        inputs |= {"visual_pos_masks": placeholders, "deepstack_visual_embeds": list(tokens.deepstack)}
-    return inputs
-
-
-def positions(model: Any, ids: Sequence[int], images: Images) -> torch.Tensor:
-    """M-RoPE positions of one sequence, shape (3, length)."""
-    side = FAMILIES[family_of(model)].patch_side
-    if all(image.shape[0] == image.shape[1] == MERGE * side for image in images):
-        # With one token an image the three axes all count tokens.
-        return torch.arange(len(ids))[None].expand(3, -1)
-    row = torch.tensor([list(ids)])
-    grids = torch.tensor([[1, image.shape[0] // side, image.shape[1] // side] for image in images])
-    kinds = (row == model.config.image_token_id).int()
-    found: torch.Tensor = model.model.get_rope_index(row, mm_token_type_ids=kinds, image_grid_thw=grids)[0][:, 0]
-    return found
-
-
-def logits_at(
-    model: Any, ids: torch.Tensor, images: Images, places: torch.Tensor, wanted: torch.Tensor
-) -> torch.Tensor:
-    """Next-token logits at chosen places of right-padded sequences.
-
-    Args:
-        ids: Shape (batch, length).
-        images: All frames in the order of their placeholders.
-        places: M-RoPE positions (see :func:`positions`), shape (3, batch, length).
-        wanted: Where to read the logits, bool, shape (batch, length).
-
-    Returns:
-        Shape (number of places, vocabulary), places in row-major order.
-    """
-    output = model.model.language_model(
-        **embed(model, ids, images), position_ids=places, attention_mask=None, use_cache=False
-    )
-    logits: torch.Tensor = model.lm_head(output.last_hidden_state[wanted])
-    return logits

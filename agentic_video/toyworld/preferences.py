@@ -15,22 +15,24 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoConfig, AutoTokenizer
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.records import Record, write_record
-from agentic_video.data.schema import LETTERS, VideoQA
-from agentic_video.recipe import compose_recipe
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import episode_limits, settings_of
+from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, written_ids
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.settings import episode_limits, settings_of
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.build import DEFAULT_CACHE, ensure, once, toy_recipe
+from agentic_video.toyworld.build import ensure
+from agentic_video.toyworld.cache import DEFAULT_CACHE, once
 from agentic_video.toyworld.model import image_processor
 from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
+from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
+from agentic_video.types.record import Record, write_record
+from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.video.store import FrameStore
 
 DESIRABLE = 0.63

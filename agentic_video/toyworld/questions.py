@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene, write_video
+from agentic_video.types.row import VideoQA
 
 DATA_SOURCE = "toyworld"
 SEEDS_PER_WORLD = 1_000_000

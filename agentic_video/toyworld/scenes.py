@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from agentic_video.toyworld.world import Renderer, Scene, WorldRecipe
-from agentic_video.video.frames import Frame, resize
-from agentic_video.video.reader import VideoInfo
+from agentic_video.types.frame import Frame
+from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import nearest_indices
+from agentic_video.video.sizes import resize
 
 
 def path_of(scene: Scene) -> str:

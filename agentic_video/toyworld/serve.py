@@ -20,10 +20,11 @@ from aiohttp import web
 from PIL import Image
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.systems.base import Message, Part
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.model import FAMILIES, family_of, image_processor, load_checkpoint
-from agentic_video.video.frames import Frame, resize
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Part
+from agentic_video.video.sizes import resize
 
 MODEL_NAME = "toyworld"
 MAX_BODY_BYTES = 32 << 20

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from agentic_video.rollout.agent_loop import FRAME_KEYS, VALIDATE
+from agentic_video.training.agent_loop import FRAME_KEYS, VALIDATE
 
 PATCH_CACHE_BYTES = 1 << 30
 """Most bytes of processed frames that one worker keeps."""

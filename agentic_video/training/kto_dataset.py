@@ -14,10 +14,10 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
-from agentic_video.data.dataset import MAX_REPORTED
-from agentic_video.data.records import Record
+from agentic_video.datasets.rows import MAX_REPORTED
 from agentic_video.training.kto import mismatch
 from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.types.record import Record
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from agentic_video.rollout.agent_loop import COSTS
+from agentic_video.rollout.costs import COSTS
 
 Split = Literal["train", "val"]
 

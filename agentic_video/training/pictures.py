@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from agentic_video.data.records import Record
 from agentic_video.report.episode_picture import choose_episodes, draw_record, plain
+from agentic_video.types.record import Record
 from agentic_video.video.store import FrameStore, StoreConfig
 
 logger = logging.getLogger(__name__)

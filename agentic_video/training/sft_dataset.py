@@ -12,15 +12,15 @@ from PIL import Image
 from torch.utils.data import Dataset
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
-from agentic_video.data.dataset import MAX_REPORTED, video_problem
-from agentic_video.data.records import Record, load_records
+from agentic_video.config.settings import episode_limits, settings_of
+from agentic_video.datasets.rows import MAX_REPORTED, video_problem
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.rollout.trajectory import FrameRef
-from agentic_video.settings import episode_limits, settings_of
 from agentic_video.training.agent_loop_manager import PatchCache
-from agentic_video.video.frames import Frame
-from agentic_video.video.reader import VideoError
+from agentic_video.types.frame import Frame
+from agentic_video.types.record import Record, load_records
+from agentic_video.types.trajectory import FrameRef
+from agentic_video.video.errors import VideoError
 from agentic_video.video.store import FrameStore
 
 logger = logging.getLogger(__name__)

@@ -14,16 +14,16 @@ from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from agentic_video.data.records import Record, write_record
-from agentic_video.data.schema import VideoQA
-from agentic_video.rewards.manager import REWARD_KEY_UNITS
-from agentic_video.rollout.agent_loop import FINAL_OUTPUT
-from agentic_video.rollout.trajectory import Trajectory
-from agentic_video.settings import settings_of
+from agentic_video.config.settings import settings_of
+from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import GroupNames, group_metrics, rates_since
 from agentic_video.training.pictures import log_pictures
-from agentic_video.video.retrieval_service import all_retrieval_stats
-from agentic_video.video.service import all_store_stats
+from agentic_video.training.reward_manager import REWARD_KEY_UNITS
+from agentic_video.types.record import Record, write_record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.node_store import all_store_stats
+from agentic_video.video.retrieval.node_retriever import all_retrieval_stats
 
 TRAINER_MODE = "agentic_video"
 

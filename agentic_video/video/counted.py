@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from agentic_video.video.frames import Frame
-from agentic_video.video.reader import VideoInfo
-from agentic_video.video.store import FrameSource, Served
+from agentic_video.types.frame import Frame
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.source import FrameSource
+from agentic_video.video.store import Served
 
 
 class ServingSource(FrameSource, Protocol):

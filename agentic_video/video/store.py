@@ -2,62 +2,43 @@
 
 Work runs on the store's own threads. The time limit of a request counts from the moment a thread takes it up, so that
 a busy machine delays requests but does not fail them. A decoder that hangs beyond the limit (a dead network disk, say)
-loses its place to a fresh thread, and its video is refused until it comes back.
-"""
+loses its place to a fresh thread, and its video is refused until it comes back."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.video.frames import Frame, resize
-from agentic_video.video.reader import (
-    Backend,
-    VideoError,
-    VideoIndex,
-    VideoInfo,
-    VideoReader,
-    open_video,
-    raise_video_error,
-)
+from agentic_video.types.frame import Frame
+from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.index import VideoIndex, VideoInfo
+from agentic_video.video.lru import SizedLRU
+from agentic_video.video.open import Backend, open_video
+from agentic_video.video.reader import VideoReader
 from agentic_video.video.sampling import nearest_indices
+from agentic_video.video.sizes import resize
+from agentic_video.video.workers import Job, Workers
 
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
-_GRACE = 1.0
-"""Seconds beyond its time limit after which a decoder counts as stuck, having missed its own checks."""
+
 _INDEX_BYTES = 256 * 2**20
+
+
 _FAILURES = 4096
+
+
 _LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
-
-
-class FrameSource(Protocol):
-    """Where frames come from: a store in this process, or the one of this node."""
-
-    async def aprobe(self, path: str) -> VideoInfo:
-        """Facts about a video; raises VideoError."""
-        ...
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """Frames in the asked order at `size` (width, height) in pixels, or as stored; raises VideoError."""
-        ...
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """The frames closest to the given times in seconds, in the asked order; raises VideoError."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -160,7 +141,7 @@ class FrameStore:
 
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
-        self._workers = _Workers(self._config.workers, self._on_stuck, self._on_return)
+        self._workers = Workers(self._config.workers, self._on_stuck, self._on_return)
         self._lock = threading.Lock()
         self._images: SizedLRU[_Key, np.ndarray] = SizedLRU(self._config.max_bytes)
         self._indexes: SizedLRU[_Identity, VideoIndex] = SizedLRU(_INDEX_BYTES)
@@ -291,15 +272,15 @@ class FrameStore:
         frames = [Frame(index, float(request.times[index]), request.images[index]) for index in wanted]
         return Served(frames, request.decoded, request.seconds)
 
-    def _submit(self, path: str, run: Callable[[_Job], T]) -> Future[T]:
+    def _submit(self, path: str, run: Callable[[Job], T]) -> Future[T]:
         with self._lock:
             if self._stuck.get(path):
                 raise VideoError(
                     path, "timeout", "a decoder is still stuck on this file; check the disk or leave the video out"
                 )
-        return self._workers.submit(_Job(path, run, self._config.time_limit))
+        return self._workers.submit(Job(path, run, self._config.time_limit))
 
-    def _find_index(self, job: _Job, video: _Identity) -> VideoIndex | Future[Any]:
+    def _find_index(self, job: Job, video: _Identity) -> VideoIndex | Future[Any]:
         """The index of a video, or the future of the request that is making it; runs on a worker."""
         with self._lock:
             index = self._indexes.get(video)
@@ -329,7 +310,7 @@ class FrameStore:
         self._settle(job, video, reader.index)
         return reader.index
 
-    def _load(self, job: _Job, request: _Request) -> dict[int | None, Future[Any]]:
+    def _load(self, job: Job, request: _Request) -> dict[int | None, Future[Any]]:
         """Finds or decodes what a request lacks; returns what others have under way. Runs on a worker."""
         video = _identify(request.path)
         index = self._find_index(job, video)
@@ -361,7 +342,7 @@ class FrameStore:
                 raise
         return waiting
 
-    def _decode(self, job: _Job, request: _Request, video: _Identity, index: VideoIndex, own: list[int]) -> None:
+    def _decode(self, job: Job, request: _Request, video: _Identity, index: VideoIndex, own: list[int]) -> None:
         started = time.monotonic()
         reader = self._borrow(job, video, index)
         try:
@@ -385,7 +366,7 @@ class FrameStore:
                 self._decode_seconds += seconds
         self._park(video, reader)
 
-    def _borrow(self, job: _Job, video: _Identity, index: VideoIndex) -> VideoReader:
+    def _borrow(self, job: Job, video: _Identity, index: VideoIndex) -> VideoReader:
         with self._lock:
             for place, (other, reader) in self._readers.items():
                 if other == video:
@@ -410,14 +391,14 @@ class FrameStore:
             else:
                 self._errors += 1
 
-    def _claim(self, job: _Job, key: _Key | _Identity) -> None:
+    def _claim(self, job: Job, key: _Key | _Identity) -> None:
         """Announces that a job will produce something; the lock is held."""
         future: Future[Any] = Future()
         # A waiter that is cancelled must not cancel it for the others.
         future.set_running_or_notify_cancel()
         self._pending[key] = job.claims[key] = future
 
-    def _settle(self, job: _Job, key: Hashable, result: object = None, error: BaseException | None = None) -> None:
+    def _settle(self, job: Job, key: Hashable, result: object = None, error: BaseException | None = None) -> None:
         with self._lock:
             future = job.claims.pop(key, None)
             if future is None:
@@ -428,7 +409,7 @@ class FrameStore:
         else:
             future.set_result(result)
 
-    def _on_stuck(self, job: _Job, error: VideoError) -> None:
+    def _on_stuck(self, job: Job, error: VideoError) -> None:
         self._count(error)
         with self._lock:
             self._stuck[job.path] = self._stuck.get(job.path, 0) + 1
@@ -436,7 +417,7 @@ class FrameStore:
         for key in claims:
             self._settle(job, key, error=error)
 
-    def _on_return(self, job: _Job) -> None:
+    def _on_return(self, job: Job) -> None:
         with self._lock:
             self._stuck[job.path] -= 1
             if not self._stuck[job.path]:
@@ -492,137 +473,3 @@ async def _adrive(steps: Generator[Future[Any], Any, T]) -> T:
                 future = steps.send(result)
     except StopIteration as stop:
         return stop.value
-
-
-class SizedLRU(Generic[K, V]):
-    """Least recently used first out, bounded by the sum of the sizes; not thread-safe."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self.total = 0
-        self.evicted = 0
-
-    def get(self, key: K) -> V | None:
-        item = self._items.get(key)
-        if item is None:
-            return None
-        self._items.move_to_end(key)
-        return item[0]
-
-    def put(self, key: K, value: V, size: int) -> None:
-        """Keeps a value; one larger than the bound is not kept."""
-        old = self._items.pop(key, None)
-        if old is not None:
-            self.total -= old[1]
-        if size > self._limit:
-            return
-        while self.total + size > self._limit:
-            _, (_, freed) = self._items.popitem(last=False)
-            self.total -= freed
-            self.evicted += 1
-        self._items[key] = (value, size)
-        self.total += size
-
-    def clear(self) -> None:
-        self._items.clear()
-        self.total = 0
-
-
-@dataclass(eq=False)
-class _Job:
-    """Work for a thread of the store on one video."""
-
-    path: str
-    run: Callable[[_Job], Any]
-    limit: float
-    future: Future[Any] = field(default_factory=Future)
-    claims: dict[Any, Future[Any]] = field(default_factory=dict)
-    end: float = math.inf
-
-    def time_left(self) -> float:
-        """Seconds before the time limit; a little when it has passed, so that whoever gets it fails at once."""
-        return max(self.end - time.monotonic(), 1e-6)
-
-
-class _Workers:
-    """A few daemon threads, started when there is work; a stuck one is replaced, which no stock executor does."""
-
-    def __init__(
-        self, count: int, on_stuck: Callable[[_Job, VideoError], None], on_return: Callable[[_Job], None]
-    ) -> None:
-        self._count = count
-        self._on_stuck = on_stuck
-        self._on_return = on_return
-        self._changed = threading.Condition()
-        self._queue: deque[_Job] = deque()
-        self._running: set[_Job] = set()
-        self._threads = 0
-        self._watching = False
-
-    def submit(self, job: _Job) -> Future[Any]:
-        with self._changed:
-            self._queue.append(job)
-            self._start_threads()
-        return job.future
-
-    def _start_threads(self) -> None:
-        for _ in range(min(len(self._queue), self._count - self._threads)):
-            self._threads += 1
-            threading.Thread(target=self._work, name="frame-store", daemon=True).start()
-        if not self._watching:
-            self._watching = True
-            threading.Thread(target=self._watch, name="frame-store-watch", daemon=True).start()
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                if not self._queue:
-                    self._threads -= 1
-                    return
-                job = self._queue.popleft()
-                if not job.future.set_running_or_notify_cancel():
-                    continue
-                job.end = time.monotonic() + job.limit
-                self._running.add(job)
-                self._changed.notify()
-            result, error = None, None
-            try:
-                result = job.run(job)
-            except BaseException as raised:
-                error = raised
-            with self._changed:
-                stuck = job not in self._running
-                self._running.discard(job)
-            if stuck:
-                self._on_return(job)
-                return
-            if error is not None:
-                job.future.set_exception(error)
-            else:
-                job.future.set_result(result)
-            # Not to keep the last result alive while the thread idles.
-            del job, result, error
-
-    def _watch(self) -> None:
-        """Gives up on jobs that overrun their limit without noticing; ends when nothing runs."""
-        while True:
-            with self._changed:
-                if not self._running and not self._queue:
-                    self._watching = False
-                    return
-                now = time.monotonic()
-                late = [job for job in self._running if now > job.end + _GRACE]
-                self._running.difference_update(late)
-                self._threads -= len(late)
-                if late:
-                    self._start_threads()
-                else:
-                    ends = [job.end + _GRACE for job in self._running]
-                    self._changed.wait(max(0.01, min(ends, default=now + _GRACE) - now))
-            for job in late:
-                error = VideoError(
-                    job.path, "timeout", f"no answer within {job.limit:g} s; check the disk or leave the video out"
-                )
-                self._on_stuck(job, error)
-                job.future.set_exception(error)

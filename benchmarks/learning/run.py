@@ -19,12 +19,14 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
-from agentic_video.data.records import read_records  # noqa: E402
-from agentic_video.launch import LAPTOP_ENV, LaunchError, build_toyworld  # noqa: E402
+from agentic_video.launch.profile import LaunchError  # noqa: E402
+from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
-from agentic_video.rewards.consistency import ConsistencyRules, failed_checks  # noqa: E402
-from agentic_video.rewards.videobrain import question_class  # noqa: E402
+from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks  # noqa: E402
+from agentic_video.systems.videobrain.reward import question_class  # noqa: E402
+from agentic_video.types.record import read_records  # noqa: E402
+from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
 from benchmarks.learning.cells import STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import publish, write_report  # noqa: E402
 
@@ -74,7 +76,7 @@ def train(stage: str, system: str, overrides: Sequence[str], folder: Path) -> tu
     Returns:
         The run's folder, its last checkpoint as a Hugging Face folder, and its seconds.
     """
-    command = [sys.executable, "-m", "agentic_video.launch", str(recipe_of(system)), "--profile", "laptop"]
+    command = [sys.executable, "-m", "agentic_video.launch.main", str(recipe_of(system)), "--profile", "laptop"]
     command += ["--stage", stage, *overrides]
     seconds = run(command, folder, folder / f"{stage}.log")
     title = system if stage == "grpo" else f"{system}-{stage}"

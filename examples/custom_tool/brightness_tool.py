@@ -10,14 +10,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from agentic_video.data.schema import VideoQA
-from agentic_video.rollout.trajectory import FrameRef, Trajectory
-from agentic_video.systems.base import EpisodeView, Graders, Message, Score
+from agentic_video.graders.base import Graders
+from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import fill
-from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.tools.base import Video
 from agentic_video.tools.video_zoom import ZoomRequest
-from agentic_video.video.frames import Frame
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import FrameRef, Trajectory
 from agentic_video.video.sampling import linspace_times
 
 THUMBNAIL = (32, 32)

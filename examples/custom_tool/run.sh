@@ -7,4 +7,4 @@ export PYTHONPATH=$example${PYTHONPATH:+:$PYTHONPATH}
 export OUTPUT_DIR=${OUTPUT_DIR:-outputs/custom_tool}
 exec bash "$example/../../recipes/videozoomer/run_grpo.sh" \
   agentic_video.system._target_=brightness_tool.SharpZoomer \
-  +agentic_video.toyworld.oracle=agentic_video.toyworld.oracles.videozoomer "$@"
+  +agentic_video.toyworld.oracle=agentic_video.systems.videozoomer.oracle "$@"

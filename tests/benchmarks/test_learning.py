@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from agentic_video.rewards.consistency import ConsistencyRules, failed_checks
+from agentic_video.config.settings import settings_of
+from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.settings import settings_of
-from agentic_video.systems.base import Graders
-from agentic_video.toyworld.build import toy_recipe
+from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from benchmarks.learning import report
 from benchmarks.learning.cells import ABLATIONS, CHAINS, SYSTEMS, Variant, cells
 from benchmarks.learning.cells import VARIANTS as NAMES
 from benchmarks.learning.run import HELD_OUT, once, world_overrides
-from tests.recipes.configs import composed
+from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
 VARIANTS = [*CHAINS, *ABLATIONS]

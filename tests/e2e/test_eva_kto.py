@@ -14,14 +14,14 @@ from torch.utils.data import DistributedSampler
 from transformers import AutoModelForImageTextToText
 from verl.utils import hf_processor, hf_tokenizer
 
-from agentic_video.recipe import compose_recipe
-from agentic_video.settings import episode_limits, settings_of
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.toyworld.base import tokenizer_corpus
-from agentic_video.toyworld.build import toy_recipe
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.preferences import write_preferences
 from agentic_video.toyworld.questions import build_world
+from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.training.kto import KtoLoss, mismatch, reference_point, sequence_log_probs
 from agentic_video.training.kto_dataset import KtoCollator, KtoDataset
 

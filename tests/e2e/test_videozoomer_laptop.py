@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch import shared_segments
+from agentic_video.launch.machine import shared_segments
 from agentic_video.report.summary import read_metrics, series, thirds
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.records import read_records
-from agentic_video.launch import COMMON_ENV, LAPTOP_ENV, build_toyworld
-from tests.data.making.conftest import lines
+from agentic_video.datasets.rows import load_rows
+from agentic_video.launch.toyworld import build_toyworld
+from agentic_video.types.record import read_records
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+from tests.synthesis.conftest import lines
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
 QUESTIONS = 12

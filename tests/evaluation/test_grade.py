@@ -4,18 +4,20 @@ import asyncio
 
 import pytest
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.evaluation.baseline import Baseline
-from agentic_video.rewards.endpoint import JudgeError
+from agentic_video.graders.base import Graders
+from agentic_video.graders.endpoint import JudgeError
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn
-from agentic_video.systems.base import Answer, Graders, Illegal, System
-from agentic_video.systems.eva import Eva
-from agentic_video.systems.framemind import FrameMind
-from agentic_video.systems.framethinker import FrameThinker
-from agentic_video.systems.videobrain import VideoBrain
-from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.systems.base import System
+from agentic_video.systems.eva.system import Eva
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.framethinker.system import FrameThinker
+from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.action import Answer, Illegal
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
 from tests.conftest import MemorySource
 
 

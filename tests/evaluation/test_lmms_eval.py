@@ -12,7 +12,7 @@ import pytest
 
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
-from tests.rewards.conftest import FaultyServer, Reply, Script, serve
+from tests.faulty_server import FaultyServer, Reply, Script, serve
 
 __all__ = ["serve"]
 
@@ -22,10 +22,10 @@ from lmms_eval.api.instance import Instance
 from lmms_eval.models.registry_v2 import ModelRegistryV2
 
 from agentic_video.cli import main
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.records import load_records
+from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.lmms_eval_model import NAME, manifest, question
-from agentic_video.evaluation.speakers import SetupError
+from agentic_video.evaluation.model import SetupError
+from agentic_video.types.record import load_records
 
 
 def test_the_registry_finds_it_and_it_answers(checkpoint: Path, small_world: World, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.evaluation import speakers
+from agentic_video.evaluation import model as speakers
 from agentic_video.rollout.policy import Policy, ScriptedPolicy
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.data.records import Record
-from agentic_video.data.schema import VideoQA
 from agentic_video.evaluation.report import (
     bucket,
     category_of,
@@ -22,9 +20,11 @@ from agentic_video.evaluation.report import (
     table,
     write_report,
 )
-from agentic_video.evaluation.runner import Failure
-from agentic_video.rollout.trajectory import EndReason, Trajectory, Turn
-from agentic_video.systems.base import Answer, Calls, Illegal, ToolCall
+from agentic_video.evaluation.results import Failure
+from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
 
 
 def zoom(*rates: Any, legal: int = 1) -> Turn:

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from agentic_video.data.records import Record
-from agentic_video.data.schema import VideoQA
 from agentic_video.evaluation.report import category_of, duration_of, figures, report_text
 from agentic_video.evaluation.suites import suite_scores
-from agentic_video.rollout.trajectory import EndReason, Trajectory
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
 
 
 def graded(source: str, acc: float | None, **extra: Any) -> Record:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agentic_video.submit import FORWARDED
+from agentic_video.launch.submit import FORWARDED
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
@@ -43,7 +43,7 @@ def test_kuberay_starts_a_recipe_that_the_image_has(ray_job: dict[str, Any]) -> 
     python, *rest = ray_job["entrypoint"].split()
     dockerfile = (REPOSITORY / "docker" / "Dockerfile.gpu").read_text(encoding="utf-8")
     assert f"PYTHON={python}" in dockerfile
-    assert rest[:2] == ["-m", "agentic_video.launch"]
+    assert rest[:2] == ["-m", "agentic_video.launch.main"]
     workdir = re.search(r"^WORKDIR (\S+)$", dockerfile, re.MULTILINE)
     assert workdir
     assert (REPOSITORY / Path(rest[2]).relative_to(workdir[1]) / "config" / f"{rest[-1]}.yaml").is_file()

@@ -18,22 +18,25 @@ import pytest
 from brightness_tool import INSTRUCTIONS, SharpZoomer, find_changes
 from omegaconf import OmegaConf
 
-from agentic_video.data.schema import VideoQA
+from agentic_video.config.settings import settings_of
+from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.settings import settings_of
-from agentic_video.systems.base import Graders, Score, System
-from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.systems.base import System
+from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.build import toy_recipe
 from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.video.store import FrameSource, FrameStore
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.source import FrameSource
+from agentic_video.video.store import FrameStore
+from tests.config.configs import composed, set_environment
 from tests.conftest import MemorySource
 from tests.examples.conftest import CUSTOM_TOOL
-from tests.recipes.configs import composed, set_environment
 
 SMALL = SharpZoomer(min_pixels=784, max_pixels=3136)
 ZOOM = '<think>closer</think><video_zoom>{"segment": [25, 27], "fps": 2}</video_zoom>'

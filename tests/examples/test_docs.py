@@ -12,8 +12,8 @@ import pytest
 from brightness_tool import SharpZoomer
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
-from agentic_video.toyworld.build import ToyRecipe
-from tests.recipes.configs import RECIPES, SYSTEMS, composed, set_environment
+from agentic_video.toyworld.recipe import ToyRecipe
+from tests.config.configs import RECIPES, SYSTEMS, composed, set_environment
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -254,7 +254,7 @@ def test_fidelity_covers_every_constant_of_the_system(name: str) -> None:
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_fidelity_s_other_sides_are_values_that_the_config_takes(name: str) -> None:
     """The last column of the table of disagreements: overrides that compose, with the system they describe."""
-    from agentic_video.settings import settings_of
+    from agentic_video.config.settings import settings_of
 
     section = section_of(FIDELITY.read_text(encoding="utf-8"), f"## {TITLES[name]}")
     rows = rows_of(section_of(section, "### Where the sources disagree"))

@@ -14,22 +14,23 @@ import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.schema import VideoQA
-from agentic_video.recipe import compose_recipe
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.datasets.rows import load_rows
+from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.trajectory import EndReason
-from agentic_video.settings import limits_of, settings_of
-from agentic_video.systems.base import Graders, System
+from agentic_video.systems.base import System
 from agentic_video.toyworld import base
-from agentic_video.toyworld.build import toy_recipe
 from agentic_video.toyworld.cold_start import ColdStartRecipe, make_aiming, make_demonstrations
 from agentic_video.toyworld.model import TAGS, ModelRecipe, build_model, build_tokenizer
 from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from tests.recipes.configs import RECIPES, set_environment
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
+from tests.config.configs import RECIPES, set_environment
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 LISTED = re.compile(r"^`(recipes/moments/[\w./]+)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)

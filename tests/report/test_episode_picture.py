@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentic_video.data.records import Record
-from agentic_video.data.schema import VideoQA
 from agentic_video.report import episode_picture
 from agentic_video.report.episode_picture import choose_episodes, draw_episode, draw_record, plain, thin, wrap
 from agentic_video.report.viewer.pictures import Strip
-from agentic_video.rollout.trajectory import FrameRef, Turn
-from agentic_video.systems.base import Illegal
+from agentic_video.types.action import Illegal
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import FrameRef, Turn
 from agentic_video.video.store import FrameStore
-from tests.rollout.test_trajectory import FULL
+from tests.types.test_trajectory import FULL
 from tests.video.conftest import video  # noqa: F401 (a fixture)
 
 QA = VideoQA(id="q", video="/none.mp4", question="What?", answer="B", options=("x", "y"), data_source="toy")

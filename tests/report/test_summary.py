@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.report.summary import episode_text, read_metrics, sample_episodes, smooth, thirds, write_summary
-from tests.rollout.test_trajectory import FULL
+from tests.types.test_trajectory import FULL
 
 
 def record(name: str = "q", acc: float = 1.0) -> dict:

@@ -10,18 +10,19 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.data.schema import VideoQA
-from agentic_video.rewards.endpoint import Endpoint
+from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, ChatPolicy, Usage, plain, with_stop
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.rollout.trajectory import EndReason, Trajectory
-from agentic_video.systems.base import EpisodeView, Message, System
-from agentic_video.systems.framemind import FrameMind
-from agentic_video.systems.videozoomer import VideoZoomer
-from agentic_video.video.frames import Frame
-from agentic_video.video.ladder import Rung
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
 
 ZOOMER = VideoZoomer(overview_max_frames=2)

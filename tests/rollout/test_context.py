@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy, TokenSequence
-from agentic_video.rollout.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.systems.framemind import FrameMind
-from agentic_video.video.frames import Frame
-from agentic_video.video.ladder import Rung
+from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 
 SYSTEM = FrameMind(

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
-from agentic_video.rollout.trajectory import EndReason, Trajectory
-from agentic_video.systems.base import Message
-from agentic_video.systems.videozoomer import VideoZoomer
-from agentic_video.video.frames import Frame
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
 
 SYSTEM = VideoZoomer(min_pixels=784, max_pixels=3136, overview_max_frames=4, max_images=24)

@@ -16,7 +16,7 @@ from agentic_video.tools.frame_select import (
     plan_selection,
     read_calls,
 )
-from agentic_video.video.reader import VideoInfo
+from agentic_video.video.index import VideoInfo
 
 HD = VideoInfo(
     path="v", fps=25.0, num_frames=1500, duration=60.0, width=1280, height=720, rotation=0, variable_frame_rate=False,

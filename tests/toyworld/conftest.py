@@ -3,16 +3,16 @@ from typing import Any
 
 import pytest
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.schema import VideoQA
-from agentic_video.settings import limits_of, settings_of
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.datasets.rows import load_rows
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.gate import Setting
 from agentic_video.toyworld.model import FAMILIES, ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import KINDS, WorldRecipe
-from tests.recipes.configs import composed
+from agentic_video.types.row import VideoQA
+from tests.config.configs import composed
 
 EVERY_KIND = WorldRecipe(mixture=tuple((kind, 1 / len(KINDS)) for kind in KINDS))
 

@@ -6,16 +6,18 @@ import httpx
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.rewards.witness import Witness, WitnessConfig
+from agentic_video.graders.verifier import Witness, WitnessConfig
 from agentic_video.toyworld import build
 from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.build import ToyRecipe, ensure, once, toy_recipe
+from agentic_video.toyworld.build import ensure
+from agentic_video.toyworld.cache import once
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateError, GateLimits, GateReport, Setting, check, measure
 from agentic_video.toyworld.questions import World
+from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.serve import serving
 from agentic_video.toyworld.world import WorldRecipe
-from agentic_video.video.frames import Frame
+from agentic_video.types.frame import Frame
 from tests.conftest import MemorySource
 
 

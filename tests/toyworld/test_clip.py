@@ -15,8 +15,10 @@ from agentic_video.tools.base import Video
 from agentic_video.toyworld.clip import CONCEPTS, CONTEXT, MARK, ClipRecipe, build_tokenizer, make_clip, make_frames
 from agentic_video.toyworld.questions import scenes
 from agentic_video.toyworld.world import COLOURS, TINTS, Kind, Renderer, Scene, WorldRecipe, make_scene, write_video
-from agentic_video.video.frames import resize
-from agentic_video.video.retrieval import ClipEncoder, FrameRetriever, RetrievalConfig
+from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.retrieval.encoder import ClipEncoder
+from agentic_video.video.retrieval.retriever import FrameRetriever
+from agentic_video.video.sizes import resize
 from agentic_video.video.store import FrameStore
 
 WORLD = WorldRecipe()

@@ -10,7 +10,7 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import Completion
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.model import load_checkpoint
-from agentic_video.video.frames import Frame
+from agentic_video.types.frame import Frame
 
 PROMPTS = (
     "<|im_start|>user\nWhat colour?<|im_end|>\n<|im_start|>assistant\n",

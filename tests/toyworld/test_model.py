@@ -9,8 +9,8 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.build import toy_recipe
 from agentic_video.toyworld.cold_start import make_demonstrations
+from agentic_video.toyworld.forward import logits_at, patches, positions
 from agentic_video.toyworld.model import (
     FAMILIES,
     SPECIAL_TOKENS,
@@ -20,11 +20,9 @@ from agentic_video.toyworld.model import (
     family_of,
     image_processor,
     load_checkpoint,
-    logits_at,
-    patches,
-    positions,
 )
-from tests.recipes.configs import composed
+from agentic_video.toyworld.recipe import toy_recipe
+from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
 

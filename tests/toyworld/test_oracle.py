@@ -6,22 +6,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.schema import VideoQA
-from agentic_video.rewards.judge import Judge, JudgeConfig, Scale
-from agentic_video.rewards.witness import Witness, WitnessConfig
+from agentic_video.datasets.rows import load_rows
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import Judge, JudgeConfig, Scale
+from agentic_video.graders.verifier import Witness, WitnessConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.trajectory import EndReason
-from agentic_video.systems.base import Graders, Message, System
-from agentic_video.toyworld.build import toy_recipe
-from agentic_video.toyworld.oracles import oracle, turns_of, videozoomer
+from agentic_video.systems.base import System
+from agentic_video.systems.videozoomer import oracle as videozoomer
+from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import build_world
+from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import COLOURS, MARK_COLOUR, TINTS, WorldRecipe, make_scene
-from agentic_video.video.frames import Frame
-from agentic_video.video.store import FrameSource, FrameStore
-from tests.recipes.configs import composed
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
+from agentic_video.video.source import FrameSource
+from agentic_video.video.store import FrameStore
+from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from agentic_video.data.schema import VideoQA
 from agentic_video.toyworld import questions
 from agentic_video.toyworld.questions import World, build_world, scenes
 from agentic_video.toyworld.world import (
@@ -19,6 +18,7 @@ from agentic_video.toyworld.world import (
     overview_times,
     write_video,
 )
+from agentic_video.types.row import VideoQA
 
 
 def test_scenes_follow_from_their_seed(recipe: WorldRecipe) -> None:

@@ -10,7 +10,7 @@ from transformers import Qwen2VLImageProcessor
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.utils import hf_processor
 
-from agentic_video.rollout.agent_loop import FRAME_KEYS
+from agentic_video.training.agent_loop import FRAME_KEYS
 from agentic_video.training.agent_loop_manager import PatchCache, VideoAgentLoopWorker
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)

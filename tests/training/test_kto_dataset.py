@@ -10,8 +10,7 @@ import torch
 from omegaconf import DictConfig
 from verl.utils import hf_processor, hf_tokenizer
 
-from agentic_video.data.records import Record, load_records, write_record
-from agentic_video.settings import episode_limits, settings_of
+from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.toyworld.oracles import turns_of
@@ -20,7 +19,8 @@ from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
 from agentic_video.training.sft_dataset import model_inputs
-from tests.recipes.configs import composed
+from agentic_video.types.record import Record, load_records, write_record
+from tests.config.configs import composed
 
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("overview", 0.5)))
 FILES = ("data.train_files=none", "model.path=none", "+data.label_field=provenance.label")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from hydra.utils import get_object
 
-from agentic_video.recipe import compose_recipe
-from agentic_video.settings import episode_limits, settings_of
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.training.kto import KtoLoss
 from agentic_video.training.kto_trainer import batch_loss, kto_loss, summary
 

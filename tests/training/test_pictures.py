@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 from verl.utils.tracking import Tracking
 
-from agentic_video.data.records import Record
 from agentic_video.training import pictures
 from agentic_video.training.pictures import log_pictures
+from agentic_video.types.record import Record
 from agentic_video.video.store import StoreConfig
 from tests.report.test_episode_picture import QA, record
-from tests.rollout.test_trajectory import FULL
+from tests.types.test_trajectory import FULL
 
 FIGURES = {"val-agentic/toy/accuracy": 0.5, "val-agentic/toy/active/end_answer": 1.0}
 BLOCK = 1 << 15

@@ -8,14 +8,13 @@ import pytest
 import torch
 from tensordict import TensorDict
 
-from agentic_video import plugin
-from agentic_video.training import patches
+from agentic_video.training import patches, plugin
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
 
 
 def test_plugin_is_light() -> None:
-    code = "import agentic_video.plugin, sys; print([m for m in ('torch', 'verl', 'ray', 'av') if m in sys.modules])"
+    code = "import agentic_video.training.plugin, sys; print([m for m in ('torch', 'verl', 'ray', 'av') if m in sys.modules])"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"
 
@@ -41,7 +40,7 @@ def test_agent_loop_reward_manager_and_trainer_are_registered() -> None:
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    assert _agent_loop_registry["video_agent"]["_target_"] == "agentic_video.rollout.agent_loop.VideoAgentLoop"
+    assert _agent_loop_registry["video_agent"]["_target_"] == "agentic_video.training.agent_loop.VideoAgentLoop"
     assert get_reward_manager_cls("video_agent").__name__ == "VideoAgentRewardManager"
     assert issubclass(get_trainer_cls("agentic_video"), PPOTrainerSync)
 

@@ -16,15 +16,11 @@ from PIL import Image
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
-from agentic_video.data.dataset import load_rows
-from agentic_video.data.records import Record, read_records, write_record
-from agentic_video.data.schema import VideoQA
-from agentic_video.rollout.agent_loop import FRAME_KEYS
+from agentic_video.config.settings import episode_limits, settings_of
+from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
-from agentic_video.rollout.trajectory import Trajectory
-from agentic_video.settings import episode_limits, settings_of
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import tokenizer_corpus
@@ -34,10 +30,14 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
+from agentic_video.training.agent_loop import FRAME_KEYS
 from agentic_video.training.agent_loop_manager import PatchCache, VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.types.record import Record, read_records, write_record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.store import FrameStore
-from tests.recipes.configs import composed
+from tests.config.configs import composed
 
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))

@@ -7,8 +7,6 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from agentic_video.data.records import read_records
-from agentic_video.data.schema import VideoQA
 from agentic_video.training import trainer as trainer_module
 from agentic_video.training.metrics import GroupNames
 from agentic_video.training.trainer import (
@@ -18,7 +16,9 @@ from agentic_video.training.trainer import (
     sampled_reward,
     whole_groups,
 )
-from tests.rollout.test_trajectory import FULL
+from agentic_video.types.record import read_records
+from agentic_video.types.row import VideoQA
+from tests.types.test_trajectory import FULL
 
 
 def test_means_over_episodes() -> None:
@@ -158,7 +158,7 @@ def test_the_config_says_how_many_pictures(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[Any] = []
     monkeypatch.setattr(trainer_module, "log_pictures", lambda *arguments: asked.append(arguments))
     trainer = VideoAgentTrainer.__new__(VideoAgentTrainer)
-    system = {"_target_": "agentic_video.systems.videozoomer.VideoZoomer"}
+    system = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
     trainer.config = OmegaConf.create({"agentic_video": {"system": system, "log": {"validation_pictures": 5}}})
     trainer.logger = SimpleNamespace(logger={"console": None})
     trainer.global_steps = 9

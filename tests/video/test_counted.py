@@ -4,7 +4,7 @@ from collections.abc import Callable
 import pytest
 
 from agentic_video.video.counted import CountedSource
-from agentic_video.video.reader import VideoError
+from agentic_video.video.errors import VideoError
 from agentic_video.video.store import FrameStore
 
 

@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentic_video.video import store as store_module
-from agentic_video.video.frames import resize
-from agentic_video.video.reader import VideoError, VideoReader, open_video
+from agentic_video.video.errors import VideoError
+from agentic_video.video.open import open_video
+from agentic_video.video.reader import VideoReader
+from agentic_video.video.sizes import resize
 from agentic_video.video.store import FrameStore, StoreConfig
 from tests.video.video_files import number_in
 

@@ -1,28 +1,30 @@
 """Recorded episodes as the page shows them: columns for the list, details of one episode, groups with advantages."""
 
 import json
-import math
-import re
 import statistics
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from agentic_video.data.records import VERSION, Record, RecordError
-from agentic_video.rollout.trajectory import FrameRef, RecordedPart, Turn
-from agentic_video.systems.base import Action, Answer, Calls, Illegal
+from agentic_video.report.viewer.safe_json import finite, to_json, value_or
+from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.record import Record
+from agentic_video.types.trajectory import FrameRef, RecordedPart, Turn
 
 ADVANTAGE_EPSILON = 1e-6
 """What verl adds to a group's standard deviation before it divides by it."""
+
+
 LOG_PROBS = "log_probs"
 """Where a record's provenance may hold the log-probabilities of the generated ids: one list a turn."""
+
+
 Decode = Callable[[int], str]
 """The text of a token."""
-_SHOWN_PROBLEMS = 200
+
+
 _PREVIEW = 200
 """Characters of an answer that the list shows."""
 
@@ -30,10 +32,6 @@ _PREVIEW = 200
 def by_number(token: int) -> str:
     """Stands in for a token's text where there is no tokenizer."""
     return f"#{token} "
-
-
-class ViewError(Exception):
-    """There is nothing to view; the message says what was looked for."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +139,8 @@ class Episodes:
                 end=trajectory.end.value,
                 data_source=record.qa.data_source,
                 answer=None if answer is None else answer[:_PREVIEW],
-                reward=_finite(rewards.get("reward")),
-                acc=_finite(rewards.get("acc")),
+                reward=finite(rewards.get("reward")),
+                acc=finite(rewards.get("acc")),
                 calls=trajectory.tool_calls,
                 refused=trajectory.illegal_calls,
                 turns=len(trajectory.turns),
@@ -171,7 +169,7 @@ class Episodes:
 
     def newest(self, count: int) -> list[int]:
         """Numbers of the episodes that the page lists first: of the latest steps, as they were read."""
-        order = sorted(range(len(self)), key=lambda number: (-(_or(self.rows[number].step, -1)), number))
+        order = sorted(range(len(self)), key=lambda number: (-(value_or(self.rows[number].step, -1)), number))
         return order[: max(0, count)]
 
     def set_advantages(self, by_std: bool) -> None:
@@ -181,7 +179,7 @@ class Episodes:
             if row.reward is not None:
                 members.setdefault(row.group, []).append(number)
         for numbers in members.values():
-            rewards = [_or(self.rows[number].reward, 0.0) for number in numbers]
+            rewards = [value_or(self.rows[number].reward, 0.0) for number in numbers]
             for number, advantage in zip(numbers, group_advantages(rewards, by_std), strict=True):
                 self.rows[number] = replace(self.rows[number], advantage=advantage)
 
@@ -227,7 +225,7 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
             for number, turn in enumerate(trajectory.turns)
         ],
         "error": trajectory.error,
-        "rewards": {name: _finite(value) for name, value in record.rewards.items()},
+        "rewards": {name: finite(value) for name, value in record.rewards.items()},
         "provenance": {key: value for key, value in record.provenance.items() if key != LOG_PROBS},
     }
 
@@ -259,215 +257,4 @@ def _tokens(turn: Turn, log_probs: list[Any], decode: Decode) -> list[list[Any]]
     values = log_probs[0] if log_probs else None
     if not isinstance(values, list) or len(values) != len(turn.token_ids):
         values = [None] * len(turn.token_ids)
-    return [[decode(token), _finite(value)] for token, value in zip(turn.token_ids, values, strict=True)]
-
-
-def load_episodes(
-    paths: Sequence[Path], videos: Path | None = None, decode: Decode = by_number
-) -> tuple[Episodes, Grouping]:
-    """Read the episodes below some folders or in some files. A bad line is left out and reported.
-
-    Args:
-        paths: Runs' folders, any folders with files of records, or such files.
-        videos: Where to look for a video, by its name, that isn't where its record says.
-        decode: The texts of recorded token ids.
-
-    Returns:
-        The episodes, and what the run's config says about groups.
-
-    Raises:
-        ViewError: A path doesn't exist, or there isn't a single episode.
-    """
-    sources = [source for path in paths for source in find_sources(path)]
-    grouping = next((found for path in paths if (found := read_grouping(path))), Grouping())
-    episodes = Episodes(decode)
-    questions: dict[tuple[str, str, str], int] = {}
-    groups: dict[tuple[int, int | None, int], int] = {}
-    for number, source in enumerate(sources):
-        for record in _read(source.path, episodes.problems):
-            qa = record.qa
-            key = (qa.id, qa.question, qa.video)
-            if key not in questions:
-                questions[key] = len(questions)
-                episodes.questions.append(Question(qa.id, qa.question, locate_video(qa.video, source.path, videos)))
-            step = _step(record, source.path)
-            group = groups.setdefault((number, step, questions[key]), len(groups))
-            episodes.add(record, source, questions[key], group, step)
-    if not episodes.rows:
-        looked = ", ".join(str(path) for path in paths)
-        first = f"; the first problem: {episodes.problems[0]}" if episodes.problems else ""
-        raise ViewError(
-            f"no episode in {looked}{first}. Name a run's folder (outputs/<recipe>-<profile>/run-NNN) or a jsonl file "
-            "of records (agentic_video/data/records.py)"
-        )
-    episodes.set_advantages(grouping.by_std)
-    return episodes, grouping
-
-
-def find_sources(path: Path) -> list[Source]:
-    """Files of records: the path itself, or those below a folder, in order of their paths.
-
-    Raises:
-        ViewError: The path doesn't exist.
-    """
-    if path.is_file():
-        return [Source(path, _unnumbered(path.stem))]
-    if not path.is_dir():
-        raise ViewError(f"{path} is neither a folder nor a file; name a run's folder or a jsonl file of records")
-    files = [file for file in sorted(path.rglob("*.jsonl")) if file.is_file() and _holds_records(file)]
-    return [Source(file, file.parent.name if file.parent != path else _unnumbered(file.stem)) for file in files]
-
-
-def _unnumbered(stem: str) -> str:
-    """A file's name without its number: "episodes" for "episodes-003", "step" for "step_000020"."""
-    return re.sub(r"[-_]?\d+$", "", stem) or stem
-
-
-def _holds_records(file: Path) -> bool:
-    """Whether the first line looks like a record, be it a damaged one. Runs and data-making jobs have other json lines
-    too, journals of records among them, whose records are also in a file of their own."""
-    try:
-        with file.open("rb") as lines:
-            first = next((line for line in lines if line.strip()), b"")
-    except OSError:
-        return False
-    try:
-        read = json.loads(first)
-    except (ValueError, RecursionError):
-        return b'"trajectory"' in first
-    return isinstance(read, dict) and "trajectory" in read
-
-
-def read_grouping(path: Path) -> Grouping | None:
-    """Group size and advantage from the config that a run left beside its episodes, if it is there."""
-    for folder in (path, *path.parents[:2]):
-        file = folder / "hydra" / ".hydra" / "config.yaml"
-        if not file.is_file():
-            continue
-        try:
-            config = yaml.safe_load(file.read_text(encoding="utf-8"))
-            size = config["actor_rollout_ref"]["rollout"]["n"]
-            by_std = config["algorithm"].get("norm_adv_by_std_in_grpo", True)
-        except (OSError, ValueError, yaml.YAMLError, KeyError, TypeError, AttributeError):
-            return None
-        return Grouping(size if isinstance(size, int) else None, by_std is not False)
-    return None
-
-
-def locate_video(video: str, file: Path, videos: Path | None) -> str:
-    """Where a record's video is: where it says (a relative path starts at its file's folder), or below ``videos``."""
-    path = Path(video)
-    recorded = path if path.is_absolute() else file.parent / path
-    if videos is not None and not _is_file(recorded):
-        # The longest tail of the path that exists there: data sets keep folders of equally named files.
-        parts = [part for part in path.parts if part not in ("/", "..")]
-        for start in range(len(parts)):
-            candidate = videos.joinpath(*parts[start:])
-            if _is_file(candidate):
-                return str(candidate)
-    return str(recorded)
-
-
-def missing_videos(questions: Iterable[Question]) -> tuple[int, list[str]]:
-    """Number of distinct videos, and those of them that aren't there."""
-    paths = dict.fromkeys(question.video for question in questions)
-    return len(paths), [path for path in paths if not _is_file(Path(path))]
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # ValueError: a null character
-        return False
-
-
-def _read(path: Path, problems: list[str]) -> Iterator[Record]:
-    """A file's records. Those of versions of the trainer that wrote no ``version`` are read as well."""
-    try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                where = f"{path} line {number}"
-                try:
-                    raw = json.loads(line.decode("utf-8"))
-                    yield Record.from_dict({"version": VERSION, **raw} if isinstance(raw, dict) else raw, where)
-                except RecordError as error:
-                    problems.append(str(error))
-                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                    problems.append(f"{where}: not a record: {type(error).__name__}: {error}")
-    except OSError as error:
-        problems.append(f"{path}: can't be read: {error.strerror}")
-
-
-def _step(record: Record, path: Path) -> int | None:
-    step = record.provenance.get("step")
-    if isinstance(step, int) and not isinstance(step, bool):
-        return step
-    match = re.fullmatch(r"(?:step_)?(\d{1,9})", path.stem)
-    return int(match[1]) if match else None
-
-
-def index_of(episodes: Episodes, grouping: Grouping, title: str) -> dict[str, Any]:
-    """What the page needs before an episode is opened: the list as columns, with names counted once."""
-    total, missing = missing_videos(episodes.questions)
-    names: dict[str, list[str]] = {}
-
-    def named(column: str) -> list[int]:
-        numbers: dict[str, int] = {}
-        values = [numbers.setdefault(getattr(row, column), len(numbers)) for row in episodes.rows]
-        names[column] = list(numbers)
-        return values
-
-    columns: dict[str, list[Any]] = {
-        column: named(column) for column in ("set_name", "system", "end", "data_source")
-    }  # fmt: skip
-    plain = ("step", "question", "group", "rollout", "answer", "acc", "calls", "refused", "turns", "frames", "tokens")
-    columns.update({column: [getattr(row, column) for row in episodes.rows] for column in plain})
-    for column in ("reward", "advantage"):
-        values = [getattr(row, column) for row in episodes.rows]
-        columns[column] = [None if value is None else round(value, 6) for value in values]
-    return {
-        "title": title,
-        "columns": columns,
-        "names": names,
-        "questions": [[question.id, question.text] for question in episodes.questions],
-        "group_size": grouping.size,
-        "by_std": grouping.by_std,
-        "videos": {"total": total, "missing": len(missing), "paths": missing[:_SHOWN_PROBLEMS]},
-        "problems": {"total": len(episodes.problems), "messages": episodes.problems[:_SHOWN_PROBLEMS]},
-    }
-
-
-_COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-
-
-def to_json(value: Any) -> str:
-    """JSON that is safe anywhere in an HTML page: ASCII, without ``<``, ``>`` and ``&``, and without NaN.
-
-    Half surrogate pairs and U+2028 become escapes, as all characters beyond ASCII.
-    """
-    try:
-        text = _COMPACT.encode(value)
-    except ValueError:  # NaN or infinity somewhere
-        text = _COMPACT.encode(_plain(value))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _plain(value: Any) -> Any:
-    """With None in place of numbers that JSON doesn't have."""
-    if isinstance(value, float):
-        return _finite(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-
-def _or(value: Any, default: Any) -> Any:
-    return default if value is None else value
+    return [[decode(token), finite(value)] for token, value in zip(turn.token_ids, values, strict=True)]

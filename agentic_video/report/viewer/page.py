@@ -12,8 +12,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from agentic_video.report.viewer.episodes import Episodes, Grouping, index_of, to_json
+from agentic_video.report.viewer.episodes import Episodes, Grouping
+from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.pictures import make_strip
+from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.video.store import FrameStore
 
 CHUNK = 50

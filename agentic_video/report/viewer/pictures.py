@@ -8,8 +8,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from agentic_video.video.frames import Frame, fit_within
-from agentic_video.video.reader import VideoError
+from agentic_video.types.frame import Frame
+from agentic_video.video.errors import VideoError
+from agentic_video.video.sizes import fit_within
 from agentic_video.video.store import FrameStore
 
 QUALITY = 72

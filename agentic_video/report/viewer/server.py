@@ -8,9 +8,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from agentic_video.report.viewer.episodes import Episodes, Grouping, index_of, to_json
+from agentic_video.report.viewer.episodes import Episodes, Grouping
+from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.page import all_parts, head, policy, tail
 from agentic_video.report.viewer.pictures import make_strip
+from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.video.store import FrameStore, StoreConfig
 
 HOST = "127.0.0.1"

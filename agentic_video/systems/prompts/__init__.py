@@ -1,26 +1,40 @@
 """Prompt templates. All are our own words; a config can name a file in place of any of them."""
 
 import re
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from agentic_video.data.schema import LETTERS, VideoQA
+from agentic_video.types.row import LETTERS, VideoQA
+
+
+@lru_cache(maxsize=1)
+def packaged_prompts() -> dict[str, str]:
+    """All packaged templates by name, in order of their names: each system's own, and the shared ones."""
+    systems = files("agentic_video.systems")
+    folders = [entry / "prompts" for entry in systems.iterdir() if entry.is_dir()] + [systems / "prompts"]
+    found = {
+        file.name.removesuffix(".txt"): file.read_text(encoding="utf-8")
+        for folder in folders
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".txt")
+    }
+    return dict(sorted(found.items()))
 
 
 def load_prompt(name: str) -> str:
-    """A template by its name in this folder, or by the path of a text file of one's own.
+    """A packaged template by its name, or the text of a file of one's own by its path.
 
     Raises:
         FileNotFoundError: Neither exists; the message lists the names.
     """
-    folder = files(__name__)
-    packaged = folder / f"{name}.txt"
-    if packaged.is_file():
-        return packaged.read_text(encoding="utf-8")
+    packaged = packaged_prompts()
+    if name in packaged:
+        return packaged[name]
     if Path(name).is_file():
         return Path(name).read_text(encoding="utf-8")
-    names = sorted(entry.name.removesuffix(".txt") for entry in folder.iterdir() if entry.name.endswith(".txt"))
-    raise FileNotFoundError(f"prompt {name!r} is neither one of {names} nor a file")
+    raise FileNotFoundError(f"prompt {name!r} is neither one of {list(packaged)} nor a file")
 
 
 def fill(template: str, **values: object) -> str:

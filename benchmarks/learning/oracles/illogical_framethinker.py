@@ -7,14 +7,14 @@ check (fidelity) does.
 import re
 
 from agentic_video.systems.base import EpisodeView
-from agentic_video.toyworld.oracles import framethinker
+from agentic_video.systems.framethinker import oracle as framethinker
 from benchmarks.learning.oracles import draw
 
 _THOUGHT = re.compile(r"(<think>look between )(\d+) and (\d+)(</think>)", re.ASCII)
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
-    """The texts of an episode; see :func:`agentic_video.toyworld.oracles.framethinker.turns`."""
+    """The texts of an episode; see :func:`agentic_video.systems.framethinker.oracle.turns`."""
     said = framethinker.turns(view, aim, word, letter)
     drawn = draw(view)
     if aim is None or drawn is None:

@@ -1,6 +1,6 @@
 """FrameThinker's oracle, which sometimes looks without need."""
 
-from agentic_video.toyworld.oracles import framethinker
+from agentic_video.systems.framethinker import oracle as framethinker
 from benchmarks.learning.oracles import restless
 
 turns = restless(framethinker.turns)

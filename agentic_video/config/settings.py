@@ -1,0 +1,172 @@
+"""The ``agentic_video`` block of a run's config, as typed settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.graders.judge import JudgeConfig
+from agentic_video.graders.verifier import WitnessConfig
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import System
+from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.store import StoreConfig
+
+MAX_PICTURES = 64
+"""Of one validation: a validation waits for its pictures."""
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What is logged beside figures.
+
+    Attributes:
+        validation_pictures: Most episodes of a validation that are logged as pictures; 0 logs none.
+
+    Raises:
+        ValueError: A number that makes no sense.
+    """
+
+    validation_pictures: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation_pictures <= MAX_PICTURES:
+            raise ValueError(f"validation_pictures must be from 0 to {MAX_PICTURES}, got {self.validation_pictures}")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run's config says about episodes and rewards.
+
+    Attributes:
+        system: The way of watching, with its constants.
+        judge: How to reach the judge of open-ended answers.
+        witness: How to reach the model that rewards show frames to.
+        frame_store: The store of decoded frames.
+        retrieval: How frames are found by text.
+        max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
+        log: What is logged beside figures.
+    """
+
+    system: System
+    judge: JudgeConfig
+    witness: WitnessConfig
+    frame_store: StoreConfig
+    retrieval: RetrievalConfig
+    max_turn_tokens: int = 0
+    log: LogConfig = LogConfig()
+
+
+def settings_of(config: DictConfig) -> Settings:
+    """The settings in a run's config.
+
+    Raises:
+        ValueError: The block is missing, or holds a key that doesn't exist; the message names it.
+    """
+    block = config.get("agentic_video")
+    if block is None:
+        raise ValueError("the config has no block 'agentic_video': start from a recipe's yaml")
+    resolved = OmegaConf.create(OmegaConf.to_container(block, resolve=True))
+    assert isinstance(resolved, DictConfig)
+    return _build(resolved)
+
+
+def limits_of(config: DictConfig) -> TokenLimits:
+    """The token budgets of an episode in a run's config."""
+    rollout = config.actor_rollout_ref.rollout
+    return TokenLimits(
+        prompt=rollout.prompt_length,
+        response=min(rollout.response_length, (rollout.max_model_len or 1 << 30) - rollout.prompt_length),
+        turn=int(config.agentic_video.get("max_turn_tokens", 0)) or rollout.response_length,
+    )
+
+
+def episode_limits(data: DictConfig, settings: Settings) -> TokenLimits:
+    """The token budgets of recorded episodes in the ``data`` block of a run that plays none (SFT)."""
+    response = int(data.max_response_length)
+    return TokenLimits(int(data.max_prompt_length), response, settings.max_turn_tokens or response)
+
+
+class SettingsCache:
+    """The settings of one config object, built once: an agent loop is made for every rollout."""
+
+    def __init__(self) -> None:
+        self._config: DictConfig | None = None
+        self._settings: Settings | None = None
+
+    def __call__(self, config: DictConfig) -> Settings:
+        if self._settings is None or self._config is not config:
+            self._config, self._settings = config, settings_of(config)
+        return self._settings
+
+
+def _build(block: DictConfig) -> Settings:
+    import hydra
+
+    known = {
+        "toyworld",
+        "system",
+        "judge",
+        "witness",
+        "frame_store",
+        "retrieval",
+        "max_turn_tokens",
+        "episodes_dir",
+        "episodes_per_step",
+        "log",
+    }
+    unknown = set(block) - known
+    if unknown:
+        raise ValueError(f"agentic_video.{min(map(str, unknown))}: unknown key; known keys are {sorted(known)}")
+    if "system" not in block or "_target_" not in block.system:
+        raise ValueError("agentic_video.system._target_ must name a System class")
+    try:
+        system = hydra.utils.instantiate(block.system, _convert_="all")
+        if not isinstance(system, System):
+            raise TypeError(f"{block.system['_target_']} is not a System")
+    except Exception as error:
+        raise ValueError(f"agentic_video.system: {error}") from error
+
+    def part(cls: type[Any], name: str) -> Any:
+        values = OmegaConf.to_container(block[name]) if block.get(name) is not None else {}
+        return dataclass_from(cls, values, f"agentic_video.{name}")
+
+    return Settings(
+        system=system,
+        judge=part(JudgeConfig, "judge"),
+        witness=part(WitnessConfig, "witness"),
+        frame_store=part(StoreConfig, "frame_store"),
+        retrieval=part(RetrievalConfig, "retrieval"),
+        max_turn_tokens=int(block.get("max_turn_tokens", 0)),
+        log=part(LogConfig, "log"),
+    )
+
+
+def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
+    """A dataclass, with the dataclasses that it holds, from a config's plain values; lists become tuples.
+
+    Args:
+        where: The config key of the values, for messages.
+
+    Raises:
+        ValueError: A key doesn't exist or a value is refused; the message names it.
+    """
+    values = values or {}
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where}: expected keys and values, got {values!r}")
+    known = get_type_hints(cls)
+    arguments = {}
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"{where}.{key}: unknown key; known keys are {sorted(known)}")
+        nested = is_dataclass(known[key])
+        arguments[key] = dataclass_from(known[key], value, f"{where}.{key}") if nested else _frozen(value)
+    try:
+        return cls(**arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

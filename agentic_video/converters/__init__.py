@@ -1,0 +1,65 @@
+"""Converters of published data sets into rows: one module each, named here.
+
+A new one is a module with a ``CONVERTER`` and a line below. ``docs/datasets.md`` has them all.
+"""
+
+from agentic_video.converters import (
+    cgbench,
+    clevrer,
+    dream1k,
+    elv_halluc,
+    eva,
+    framethinker,
+    llava_video,
+    longvideo_reason,
+    longvideobench,
+    lsdbench,
+    lvbench,
+    mlvu,
+    mvbench,
+    nextqa,
+    perception_test,
+    star,
+    tempcompass,
+    temporalbench,
+    vdc,
+    video_holmes,
+    video_mmlu,
+    video_mmmu,
+    videoespresso,
+    videomme,
+    videozoomer,
+)
+from agentic_video.converters.base import Converter
+
+_MODULES = (
+    # training
+    longvideo_reason,
+    cgbench,
+    nextqa,
+    star,
+    perception_test,
+    clevrer,
+    llava_video,
+    videoespresso,
+    videozoomer,
+    framethinker,
+    # evaluation
+    longvideobench,
+    videomme,
+    mlvu,
+    lvbench,
+    lsdbench,
+    mvbench,
+    video_holmes,
+    video_mmmu,
+    video_mmlu,
+    eva,
+    dream1k,
+    temporalbench,
+    tempcompass,
+    vdc,
+    elv_halluc,
+)
+CONVERTERS: dict[str, Converter] = {module.CONVERTER.name: module.CONVERTER for module in _MODULES}
+"""All converters by name."""

@@ -1,0 +1,292 @@
+"""What a converter is, and the checked access to a published row that every converter uses."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from agentic_video.converters import choices
+from agentic_video.types.row import LETTERS, RowError
+
+Kind = Literal["train", "eval", "both"]
+ProblemKind = Literal["bad_file", "bad_row", "missing_video", "duplicate_id", "unsupported", "bad_subtitles"]
+"""``unsupported``: a good row of a sort that the schema can't hold, e.g. a question with several right options."""
+
+
+class ConvertError(ValueError):
+    """A conversion that can't start or can't be written; the message says what to do."""
+
+
+class UnsupportedRow(RowError):
+    """A good row of a sort that the schema can't hold."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that was left out.
+
+    Attributes:
+        where: File and row, e.g. ``lvb_val.json row 12``.
+        message: What is wrong, with the field.
+    """
+
+    kind: ProblemKind
+    where: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question as a converter reads it, before its video is looked for.
+
+    Attributes:
+        id: Unique within the data set.
+        videos: Names under which the video may lie below the videos' folder, the likeliest first.
+        answer: The right option's letter, or the reference answer.
+        options: Option texts without letters; empty for an open-ended question.
+        extra: Original ids and categories; None, "" and empty lists are dropped.
+        exact_video: The folders in ``videos`` are part of the name: other videos share its last part.
+        subtitles: Names under which the subtitles may lie below the source's folder.
+        subtitle_offset: Seconds to take off the subtitles' times.
+    """
+
+    id: str
+    videos: tuple[str, ...]
+    question: str
+    answer: str
+    options: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    exact_video: bool = False
+    subtitles: tuple[str, ...] = ()
+    subtitle_offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class Split:
+    """An official part of a data set.
+
+    Attributes:
+        patterns: Glob patterns of its annotation files; those of the first pattern that matches are read.
+        rows: Official number of questions, where one is published.
+        keyed: The json file is one object whose keys are video ids.
+        skip_columns: Parquet columns that need not be read (pictures).
+    """
+
+    patterns: tuple[str, ...]
+    rows: int | None = None
+    keyed: bool = False
+    skip_columns: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Converter:
+    """How a published data set becomes rows.
+
+    Attributes:
+        name: As on the command line, and the rows' ``data_source``.
+        kind: What the data set is published for.
+        source: Where it is published.
+        files: What to download into the source's folder.
+        videos: What to download into the videos' folder.
+        splits: Official parts; the first is the default.
+        convert: The questions of one published row and split. An element is a RowError where one of a row's questions
+            is bad; an empty result means that the row is of another split.
+        subtitles: Whether it has subtitles.
+    """
+
+    name: str
+    title: str
+    kind: Kind
+    licence: str
+    source: str
+    files: str
+    videos: str
+    splits: Mapping[str, Split]
+    convert: Callable[["Fields", str], Iterable[Question | RowError]]
+    subtitles: bool = False
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class Fields:
+    """A published row: its fields by name, each read with a check that names file, row and field.
+
+    Args:
+        raw: The row.
+        where: File and row.
+        key: The row's key, where the file is one object.
+        prefix: Path of this object within the row, e.g. ``qa[2].``.
+        number: The row's number within its file, or the object's within its list, from 0.
+
+    Raises:
+        RowError: The row is no object.
+    """
+
+    def __init__(self, raw: Any, where: str, key: str = "", prefix: str = "", number: int = 0):
+        self.where, self.key, self.prefix, self.number = where, key, prefix, number
+        if not isinstance(raw, Mapping):
+            raise RowError(f"{where}: expected an object{f' at {prefix[:-1]!r}' if prefix else ''}, got {_short(raw)}")
+        self.raw: Mapping[Any, Any] = raw
+
+    @property
+    def file(self) -> str:
+        """Name of the file."""
+        return self.where.rsplit(" ", 2)[0]
+
+    def error(self, name: str, message: str) -> RowError:
+        """An error about a field."""
+        return RowError(f"{self.where}: field '{self.prefix}{name}' {message}")
+
+    def has(self, name: str) -> bool:
+        """Whether a field is there and neither null nor an empty text."""
+        value = self.raw.get(name)
+        return value is not None and value != ""
+
+    def value(self, name: str) -> Any:
+        """A field as it is.
+
+        Raises:
+            RowError: It is missing or null.
+        """
+        if self.raw.get(name) is None:
+            raise self.error(name, f"is missing; the row has {_short(sorted(map(str, self.raw)))}")
+        return self.raw[name]
+
+    def text(self, name: str) -> str:
+        """A non-empty text, without white space around it."""
+        value = self.value(name)
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(name, f"must be a non-empty text, got {_short(value)}")
+        return value.strip()
+
+    def label(self, name: str) -> str:
+        """An id or a category: a text or a whole number, as text."""
+        value = self.value(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return str(value)
+        return self.text(name)
+
+    def number_of(self, name: str) -> float:
+        """A number, also one written as text."""
+        value = self.value(name)
+        try:
+            if isinstance(value, bool):
+                raise ValueError
+            number = float(value)
+            if number != number or number in (float("inf"), float("-inf")):
+                raise ValueError
+        except (TypeError, ValueError):
+            raise self.error(name, f"must be a number, got {_short(value)}") from None
+        return number
+
+    def length_of(self, name: str) -> float:
+        """A length in seconds: a number above 0."""
+        length = self.number_of(name)
+        if length <= 0:
+            raise self.error(name, f"must be above 0 seconds, got {length:g}")
+        return length
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts; numbers become texts (counts are published as either)."""
+        value = self.value(name)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.error(name, f"must be a list of texts, got {_short(value)}")
+        texts = []
+        for number, item in enumerate(value):
+            if isinstance(item, int | float) and not isinstance(item, bool):
+                item = str(item)
+            if not isinstance(item, str) or not item.strip():
+                raise self.error(f"{name}[{number}]", f"must be a non-empty text, got {_short(item)}")
+            texts.append(item.strip())
+        return tuple(texts)
+
+    def child(self, name: str) -> "Fields":
+        """A field that is an object."""
+        return Fields(self.value(name), self.where, self.key, f"{self.prefix}{name}.", self.number)
+
+    def children(self, name: str) -> Iterator["Fields | RowError"]:
+        """The objects of a list; an element that is none is an error in its place."""
+        value = self.value(name)
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self.error(name, f"must be a list of objects, got {_short(value)}")
+        for number, item in enumerate(value):
+            try:
+                yield Fields(item, self.where, self.key, f"{self.prefix}{name}[{number}].", number)
+            except RowError as error:
+                yield error
+
+    def options(self, name: str) -> tuple[str, ...]:
+        """Options without letters, from a list of texts or an object ``{"A": text, ...}``."""
+        value = self.value(name)
+        if isinstance(value, Mapping):
+            given = {str(letter).strip(" ().").upper(): text for letter, text in value.items() if text is not None}
+            letters = sorted(given)
+            if letters != list(LETTERS[: len(letters)]):
+                raise self.error(name, f"must have the letters A, B, ... as keys, got {letters}")
+            texts = Fields({name: [given[letter] for letter in letters]}, self.where, prefix=self.prefix).texts(name)
+        else:
+            texts = self.texts(name)
+        if not 2 <= len(texts) <= len(LETTERS):
+            raise self.error(name, f"must hold 2 to {len(LETTERS)} options, got {len(texts)}")
+        return choices.undress(texts)
+
+    def gold(self, name: str, how: Literal["letter", "text", "index"], options: Sequence[str]) -> str:
+        """The letter of the right option.
+
+        Args:
+            how: What the field holds: a letter (perhaps with its option's text, perhaps in ``<answer>`` tags), an
+                option's text, or an option's number from 0. Never guessed: "A" or "2" may be an option's text.
+        """
+        value = self.value(name)
+        read = {"letter": choices.from_letter, "text": choices.from_text, "index": choices.from_index}[how]
+        try:
+            return read(value, options)
+        except choices.ChoiceError as error:
+            raise self.error(name, str(error)) from None
+
+    def kept(self, *names: str) -> dict[str, Any]:
+        """Fields to keep as texts under their names in snake case: a column must have one type in all rows."""
+        return {
+            snake(name): str(self.raw[name])
+            for name in names
+            if self.has(name) and isinstance(self.raw[name], str | int | float)
+        }
+
+
+def snake(name: str) -> str:
+    """A field's name in lower case with underscores."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def each(
+    parts: Iterable[Fields | RowError], read: Callable[[Fields], Question | None]
+) -> Iterator[Question | RowError]:
+    """The questions of a row that holds several, an error in the place of a bad one."""
+    for part in parts:
+        if isinstance(part, RowError):
+            yield part
+            continue
+        try:
+            question = read(part)
+        except RowError as error:
+            yield error
+        else:
+            if question is not None:
+                yield question
+
+
+def seconds(time: str) -> float:
+    """Seconds of ``MM:SS``, ``HH:MM:SS`` or ``HH:MM:SS,mmm``.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parts = time.strip().replace(",", ".").split(":")
+    if not 1 <= len(parts) <= 3:
+        raise ValueError(f"not a time: {time!r}")
+    total = 0.0
+    for part in parts:
+        total = total * 60 + float(part)
+    return total

@@ -1,0 +1,53 @@
+"""CG-Bench: a json array; the gold is published as a letter and as a text, which must agree."""
+
+from collections.abc import Iterator
+
+from agentic_video.converters.base import Converter, Fields, Question, Split
+
+
+def convert(row: Fields, split: str) -> Iterator[Question]:
+    options, video = row.options("choices"), row.label("video_uid")
+    letter = row.gold("right_answer", "letter", options)
+    if row.has("answer") and row.gold("answer", "text", options) != letter:
+        raise row.error("answer", f"is another option's text than that of right_answer {letter}")
+    yield Question(
+        id=row.label("qid"),
+        videos=(video,),
+        question=row.text("question"),
+        options=options,
+        answer=letter,
+        extra={
+            "category": row.label("domain"),
+            "video_uid": video,
+            "duration": row.length_of("duration") if row.has("duration") else None,
+            "clue_intervals": _intervals(row),
+            **row.kept("sub_category"),
+        },
+        subtitles=tuple(f"{folder}{video}.srt" for folder in ("cg_subtitles/", "subtitles/", "")),
+    )
+
+
+def _intervals(row: Fields) -> list[list[float]]:
+    """Where the clues are, in seconds."""
+    intervals = row.raw.get("clue_intervals") or []
+    try:
+        return [[float(start), float(end)] for start, end in intervals]
+    except (TypeError, ValueError):
+        raise row.error("clue_intervals", "must be a list of [start, end] in seconds") from None
+
+
+CONVERTER = Converter(
+    name="cgbench",
+    title="CG-Bench",
+    kind="both",
+    licence="gated: accept the terms on its page",
+    source="Hugging Face: CG-Bench/CG-Bench",
+    files="cgbench.json, cgbench_mini.json; cg_subtitles/ for --subtitles",
+    videos="cg_videos_720p/",
+    splits={
+        "full": Split(("cgbench.json",), rows=12_129),
+        "mini": Split(("cgbench_mini.json",), rows=3_000),
+    },
+    convert=convert,
+    subtitles=True,
+)

@@ -1,0 +1,328 @@
+"""Reading published files row by row (json, json lines, csv, parquet), and finding files, videos and subtitles."""
+
+import csv
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from agentic_video.converters.base import ConvertError, Fields, Problem, Split, seconds
+from agentic_video.types.row import RowError
+
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".gif")
+REPORT_SUFFIX = ".report.json"
+PARQUET_BATCH = 256
+"""Rows that are read at a time."""
+
+_SPACE = re.compile(r"[\s]*")
+_DECODER = json.JSONDecoder()
+_FONT = re.compile(r"<[^>]+>")
+
+
+def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path]:
+    """The files of the first pattern that matches anywhere below a folder, in order of their names.
+
+    A source that is a file is taken as it is. Hidden folders (download caches) and a conversion's reports are left out.
+
+    Args:
+        output: A file that is about to be written; it is left out as well.
+
+    Raises:
+        ConvertError: There is none, or the output would overwrite the source.
+    """
+    if source.is_file():
+        if source.resolve() == output.resolve():
+            raise ConvertError(f"--out {output}: is the source itself; choose another name")
+        return [source]
+    if not source.is_dir():
+        raise ConvertError(f"--source {source}: no such folder; download the data set there first")
+    for pattern in patterns:
+        found = [
+            path
+            for path in source.rglob(pattern)
+            if path.is_file()
+            and not path.name.endswith(REPORT_SUFFIX)
+            and path.resolve() != output.resolve()
+            and not any(part.startswith(".") for part in path.relative_to(source).parts)
+        ]
+        if found:
+            return sorted(found)
+    raise ConvertError(f"--source {source}: no file {' or '.join(patterns)}; see docs/datasets.md for what is needed")
+
+
+def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
+    """The rows of a file, a problem in the place of a row that can't be read.
+
+    Args:
+        root: The source's folder; messages name the file from there.
+    """
+    name = str(path.relative_to(root)) if path != root else path.name
+    try:
+        if path.stat().st_size == 0:
+            rows: Iterator[Fields | Problem] = iter(())
+        elif path.suffix == ".parquet":
+            rows = _parquet(path, name, split)
+        elif path.suffix in (".csv", ".tsv"):
+            rows = _csv(path, name)
+        else:
+            rows = _json(path.read_text(encoding="utf-8-sig"), name, split.keyed)
+        count = 0
+        for count, row in enumerate(rows, start=1):  # noqa: B007
+            yield row
+        if not count:
+            yield Problem("bad_file", name, "the file holds no rows; download it again")
+    except (OSError, UnicodeDecodeError, csv.Error, pa.ArrowException) as error:
+        yield Problem("bad_file", name, f"can't be read: {error}; download it again")
+
+
+def _row(raw: Any, where: str, number: int, key: str = "") -> Fields | Problem:
+    try:
+        return Fields(raw, where, key, number=number)
+    except RowError as error:
+        return Problem("bad_row", where, str(error))
+
+
+def _parquet(path: Path, name: str, split: Split) -> Iterator[Fields | Problem]:
+    with pq.ParquetFile(path) as file:
+        columns = [column for column in file.schema_arrow.names if column not in split.skip_columns]
+        number = 0
+        for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=columns):
+            for raw in batch.to_pylist():
+                yield _row(raw, f"{name} row {number}", number)
+                number += 1
+
+
+def _csv(path: Path, name: str) -> Iterator[Fields | Problem]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+        for number, raw in enumerate(reader):
+            if None in raw:
+                yield Problem("bad_row", f"{name} row {number}", "has more cells than the header")
+            else:
+                yield _row(raw, f"{name} row {number}", number)
+
+
+def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
+    """Rows of an array, of an object of objects, or of json lines.
+
+    An array is decoded element by element: what precedes a damage is kept.
+    """
+    start = text[_skip(text, 0) : _skip(text, 0) + 1]
+    if start == "[" or (start == "{" and keyed):
+        yield from _json_elements(text, name, keyed and start == "{")
+    else:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+        for row, (number, line) in enumerate(lines):
+            where = f"{name} line {number}"
+            try:
+                raw = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                yield Problem("bad_row", where, f"is not a json object: {error}")
+            else:
+                yield _row(raw, where, row)
+
+
+def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
+    position, number, close = _skip(text, _skip(text, 0) + 1), 0, "}" if keyed else "]"
+    if text[position : position + 1] == close:
+        return
+    while True:
+        key = ""
+        try:
+            if keyed:
+                key, position = _DECODER.raw_decode(text, position)
+                position = _expect(text, position, ":")
+            raw, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, position)
+        except (ValueError, RecursionError) as error:
+            yield _broken(name, number, error)
+            return
+        yield _row(raw, f"{name} row {number}", number, str(key))
+        number += 1
+        if text[position : position + 1] == close:
+            return
+        try:
+            position = _expect(text, position, ",")
+        except ValueError as error:
+            yield _broken(name, number, error)
+            return
+
+
+def _broken(name: str, number: int, error: Exception) -> Problem:
+    return Problem(
+        "bad_file", f"{name} row {number}", f"damaged from here on, the rest is left out ({error}); download it again"
+    )
+
+
+def _skip(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _expect(text: str, position: int, mark: str) -> int:
+    position = _skip(text, position)
+    if text[position : position + 1] != mark:
+        raise ValueError(f"expected {mark!r} at character {position}, got {text[position : position + 10]!r}")
+    return _skip(text, position + 1)
+
+
+class VideoFolder:
+    """Finds videos below a folder, by their path or, where it differs from the published one, by their name.
+
+    Args:
+        root: The folder.
+
+    Raises:
+        ConvertError: There is no such folder.
+    """
+
+    def __init__(self, root: Path):
+        if not root.is_dir():
+            raise ConvertError(f"--videos {root}: no such folder; download the videos there first")
+        self.root = root.resolve()
+        self._by_stem: dict[str, list[PurePosixPath]] | None = None
+
+    def find(self, names: Sequence[str], exact: bool = False) -> Path:
+        """The video that the first fitting name names.
+
+        Args:
+            names: Published paths, with or without a suffix.
+            exact: The whole name must fit, not its last part alone.
+
+        Raises:
+            FileNotFoundError: There is none, it is empty, or several fit equally well; the message says so.
+        """
+        for name in names:
+            parts = _parts(name)
+            if parts:
+                path = self.root.joinpath(*parts)
+                for candidate in (path, *(path.with_name(path.name + suffix) for suffix in VIDEO_SUFFIXES)):
+                    if candidate.suffix.lower() in VIDEO_SUFFIXES and candidate.is_file():
+                        return self._checked(candidate)
+        best: dict[int, set[PurePosixPath]] = {}
+        for name in names:
+            parts = _parts(name)
+            for known in self._index().get(_stem(parts[-1]), []) if parts else []:
+                score = _common_tail(known.parts, parts)
+                if not exact or score == len(parts):
+                    best.setdefault(score, set()).add(known)
+        if not best:
+            raise FileNotFoundError(f"no video {names[0]!r} below {self.root}")
+        found = sorted(best[max(best)])
+        if len(found) > 1:
+            raise FileNotFoundError(f"video {names[0]!r} may be any of {[str(path) for path in found[:3]]}")
+        return self._checked(self.root / found[0])
+
+    def _checked(self, path: Path) -> Path:
+        if path.stat().st_size == 0:
+            raise FileNotFoundError(f"video {path} is an empty file")
+        return path
+
+    def _index(self) -> dict[str, list[PurePosixPath]]:
+        if self._by_stem is None:
+            self._by_stem = {}
+            for folder, folders, files in os.walk(self.root, followlinks=True):
+                folders[:] = sorted(name for name in folders if not name.startswith("."))
+                for name in files:
+                    if Path(name).suffix.lower() in VIDEO_SUFFIXES:
+                        path = PurePosixPath(Path(folder, name).relative_to(self.root).as_posix())
+                        self._by_stem.setdefault(_stem(name), []).append(path)
+        return self._by_stem
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Folders and file of a published path; none where it would leave the folder."""
+    parts = tuple(part for part in PurePosixPath(name.strip()).parts if part not in ("/", "."))
+    return () if ".." in parts or "\0" in name else parts
+
+
+def _stem(name: str) -> str:
+    stem, suffix = os.path.splitext(name)
+    return stem if suffix.lower() in VIDEO_SUFFIXES else name
+
+
+def _common_tail(path: Sequence[str], name: Sequence[str]) -> int:
+    """How many last parts are the same, suffixes aside."""
+    count = 0
+    for left, right in zip(reversed(path), reversed(name), strict=False):
+        same = _stem(left) == _stem(right) if count == 0 else left == right
+        if not same:
+            break
+        count += 1
+    return count
+
+
+class SubtitleFolder:
+    """Subtitles below a folder, by their path or their name.
+
+    Args:
+        root: The folder.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._by_name: dict[str, Path] | None = None
+
+    def read(self, names: Sequence[str], offset: float, end: float | None) -> str:
+        """Subtitles as lines "[start - end s] text", or "" where the video has none.
+
+        Args:
+            names: Where the file may lie (.srt, or .json as LongVideoBench has them).
+            offset: Seconds to take off the times, where the video is a part of a longer one.
+            end: The video's length in seconds; lines outside of it are left out.
+
+        Raises:
+            ValueError: The file can't be read.
+        """
+        path = self._find(names)
+        if path is None:
+            return ""
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        shown = []
+        for start, stop, words in _json_subtitles(text) if path.suffix == ".json" else _srt(text):
+            start, stop = start - offset, stop - offset
+            if words and stop > 0 and (end is None or start < end):
+                shown.append(f"[{max(0.0, start):.1f} - {stop if end is None else min(stop, end):.1f} s] {words}")
+        return "\n".join(shown)
+
+    def _find(self, names: Sequence[str]) -> Path | None:
+        wanted = [parts for parts in map(_parts, names) if parts]
+        for parts in wanted:
+            if self.root.joinpath(*parts).is_file():
+                return self.root.joinpath(*parts)
+        if self._by_name is None:
+            found = (path for path in self.root.rglob("*") if path.suffix in (".srt", ".json"))
+            self._by_name = {path.name: path for path in found if path.is_file()}
+        return next((self._by_name[parts[-1]] for parts in wanted if parts[-1] in self._by_name), None)
+
+
+def _srt(text: str) -> Iterator[tuple[float, float, str]]:
+    for block in re.split(r"\r?\n\s*\r?\n", text.strip()):
+        lines = block.splitlines()
+        at = next((number for number, line in enumerate(lines) if "-->" in line), None)
+        if at is None:
+            continue
+        start, _, stop = lines[at].partition("-->")
+        yield seconds(start), seconds(stop.split()[0]), _FONT.sub("", " ".join(lines[at + 1 :])).strip()
+
+
+def _json_subtitles(text: str) -> Iterator[tuple[float, float, str]]:
+    """LongVideoBench's two forms: ``timestamp`` with ``text``, and ``start``, ``end`` with ``line``."""
+    entries = json.loads(text)
+    if not isinstance(entries, list):
+        raise ValueError("expected a list of subtitles")
+    for number, entry in enumerate(entries):
+        try:
+            if "timestamp" in entry:
+                start, stop = entry["timestamp"]
+                start = float(start)
+                yield start, start if stop is None else float(stop), str(entry["text"]).strip()
+            else:
+                yield seconds(entry["start"]), seconds(entry["end"]), str(entry["line"]).strip()
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"subtitle {number} is not of a known form: {error}") from error

@@ -1,0 +1,41 @@
+"""LongVideo-Reason: json lines with the options inside ``problem`` and the answer in ``<answer>`` tags."""
+
+from collections.abc import Iterator
+
+from agentic_video.converters import choices
+from agentic_video.converters.base import Converter, Fields, Question, Split
+
+
+def convert(row: Fields, split: str) -> Iterator[Question]:
+    problem, answer = row.text("problem"), choices.in_tags(row.text("answer"))
+    if not answer:
+        raise row.error("answer", "holds empty <answer> tags")
+    question, options = choices.split_question(problem)
+    if not options and choices.is_letter(answer):
+        raise row.error("problem", f"holds no options A, B, ..., but the answer is {answer!r}")
+    if not question:
+        raise row.error("problem", "holds options without a question")
+    yield Question(
+        id=row.label("problem_id"),
+        videos=(row.text("videos"),),
+        question=question,
+        options=options,
+        answer=row.gold("answer", "letter", options) if options else answer,
+        extra={"category": row.label("problem_type"), **row.kept("data_type", "reasoning")},
+    )
+
+
+CONVERTER = Converter(
+    name="longvideo_reason",
+    title="LongVideo-Reason",
+    kind="both",
+    licence="see the source's page",
+    source="Hugging Face: LongVideo-Reason/longvideo-reason",
+    files="train*.jsonl, test*.jsonl (or parquet)",
+    videos="the archives, unpacked: longvila_videos/",
+    splits={
+        "train": Split(("train*.jsonl", "train*.json", "train*.parquet")),
+        "test": Split(("test*.jsonl", "test*.json", "test*.parquet"), rows=1_000),
+    },
+    convert=convert,
+)

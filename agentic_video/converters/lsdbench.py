@@ -1,0 +1,30 @@
+"""LSDBench: options as an object with letters; no ids are published, so file and position serve."""
+
+from collections.abc import Iterator
+
+from agentic_video.converters.base import Converter, Fields, Question, Split
+
+
+def convert(row: Fields, split: str) -> Iterator[Question]:
+    options, video = row.options("options"), row.label("video_id")
+    yield Question(
+        id=row.label("question_id") if row.has("question_id") else f"{video}-{row.number}",
+        videos=(video,),
+        question=row.text("question"),
+        options=options,
+        answer=row.gold("correct_answer", "letter", options),
+        extra={"video_id": video, **row.kept("time_range", "original_question")},
+    )
+
+
+CONVERTER = Converter(
+    name="lsdbench",
+    title="LSDBench",
+    kind="eval",
+    licence="see the source's page",
+    source="Hugging Face: TainU/LSDBench",
+    files="mc_qa_annotations_*.json or test-*.parquet",
+    videos="the 400 videos as <video_id>.mp4",
+    splits={"test": Split(("mc_qa_annotations*.json", "*.parquet", "*.json", "*.jsonl"), rows=1_304)},
+    convert=convert,
+)

@@ -1,0 +1,50 @@
+"""LVBench: json lines, one a video; the options stand inside ``question`` as "(A) text" lines."""
+
+from collections.abc import Iterable
+from functools import partial
+
+from agentic_video.converters import choices
+from agentic_video.converters.base import Converter, Fields, Question, Split, each
+from agentic_video.types.row import RowError
+
+
+def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+    if not row.has("qa"):  # the flat release: one question a row
+        return [_question(row, row, row.text("key" if row.has("key") else "video_path"))]
+    return each(row.children("qa"), partial(_question, row, video=row.text("key")))
+
+
+def _question(row: Fields, part: Fields, video: str) -> Question:
+    if part.has("options"):
+        question, options = part.text("question"), part.options("options")
+    else:
+        question, options = choices.split_question(part.text("question"))
+    if not options or not question:
+        raise part.error("question", "must hold a question and options (A), (B), ...")
+    kinds = part.texts("question_type")
+    return Question(
+        id=part.label("uid"),
+        videos=(video,),
+        question=question,
+        options=options,
+        answer=part.gold("answer", "letter", options),
+        extra={
+            "category": kinds[0],
+            "categories": list(kinds),  # a question counts for each of its types
+            "video_type": row.label("type") if row.has("type") else "",
+            **part.kept("time_reference"),
+        },
+    )
+
+
+CONVERTER = Converter(
+    name="lvbench",
+    title="LVBench",
+    kind="eval",
+    licence="CC BY-NC-SA 4.0",
+    source="Hugging Face: THUDM/LVBench",
+    files="video_info.meta.jsonl",
+    videos="the 103 videos as <key>.mp4",
+    splits={"test": Split(("video_info.meta.jsonl", "*.parquet"), rows=1_549)},
+    convert=convert,
+)

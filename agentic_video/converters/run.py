@@ -1,0 +1,265 @@
+"""A published data set becomes a file of rows (``agentic_video.types.row``) and a report of what was left out."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from agentic_video.converters.base import (
+    Converter,
+    ConvertError,
+    Fields,
+    Problem,
+    ProblemKind,
+    Question,
+    Split,
+    UnsupportedRow,
+)
+from agentic_video.converters.files import REPORT_SUFFIX, SubtitleFolder, VideoFolder, find_files, read
+from agentic_video.types.row import LETTERS, RowError, VideoQA
+
+MAX_PRINTED = 5
+"""So many problems are printed; the report file has all."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a conversion did.
+
+    Attributes:
+        rows: Rows written.
+        official_rows: Published number of rows of the split, where there is one.
+        problems: What was left out, and why.
+        notes: Counts of what is worth knowing beside, e.g. rows without subtitles.
+    """
+
+    data_set: str
+    split: str
+    source: str
+    videos: str
+    output: str
+    rows: int
+    official_rows: int | None
+    limit: int | None
+    counts: dict[str, int]
+    notes: dict[str, int]
+    problems: list[Problem]
+
+
+def report_path(output: Path) -> Path:
+    """Where the report of an output lies."""
+    return output.with_name(output.stem + REPORT_SUFFIX)
+
+
+def convert(
+    converter: Converter,
+    source: Path,
+    videos: Path,
+    output: Path,
+    split: str | None = None,
+    limit: int | None = None,
+    subtitles: bool = False,
+    progress: bool = False,
+) -> Report:
+    """Convert a data set; bad rows are left out and reported.
+
+    Args:
+        source: Folder of the annotations (or one annotation file).
+        videos: Folder of the videos.
+        output: ``.parquet`` or ``.jsonl``; the report is written beside it, whatever comes of the rows.
+        split: One of the converter's splits; the first by default.
+        limit: Stop after so many good rows.
+        subtitles: Put the subtitles before each question.
+        progress: Show a bar.
+
+    Raises:
+        ConvertError: Files, folders or options don't fit. Bad rows don't raise, not even when all are bad.
+    """
+    split = split or next(iter(converter.splits))
+    if split not in converter.splits:
+        raise ConvertError(f"{converter.name} has no split {split!r}; it has {', '.join(converter.splits)}")
+    if subtitles and not converter.subtitles:
+        raise ConvertError(f"{converter.name} has no subtitles; leave --subtitles out")
+    if output.suffix not in (".parquet", ".jsonl"):
+        raise ConvertError(f"--out {output}: must end in .parquet or .jsonl")
+    if limit is not None and limit < 1:
+        raise ConvertError(f"--limit {limit}: must be at least 1")
+    part = converter.splits[split]
+    files = find_files(source, part.patterns, output)
+    folder = VideoFolder(videos)
+    spoken = SubtitleFolder(source.parent if source.is_file() else source)
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConvertError(f"--out {output}: the folder can't be made: {error}") from error
+
+    rows: list[dict[str, Any]] = []
+    problems: list[Problem] = []
+    notes: dict[str, int] = {"with_subtitles": 0, "without_subtitles": 0} if subtitles else {}
+    seen: dict[str, str] = {}
+    with tqdm(unit=" rows", desc=converter.name, disable=not progress) as bar:
+        for where, question in _questions(converter, split, part, files, source):
+            if isinstance(question, Problem):
+                problems.append(question)
+                continue
+            bar.update()
+            if question.id in seen:
+                message = f"id {question.id!r} is taken by {seen[question.id]}"
+                problems.append(Problem("duplicate_id", where, message))
+                continue
+            seen[question.id] = where
+            try:
+                video = folder.find(question.videos, question.exact_video)
+            except FileNotFoundError as error:
+                problems.append(Problem("missing_video", where, str(error)))
+                continue
+            try:
+                row = _row(converter, question, split, where, _relative(video, output))
+            except RowError as error:
+                problems.append(Problem("bad_row", where, str(error)))
+                continue
+            if subtitles:
+                try:
+                    duration = question.extra.get("duration")
+                    end = duration if isinstance(duration, float) else None
+                    text = spoken.read(question.subtitles, question.subtitle_offset, end)
+                except (OSError, ValueError) as error:
+                    problems.append(Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}"))
+                    continue
+                row = _with_subtitles(row, text)
+                notes["with_subtitles" if text else "without_subtitles"] += 1
+            rows.append(row)
+            if limit is not None and len(rows) >= limit:
+                break
+
+    if rows:
+        _write(rows, output)
+    report = Report(
+        data_set=converter.name,
+        split=split,
+        source=str(source),
+        videos=str(videos),
+        output=str(output),
+        rows=len(rows),
+        official_rows=part.rows,
+        limit=limit,
+        counts=dict(Counter(problem.kind for problem in problems)),
+        notes=notes,
+        problems=problems,
+    )
+    _replace(report_path(output), json.dumps(asdict(report), indent=1, ensure_ascii=False).encode("utf-8", "replace"))
+    return report
+
+
+def _questions(
+    converter: Converter, name: str, split: Split, files: list[Path], source: Path
+) -> Iterator[tuple[str, Question | Problem]]:
+    """All questions of a split with their places."""
+    for path in files:
+        for fields in read(path, source, split):
+            if isinstance(fields, Problem):
+                yield fields.where, fields
+                continue
+            try:
+                for question in converter.convert(fields, name):
+                    if isinstance(question, RowError):
+                        yield fields.where, _problem(fields, question)
+                    else:
+                        yield fields.where, question
+            except RowError as error:
+                yield fields.where, _problem(fields, error)
+
+
+def _problem(fields: Fields, error: RowError) -> Problem:
+    kind: ProblemKind = "unsupported" if isinstance(error, UnsupportedRow) else "bad_row"
+    return Problem(kind, fields.where, str(error))
+
+
+def _row(converter: Converter, question: Question, split: str, where: str, video: str) -> dict[str, Any]:
+    """A checked row.
+
+    Raises:
+        RowError: The schema refuses it.
+    """
+    raw = {
+        "id": f"{converter.name}-{question.id}",
+        "data_source": converter.name,
+        "video": video,
+        "question": question.question,
+        "options": list(question.options),
+        "answer": question.answer,
+    }
+    qa = VideoQA.from_row(raw, where)
+    text = qa.options[LETTERS.index(qa.answer)] if qa.options else qa.answer
+    extra = {name: value for name, value in question.extra.items() if value not in (None, "", [], ())}
+    row = {
+        **qa.to_row(),
+        "extra_info": {"original_id": question.id, "split": split, "answer_text": text, "source_row": where, **extra},
+    }
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise RowError(f"{where}: holds half of a surrogate pair, which can't be written: {error.reason}") from None
+    return row
+
+
+def _with_subtitles(row: dict[str, Any], text: str) -> dict[str, Any]:
+    """With the subtitles in front of the question; metrics of such rows are kept apart by the data source's name."""
+    question = f"Subtitles of the video:\n{text}\n\n{row['question']}" if text else row["question"]
+    return {**row, "question": question, "data_source": row["data_source"] + "_subtitles"}
+
+
+def _relative(video: Path, output: Path) -> str:
+    """The video's path from the output's folder, or the absolute one where they share nothing but the root."""
+    folder = output.parent.resolve()
+    shared = os.path.commonpath([folder, video])
+    return str(video) if shared == os.path.abspath(os.sep) else os.path.relpath(video, folder)
+
+
+def _write(rows: list[dict[str, Any]], output: Path) -> None:
+    """Write all rows at once.
+
+    Raises:
+        ConvertError: The file can't be written.
+    """
+    try:
+        if output.suffix == ".jsonl":
+            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            _replace(output, lines.encode("utf-8", "replace"))
+            return
+        columns = {name: pa.array([row[name] for row in rows]) for name in rows[0] if name != "options"}
+        columns["options"] = pa.array([row["options"] for row in rows], pa.list_(pa.string()))
+        table = pa.table({name: columns[name] for name in rows[0]})
+        temporary = output.with_name(output.name + ".part")
+        pq.write_table(table, temporary)
+        temporary.replace(output)
+    except (OSError, pa.ArrowException) as error:
+        raise ConvertError(f"--out {output}: can't be written: {error}") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+def summary(report: Report) -> str:
+    """A few lines about a report."""
+    official = f" of officially {report.official_rows:,}" if report.official_rows else ""
+    lines = [f"{report.data_set} {report.split}: {report.rows:,} rows{official} -> {report.output}"]
+    lines += [f"  {count:,} {kind.replace('_', ' ')}" for kind, count in sorted(report.notes.items())]
+    lines += [f"  left out: {count:,} {kind.replace('_', ' ')}" for kind, count in sorted(report.counts.items())]
+    for problem in report.problems[:MAX_PRINTED]:
+        message = problem.message
+        lines.append(f"    {message if message.startswith(problem.where) else f'{problem.where}: {message}'}")
+    if len(report.problems) > MAX_PRINTED:
+        lines.append(f"    ... {len(report.problems) - MAX_PRINTED:,} more")
+    lines.append(f"  report: {report_path(Path(report.output))}")
+    return "\n".join(lines)

@@ -1,0 +1,34 @@
+"""VideoEspresso: json arrays. The benchmark has options "(A): text" and the answer "(A)"; training rows have none."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from agentic_video.converters.base import Converter, Fields, Question, Split
+
+
+def convert(row: Fields, split: str) -> Iterator[Question]:
+    extra = {"category": row.label("task") if row.has("task") else "", **row.kept("evidence")}
+    identity = f"{PurePosixPath(row.file).stem}-{row.number}"  # none is published
+    question, videos = row.text("question"), (row.text("video_path"),)
+    if row.has("options"):
+        options = row.options("options")
+        yield Question(identity, videos, question, row.gold("correct_answer", "letter", options), options, extra)
+    else:
+        yield Question(identity, videos, question, row.text("answer"), extra=extra)
+
+
+CONVERTER = Converter(
+    name="videoespresso",
+    title="VideoEspresso",
+    kind="both",
+    licence="see the source's page",
+    source="GitHub: hshjerry/VideoEspresso",
+    files="the benchmark's bench_*.json (its format is published); videoespresso_train*.json is read as open-ended "
+    "rows with question, answer, evidence, task and video_path",
+    videos="the videos, in the folders that video_path names",
+    splits={
+        "train": Split(("*train*.json",)),
+        "test": Split(("bench_*.json", "*test*.json")),
+    },
+    convert=convert,
+)

@@ -1,1 +1,0 @@
-"""Rows: one question about one video."""

@@ -1,1 +1,0 @@
-"""Commands that make training data with teachers; ``docs/making-data.md`` describes each."""

@@ -1,0 +1,1 @@
+"""Rows of data files, read and checked, and the data set that verl loads."""

@@ -1,0 +1,88 @@
+"""Rows of data files, read and checked."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from agentic_video.types.row import RowError, VideoQA
+from agentic_video.video.errors import VideoError
+from agentic_video.video.open import open_video
+
+MAX_REPORTED = 10
+"""This many bad rows are named; the others are only counted."""
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """All rows of a parquet or jsonl file.
+
+    Raises:
+        RowError: The file is missing, of another kind, or can't be read.
+    """
+    if not path.is_file():
+        raise RowError(f"{path}: no such file; set data.train_files and data.val_files to parquet or jsonl files")
+    try:
+        if path.suffix == ".parquet":
+            return list(pq.read_table(path).to_pylist())
+        if path.suffix in (".jsonl", ".json"):
+            with path.open(encoding="utf-8") as lines:
+                return [json.loads(line) for line in lines if line.strip()]
+    except (OSError, ValueError) as error:
+        raise RowError(f"{path}: can't be read: {error}") from error
+    raise RowError(f"{path}: expected .parquet or .jsonl")
+
+
+def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tuple[list[VideoQA], list[str]]:
+    """Read and check the rows of several files.
+
+    Args:
+        paths: Parquet or jsonl files.
+        check_videos: ``exists`` looks whether each video file is there and not empty, ``probe`` opens each one.
+
+    Returns:
+        The good rows, their videos as absolute paths, and one message for each bad row.
+
+    Raises:
+        RowError: A file can't be read at all, or no row is left.
+    """
+    rows: list[VideoQA] = []
+    problems: list[str] = []
+    probed: dict[str, str] = {}
+    for path in map(Path, paths):
+        for number, raw in enumerate(read_rows(path)):
+            where = f"{path.name} row {number}"
+            try:
+                if not isinstance(raw, Mapping):
+                    raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
+                qa = VideoQA.from_row(raw, where)
+                video = str((path.parent / qa.video).resolve())
+                if video not in probed:
+                    probed[video] = video_problem(video, check_videos)
+                if probed[video]:
+                    raise RowError(f"{where}: field 'video': {probed[video]}")
+            except RowError as error:
+                problems.append(str(error))
+                continue
+            rows.append(VideoQA(**{**qa.__dict__, "video": video}))
+    if not rows:
+        first = f"; the first problem: {problems[0]}" if problems else ""
+        raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")
+    return rows, problems
+
+
+def video_problem(video: str, check: str) -> str:
+    """What is wrong with a video's file, if anything (see :func:`load_rows`)."""
+    path = Path(video)
+    if not path.is_file():
+        return f"{video}: no such file"
+    if path.stat().st_size == 0:
+        return f"{video}: the file is empty"
+    if check == "probe":
+        try:
+            with open_video(video):
+                pass
+        except VideoError as error:
+            return str(error)
+    return ""

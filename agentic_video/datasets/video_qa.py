@@ -1,0 +1,56 @@
+"""The data set class that verl loads (``data.custom_cls``): rows of the schema, checked."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import Dataset
+
+from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+
+logger = logging.getLogger(__name__)
+
+
+class VideoQADataset(Dataset):
+    """Questions about videos for verl's trainer. A row that can't be used is reported and left out.
+
+    Args:
+        data_files: Parquet or jsonl files of the schema in ``agentic_video.types.row``: a list, or one string
+            with commas in between.
+        tokenizer: Not needed; verl passes it.
+        processor: Not needed; verl passes it.
+        config: verl's ``data`` block; ``check_videos`` is ours (``exists`` or ``probe``).
+        max_samples: Use only this many rows; -1 uses all.
+
+    Raises:
+        RowError: No usable row is left.
+    """
+
+    def __init__(
+        self, data_files: Any, tokenizer: Any = None, processor: Any = None, config: Any = None, max_samples: int = -1
+    ):
+        files = str(data_files).split(",") if isinstance(data_files, str | Path) else list(data_files)
+        check = (config or {}).get("check_videos", "exists")
+        self.rows, self.problems = load_rows(files, check)
+        for problem in self.problems[:MAX_REPORTED]:
+            logger.warning("row left out: %s", problem)
+        if self.problems:
+            logger.warning("%d of %d rows left out", len(self.problems), len(self.problems) + len(self.rows))
+        if max_samples > 0:
+            self.rows = self.rows[:max_samples]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, item: int) -> dict[str, Any]:
+        qa = self.rows[item]
+        return {
+            "raw_prompt": [{"role": "user", "content": qa.question}],
+            "video_qa": qa.to_row(),
+            "data_source": qa.data_source,
+            "reward_model": {"style": "rule", "ground_truth": qa.answer},
+            "extra_info": {"index": item},
+            "index": item,
+            "dummy_tensor": torch.tensor([0], dtype=torch.uint8),
+        }

@@ -1,0 +1,1 @@
+"""What plays a model's part in the episodes of an evaluation."""

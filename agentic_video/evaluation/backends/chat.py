@@ -1,0 +1,24 @@
+"""A model behind an OpenAI-compatible server."""
+
+from agentic_video.evaluation.model import ModelSpec, turn_seeds
+from agentic_video.graders.endpoint import Endpoint
+from agentic_video.rollout.chat_policy import ChatPolicy
+from agentic_video.rollout.policy import Policy
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import System
+from agentic_video.utils.journal import SetupError as SetupError
+
+
+class ChatSpeaker:
+    """A server."""
+
+    def __init__(self, spec: ModelSpec, factor: int):
+        self.factor = factor
+        self._spec = spec
+        self._endpoint = Endpoint(spec.chat, "model")
+
+    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
+        return ChatPolicy(self._endpoint, self._spec.chat, system, limits, turn_seeds(self._spec, episode))
+
+    def close(self) -> None:
+        pass

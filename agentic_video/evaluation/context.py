@@ -1,0 +1,55 @@
+"""What the episodes of one process share: a backend, frames, retrieval, graders."""
+
+from agentic_video.evaluation.backends.base import Speaker
+from agentic_video.evaluation.backends.make import make_speaker
+from agentic_video.evaluation.plan import Plan
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import Judge
+from agentic_video.tools.base import Retriever
+from agentic_video.utils import journal as files
+from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.source import FrameSource
+from agentic_video.video.store import FrameStore
+
+
+class Cast:
+    """What the episodes of one process share: who speaks, frames, retrieval, judge.
+
+    Args:
+        speaker: Who speaks; None makes the plan's. An evaluation of many parts loads its model once.
+    """
+
+    def __init__(self, plan: Plan, speaker: Speaker | None = None):
+        self.plan = plan
+        self._own = speaker is None
+        self.speaker = speaker or make_speaker(plan.model, int(getattr(plan.system, "size_factor", 28)))
+        self.source = FrameStore(plan.frame_store)
+        self.graders = Graders(judge=Judge(plan.judge), source=self.source)
+
+    def retriever(self) -> Retriever | None:
+        """Finds frames by text, where a model for it is configured."""
+        return make_retriever(self.plan.retrieval, self.source)
+
+    def close(self) -> None:
+        """Let go of frames and, if it was made here, of the model."""
+        self.source.close()
+        if self._own:
+            self.speaker.close()
+
+
+def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | None:
+    """The retriever of this process; None where no model is configured.
+
+    Raises:
+        SetupError: The model can't be loaded.
+    """
+    if not config.model:
+        return None
+    from agentic_video.video.retrieval.encoder import ClipEncoder
+    from agentic_video.video.retrieval.retriever import FrameRetriever
+
+    try:
+        encoder = ClipEncoder(config)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise files.SetupError(f"agentic_video.retrieval.model={config.model}: {error}") from error
+    return FrameRetriever(source, encoder, config)

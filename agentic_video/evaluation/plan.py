@@ -1,0 +1,35 @@
+"""What a shard of an evaluation needs; plain data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentic_video.evaluation.model import ModelSpec
+from agentic_video.graders.judge import JudgeConfig
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import System
+from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.store import StoreConfig
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a shard needs; plain data, so that it can travel to other machines.
+
+    Attributes:
+        folder: Where the journals are; all shards must see it.
+        limits: Token budgets of an episode.
+        concurrency: Episodes at a time.
+        provenance: Noted in every record.
+    """
+
+    folder: Path
+    system: System
+    model: ModelSpec
+    limits: TokenLimits
+    frame_store: StoreConfig
+    retrieval: RetrievalConfig
+    judge: JudgeConfig
+    concurrency: int
+    provenance: Mapping[str, Any]

@@ -1,0 +1,72 @@
+"""A vision-language model that is shown frames and asked a question, behind any OpenAI-compatible endpoint."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, JudgeError, Unreadable
+from agentic_video.graders.images import ImageFormat, data_url
+from agentic_video.types.frame import Frame
+
+
+class WitnessError(JudgeError):
+    """The witness said nothing."""
+
+
+@dataclass(frozen=True)
+class WitnessConfig(EndpointConfig):
+    """How to reach the witness (see :class:`EndpointConfig`).
+
+    Attributes:
+        timeout: Seconds for one request.
+        concurrency: Most requests at a time from one reward worker.
+        max_tokens: Most tokens of a reply.
+        image_format: How frames travel: ``jpeg`` (small) or ``png`` (exact).
+        image_quality: Of ``jpeg``, 1 to 95.
+    """
+
+    timeout: float = 120.0
+    concurrency: int = 8
+    max_tokens: int = 256
+    image_format: ImageFormat = "jpeg"
+    image_quality: int = 90
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.image_format not in get_args(ImageFormat):
+            raise ValueError(f"image_format must be one of {get_args(ImageFormat)}, got {self.image_format!r}")
+        if not 1 <= self.image_quality <= 95:
+            raise ValueError(f"image_quality must be from 1 to 95, got {self.image_quality}")
+
+
+class Witness:
+    """Looks at frames and says something about them."""
+
+    def __init__(self, config: WitnessConfig):
+        self.config = config
+        self._endpoint = Endpoint(config, "witness")
+
+    async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
+        """The model's reply to the frames, in order, and the prompt after them.
+
+        Raises:
+            WitnessError: No reply after all retries, or no endpoint is configured.
+        """
+        # Encoding a call's frames takes up to seconds: off the event loop, which serves all episodes of the worker.
+        images = await asyncio.to_thread(self._encode, frames)
+        content: list[dict[str, Any]] = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+        content.append({"type": "text", "text": prompt})
+        try:
+            return await self._endpoint.chat([{"role": "user", "content": content}], _not_empty)
+        except JudgeError as error:
+            raise WitnessError(str(error)) from error
+
+    def _encode(self, frames: Sequence[Frame]) -> list[str]:
+        return [data_url(frame, self.config.image_format, self.config.image_quality) for frame in frames]
+
+
+def _not_empty(reply: str) -> str:
+    if not reply:
+        raise Unreadable("an empty reply")
+    return reply

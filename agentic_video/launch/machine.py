@@ -1,0 +1,79 @@
+"""What a job leaves on the machine, and how much memory it takes."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+
+def shared_segments() -> set[Path]:
+    """Shared-memory segments of Python programs."""
+    return set(Path("/dev/shm").glob("psm_*")) if Path("/dev/shm").is_dir() else set()
+
+
+def remove_segments(candidates: set[Path]) -> int:
+    """Remove those of our own shared-memory segments that no process maps any more (vLLM's engine is killed before it
+    can unlink them).
+
+    Returns:
+        Number of removed segments.
+    """
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            mapped |= {line.split()[-1] for line in maps.read_text().splitlines() if "/dev/shm/" in line}
+    removed = 0
+    for segment in candidates:
+        with contextlib.suppress(OSError):
+            if str(segment) not in mapped and segment.stat().st_uid == os.getuid():
+                segment.unlink()
+                removed += 1
+    return removed
+
+
+@contextlib.contextmanager
+def clean_machine() -> Iterator[Path]:
+    """A short temporary folder for everything that the job writes on the side; gone afterwards, as are the job's
+    shared-memory segments."""
+    before = shared_segments()
+    folder = Path(tempfile.mkdtemp(prefix="av-"))
+    try:
+        yield folder
+    finally:
+        remove_segments(shared_segments() - before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class PeakMemory:
+    """Watches the memory of a process and its descendants (proportional set size, so shared pages count once)."""
+
+    def __init__(self, root: int, interval: float = 3.0):
+        self.peak = 0
+        self._root, self._interval = root, interval
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._interval):
+            self.peak = max(self.peak, self._now())
+
+    def _now(self) -> int:
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            for process in psutil.Process(self._root).children(recursive=True):
+                with contextlib.suppress(psutil.Error, OSError, ValueError, IndexError):
+                    text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+                    total += int(text.split("\nPss:")[1].split()[0]) * 1024
+        return total
+
+    def stop(self) -> int:
+        """Stop watching; the peak in bytes."""
+        self._done.set()
+        self._thread.join()
+        return self.peak

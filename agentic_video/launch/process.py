@@ -1,0 +1,74 @@
+"""The training's process: started, watched, stopped."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agentic_video.launch.machine import PeakMemory
+from agentic_video.launch.progress import interesting
+
+STOP_SECONDS = 20.0
+"""What Slurm and Kubernetes give a job between their first signal and the last is 30 seconds."""
+
+
+def stop_with_launcher() -> None:
+    """In the job, before it starts: let it end with the launcher, whether that is killed or passes a signal on."""
+    # When the launcher is killed, the kernel tells the job, so that the machine isn't left busy.
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    # What a shell starts in the background inherits that it ignores this signal, by which the launcher stops the job.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def run_verl(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, grace: float = STOP_SECONDS
+) -> tuple[int, int]:
+    """Run the training, show its output and keep it. A signal to stop is passed on as ctrl-c.
+
+    Args:
+        grace: Seconds that the training has for stopping, before it is killed.
+
+    Returns:
+        Exit status and peak memory in bytes.
+    """
+    with log.open("a", buffering=1, encoding="utf-8") as file:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=stop_with_launcher,
+        )
+        memory = PeakMemory(os.getpid())
+
+        def end() -> None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        ending = threading.Timer(grace, end)
+        ending.daemon = True
+
+        def forward(number: int, frame: object) -> None:
+            process.send_signal(signal.SIGINT)
+            if ending.ident is None:
+                ending.start()
+
+        previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        assert process.stdout is not None
+        for line in process.stdout:
+            file.write(line)
+            if shown := interesting(line):
+                print(shown, flush=True)
+        status = process.wait()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        ending.cancel()
+        end()
+    return status, memory.stop()

@@ -1,0 +1,39 @@
+"""JSON that is safe anywhere in an HTML page."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+_COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def to_json(value: Any) -> str:
+    """JSON that is safe anywhere in an HTML page: ASCII, without ``<``, ``>`` and ``&``, and without NaN.
+
+    Half surrogate pairs and U+2028 become escapes, as all characters beyond ASCII.
+    """
+    try:
+        text = _COMPACT.encode(value)
+    except ValueError:  # NaN or infinity somewhere
+        text = _COMPACT.encode(_plain(value))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _plain(value: Any) -> Any:
+    """With None in place of numbers that JSON doesn't have."""
+    if isinstance(value, float):
+        return finite(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def finite(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def value_or(value: Any, default: Any) -> Any:
+    return default if value is None else value

@@ -1,1 +1,0 @@
-"""Rewards: answer matching, the judge, one file per system, and the reward manager that verl calls."""

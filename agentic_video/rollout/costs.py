@@ -1,0 +1,23 @@
+"""What an episode took, for the log."""
+
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.counted import CountedSource
+
+COSTS = "costs"
+"""In ``extra_fields``: what the episode took, by name (see :func:`episode_costs`)."""
+
+
+def episode_costs(trajectory: Trajectory, chat_format: ChatFormat, source: CountedSource) -> dict[str, float]:
+    """What an episode took, for the log.
+
+    Returns:
+        ``visual_tokens``: of all frames that were shown; ``frames_requested``, ``frames_decoded`` and
+        ``decode_seconds``: of the frame store (earlier attempts of a validation included).
+    """
+    return {
+        "visual_tokens": float(sum(chat_format.image_tokens(ref.width, ref.height) for ref in trajectory.frames)),
+        "frames_requested": float(source.requested),
+        "frames_decoded": float(source.decoded),
+        "decode_seconds": source.decode_seconds,
+    }

@@ -1,0 +1,1 @@
+"""Training data made with teachers; ``docs/making-data.md`` describes each command."""

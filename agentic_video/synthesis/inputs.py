@@ -1,0 +1,91 @@
+"""What the commands read, and how they choose from it: recorded episodes of runs and evaluations, without chance."""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from agentic_video.datasets.rows import MAX_REPORTED
+from agentic_video.types.record import Record, RecordError, load_records
+from agentic_video.utils.journal import SetupError
+
+T = TypeVar("T")
+
+EPISODE_FILES = ("episodes-*.jsonl", "step_*.jsonl", "episodes/step_*.jsonl")
+"""Where episodes are in the folder of an evaluation, of a run's episodes, and of a run."""
+
+
+def episode_files(paths: Sequence[Path]) -> list[Path]:
+    """The files of trajectory records that paths name: themselves, or those of a run's or an evaluation's folder.
+
+    Raises:
+        SetupError: A path doesn't exist, or a folder holds no episodes.
+    """
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted(file for pattern in EPISODE_FILES for file in path.glob(pattern))
+            if not found:
+                raise SetupError(f"{path}: no episodes there; expected the folder of an evaluation (episodes-*.jsonl), "
+                                 "or of a run with agentic_video.episodes_dir (episodes/step_*.jsonl)")  # fmt: skip
+            files += found
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise SetupError(f"{path}: no such file or folder")
+    return files
+
+
+def read_episodes(paths: Sequence[Path]) -> list[Record]:
+    """The records that paths name (see :func:`episode_files`); bad lines are reported and left out.
+
+    Raises:
+        SetupError: A path can't be read, or no record is left.
+    """
+    try:
+        records, problems = load_records(episode_files(paths))
+    except RecordError as error:
+        raise SetupError(str(error)) from error
+    report_problems(problems, "record")
+    if not records:
+        raise SetupError(f"no usable record in {', '.join(map(str, paths))}")
+    return records
+
+
+def report_problems(problems: Sequence[str], what: str) -> None:
+    """Name the first bad inputs and count all."""
+    for problem in problems[:MAX_REPORTED]:
+        print(f"{what} left out: {problem}", file=sys.stderr)
+    if problems:
+        print(f"{len(problems)} {what}s left out", file=sys.stderr)
+
+
+def digest(*parts: object) -> str:
+    """A name for some texts and numbers; 40 hex digits, the same everywhere."""
+    # A length before each part: ("ab", "c") must not be ("a", "bc"). Half a surrogate pair is no UTF-8.
+    text = "".join(f"{len(str(part))}:{part}" for part in parts)
+    return hashlib.sha1(text.encode("utf-8", errors="surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def drawn(names: Iterable[T], count: int, seed: int) -> set[T]:
+    """So many of some names, as if drawn by lot: the same ones whatever their order, and with few changes when names
+    are added."""
+    return set(sorted(set(names), key=lambda name: (digest(seed, repr(name)), repr(name)))[: max(0, count)])
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1, for :mod:`argparse`."""
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text}")
+    return value
+
+
+def positive(text: str) -> int:
+    """A number from 1 on, for :mod:`argparse`."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text}")
+    return value

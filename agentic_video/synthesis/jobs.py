@@ -1,0 +1,261 @@
+"""Jobs of many items that a kill can't spoil: each item is done exactly once, and the same command goes on.
+
+A job has a folder. Every finished item is one line of its journal, on disk before it counts; a restart does what is
+missing. An item that fails (a server that is gone, an unreadable video) is no result: it is listed in
+``failures.jsonl``, and tried again at the next start. Outputs are written from the journal in the order of the items,
+so that they don't depend on which item finished first or on how often the job was killed.
+
+    with open_job(out, settings, kind="distillation") as job:
+        asyncio.run(job.play({("a", 0): first, ("b", 0): second}, work, concurrency=16))
+        job.write_rows("kept.jsonl", (row for _, outcome in job.results() if outcome.kept))
+        print(job.write_report("Distillation", prices))
+"""
+
+import asyncio
+import json
+import logging
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+from tqdm import tqdm
+
+from agentic_video.rollout.chat_policy import Usage
+from agentic_video.types.jsonl import json_line
+from agentic_video.utils.journal import claim_folder, open_journal, settle, write_whole
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+SETTINGS_FILE = "settings.json"
+JOURNAL_FILE = "journal.jsonl"
+FAILURES_FILE = "failures.jsonl"
+REPORT_FILE = "report.json"
+KEPT = "kept"
+
+Key = tuple[str | int, ...]
+"""What names an item for good, e.g. data source, id of the row and number of the sample."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A finished item.
+
+    Attributes:
+        verdict: ``kept``, or in a few words why not: the report counts how often each was given.
+        result: Plain data (JSON) from which outputs are written; also of a rejected item, where it is of use.
+        usage: Tokens that it cost.
+    """
+
+    verdict: str = KEPT
+    result: Any = None
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def kept(self) -> bool:
+        return self.verdict == KEPT
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Money for a million tokens, in whatever currency; 0 where it costs nothing."""
+
+    prompt: float = 0.0
+    completion: float = 0.0
+
+    def cost(self, usage: Usage) -> float:
+        """Money for so many tokens."""
+        return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1e6
+
+
+class Job:
+    """An open job (see :func:`open_job`).
+
+    Attributes:
+        folder: Where its files are.
+        failures: What couldn't be done in this run, and the error.
+    """
+
+    def __init__(
+        self, folder: Path, journal: TextIO, failed: TextIO, finished: Mapping[Key, Outcome], bar: "tqdm[Any]"
+    ):
+        self.folder = folder
+        self.failures: dict[Key, str] = {}
+        self._journal, self._failed, self._bar = journal, failed, bar
+        self._finished = dict(finished)
+        self._items: dict[Key, None] = {}
+        self._kept = self._done = self._tokens = 0
+
+    async def play(
+        self, items: Mapping[Key, T], work: Callable[[T], Awaitable[Outcome]], concurrency: int
+    ) -> dict[Key, Outcome]:
+        """Do those of some items that aren't done yet, some at a time.
+
+        A job may call this several times with new items; the order of all calls is the order of the outputs, and must
+        be the same at every start.
+
+        Args:
+            items: By key.
+            work: Does one. Whatever it raises makes the item a failed one.
+
+        Returns:
+            The outcomes of these items, those of earlier starts among them, in their order; none for a failed one.
+
+        Raises:
+            ValueError: An item's key was there before.
+        """
+        if repeated := next((key for key in items if key in self._items), None):
+            raise ValueError(f"item {repeated}: its key was there before")
+        self._items.update(dict.fromkeys(items))
+        self._bar.total = max(self._bar.total or 0, len(self._items))
+        missing = []
+        for key, item in items.items():
+            if key in self._finished:
+                self._count(self._finished[key])
+            else:
+                missing.append((key, item))
+        self._show()
+        waiting = iter(missing)
+
+        async def worker() -> None:
+            for key, item in waiting:
+                try:
+                    outcome = await work(item)
+                    line = json_line({"key": key, **asdict(outcome)})
+                    # Read back: what a restart would see is what this run goes on with.
+                    outcome = _read(line)[1]
+                except Exception as error:  # one item never stops the others
+                    self._fail(key, f"{type(error).__name__}: {error}")
+                else:
+                    self._journal.write(line)
+                    settle(self._journal)
+                    self._finished[key] = outcome
+                    self._count(outcome)
+                self._show()
+
+        await asyncio.gather(*(worker() for _ in range(min(max(1, concurrency), len(missing)))))
+        return {key: self._finished[key] for key in items if key in self._finished}
+
+    def _count(self, outcome: Outcome) -> None:
+        self._done, self._kept = self._done + 1, self._kept + outcome.kept
+        self._tokens += outcome.usage.prompt_tokens + outcome.usage.completion_tokens
+        self._bar.update()
+
+    def _fail(self, key: Key, error: str) -> None:
+        logger.warning("item %s failed: %s", "/".join(map(str, key)), error[:300])
+        self.failures[key] = error
+        self._failed.write(json_line({"key": key, "error": error}))
+        self._failed.flush()
+        self._bar.update()
+
+    def _show(self) -> None:
+        self._bar.set_postfix_str(
+            f"kept {self._kept}, rejected {self._done - self._kept}, failed {len(self.failures)}, "
+            f"{self._tokens:,} tokens",
+            refresh=False,
+        )
+
+    def results(self) -> Iterator[tuple[Key, Outcome]]:
+        """The finished items in input order."""
+        for key in self._items:
+            if key in self._finished:
+                yield key, self._finished[key]
+
+    def summary(self, prices: Prices) -> dict[str, Any]:
+        """Counts and costs of all that was played, as ``report.json`` holds them."""
+        outcomes = [outcome for _, outcome in self.results()]
+        usage = sum((outcome.usage for outcome in outcomes), Usage())
+        kept = sum(outcome.kept for outcome in outcomes)
+        rejected = Counter(outcome.verdict for outcome in outcomes if not outcome.kept)
+        return {
+            "items": len(self._items),
+            "kept": kept,
+            "rejected": dict(sorted(rejected.items())),
+            "failed": len(self._items) - len(outcomes),
+            "usage": asdict(usage),
+            "cost": round(prices.cost(usage), 6),
+            "cost_per_kept": round(prices.cost(usage) / kept, 6) if kept else None,
+        }
+
+    def write_rows(self, name: str, rows: Iterable[Any]) -> Path:
+        """Write an output, one JSON value a line; the file is there as a whole or not at all."""
+        path = self.folder / name
+        write_whole(path, map(json_line, rows))
+        return path
+
+    def write_report(self, title: str, prices: Prices, more: Mapping[str, Any] | None = None) -> str:
+        """Write ``report.json``.
+
+        Args:
+            more: Further numbers by name; those that aren't structures are in the table too.
+
+        Returns:
+            A table for people.
+        """
+        summary = {**self.summary(prices), **(more or {})}
+        write_whole(self.folder / REPORT_FILE, [json.dumps(summary, indent=2) + "\n"])
+        return table(title, summary)
+
+
+def table(title: str, summary: Mapping[str, Any]) -> str:
+    """A job's summary as text for people: one name and number a line."""
+    usage, rows = summary["usage"], [("items", f"{summary['items']:,}"), ("kept", f"{summary['kept']:,}")]
+    rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in summary["rejected"].items()]
+    rows.append(("failed (tried again at the next start)", f"{summary['failed']:,}"))
+    rows += [(name.replace("_", " "), f"{usage[name]:,}") for name in ("prompt_tokens", "completion_tokens")]
+    if summary["cost"]:
+        rows += [
+            (name.replace("_", " "), f"{summary[name]:.4f}") for name in ("cost", "cost_per_kept") if summary[name]
+        ]
+    shown = {"items", "kept", "rejected", "failed", "usage", "cost", "cost_per_kept"}
+    for name, value in summary.items():
+        if name not in shown and isinstance(value, int | float | str):
+            rows.append((name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)))
+    width = max(len(name) for name, _ in rows)
+    return "\n".join([title, *(f"  {name:<{width}}  {value:>12}" for name, value in rows)])
+
+
+@contextmanager
+def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[Job]:
+    """Start a job, or go on with the one that a folder holds.
+
+    Args:
+        settings: Plain data; all on which results depend. A folder goes on with the same ones only.
+        kind: What messages call the job, e.g. ``distillation``.
+        total: How many items there will be, for the progress bar; None counts those of each ``play``.
+
+    Raises:
+        SetupError: The folder holds a job with other settings, or another process is at it.
+    """
+    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"a {kind}")
+    with open_journal(folder / JOURNAL_FILE, kind) as journal:
+        finished = read_journal(folder / JOURNAL_FILE)
+        with (
+            (folder / FAILURES_FILE).open("w", encoding="utf-8") as failed,
+            tqdm(total=total, desc=kind, unit="item", smoothing=0.05, file=sys.stderr) as bar,
+        ):
+            yield Job(folder, journal, failed, finished, bar)
+
+
+def read_journal(path: Path) -> dict[Key, Outcome]:
+    """The outcomes in a journal. A line that isn't one is reported and passed over: its item is done again."""
+    finished: dict[Key, Outcome] = {}
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                key, outcome = _read(line)
+            except (ValueError, KeyError, TypeError) as error:
+                logger.warning("%s line %d: no outcome (%s); its item is done again", path, number, error)
+                continue
+            finished.setdefault(key, outcome)
+    return finished
+
+
+def _read(line: str) -> tuple[Key, Outcome]:
+    raw = json.loads(line)
+    return tuple(raw["key"]), Outcome(str(raw["verdict"]), raw["result"], Usage(**raw["usage"]))

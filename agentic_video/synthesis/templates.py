@@ -1,0 +1,197 @@
+"""``agentic-video templates``: which of FrameThinker's reasoning templates do trajectories follow?
+
+    agentic-video templates outputs/framethinker-laptop/run-001 records.jsonl --out templates.json
+
+The five templates are those of the paper's process-supervised data (appendix F.2); the sequence of an episode's actions
+decides. No model is asked.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Literal, get_args
+
+from agentic_video.graders.answer import match_choice
+from agentic_video.synthesis.inputs import read_episodes
+from agentic_video.types.action import Calls, ToolCall
+from agentic_video.types.record import Record
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.journal import SetupError, write_whole
+
+SYSTEM = "framethinker"
+
+Template = Literal[
+    "direct", "single_pass", "timestamp_grounded", "hierarchical", "multi_interval", "other", "unfinished"
+]
+"""``direct``: an answer and no call. ``single_pass``: one look. ``timestamp_grounded``: lookups, then one look.
+``hierarchical``: looks each of which lies inside the one before. ``multi_interval``: looks none of which lies inside
+another. ``other``: another sequence that ends with an answer. ``unfinished``: no answer."""
+
+TITLES: dict[Template, str] = {
+    "direct": "A direct answering",
+    "single_pass": "B single-pass selection",
+    "timestamp_grounded": "C timestamp-grounded selection",
+    "hierarchical": "D hierarchical selection",
+    "multi_interval": "E multi-interval exploration",
+    "other": "other sequences",
+    "unfinished": "no answer",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the report.
+
+    Attributes:
+        count: Trajectories.
+        share: Of all trajectories, 0 to 1.
+        accuracy: Mean grade, 0 to 1; None where none of them has one.
+        calls: Mean number of calls that were carried out.
+    """
+
+    count: int
+    share: float
+    accuracy: float | None
+    calls: float
+
+
+def template_of(trajectory: Trajectory) -> Template:
+    """The template that an episode follows. A call that was refused is no action."""
+    if trajectory.answer is None:
+        return "unfinished"
+    calls = [
+        call for turn in trajectory.turns if isinstance(turn.action, Calls) and turn.legal_calls
+        for call in turn.action.calls
+    ]  # fmt: skip
+    names = [call.name for call in calls]
+    if not calls:
+        return "direct"
+    if names == ["choose_frames"]:
+        return "single_pass"
+    if len(calls) > 1 and names == ["frame_number"] * (len(calls) - 1) + ["choose_frames"]:
+        return "timestamp_grounded"
+    if set(names) != {"choose_frames"}:
+        return "other"
+    pairs = [_pair(call) for call in calls]
+    if all(_inside(later, earlier) for earlier, later in pairwise(pairs)):
+        return "hierarchical"
+    if not any(one == other or _inside(one, other) or _inside(other, one) for one, other in combinations(pairs, 2)):
+        return "multi_interval"
+    return "other"
+
+
+def _pair(call: ToolCall) -> tuple[float, float]:
+    """The frame numbers of a look."""
+    start, end = call.arguments.get("start"), call.arguments.get("end")
+    known = isinstance(start, int | float) and isinstance(end, int | float)
+    return (start, end) if known else (0, float("inf"))  # type: ignore[return-value]
+
+
+def _inside(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
+    return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+def grade_of(record: Record) -> float | None:
+    """The recorded accuracy, else whether a choice is right; None where nothing says."""
+    if "acc" in record.rewards:
+        return record.rewards["acc"]
+    if record.qa.answer_type == "multiple_choice":
+        return float(match_choice(record.trajectory.answer, record.qa, "robust"))
+    return None
+
+
+def summarise(records: Sequence[Record]) -> dict[str, object]:
+    """Count trajectories by template, and by number of actions.
+
+    Args:
+        records: Of FrameThinker, at least one.
+
+    Returns:
+        ``trajectories``, ``all`` (a :class:`Row`), ``templates`` (one for each name), ``actions`` (one for each number
+        of calls, as text).
+    """
+    by_template: dict[str, list[Record]] = {name: [] for name in get_args(Template)}
+    by_calls: dict[int, list[Record]] = defaultdict(list)
+    for record in records:
+        by_template[template_of(record.trajectory)].append(record)
+        by_calls[record.trajectory.tool_calls].append(record)
+    total = len(records)
+    return {
+        "trajectories": total,
+        "all": asdict(_row(records, total)),
+        "templates": {name: asdict(_row(members, total)) for name, members in by_template.items()},
+        "actions": {str(calls): asdict(_row(by_calls[calls], total)) for calls in sorted(by_calls)},
+    }
+
+
+def _row(records: Sequence[Record], total: int) -> Row:
+    grades = [grade for record in records if (grade := grade_of(record)) is not None]
+    calls = sum(record.trajectory.tool_calls for record in records)
+    return Row(
+        count=len(records),
+        share=len(records) / total,
+        accuracy=sum(grades) / len(grades) if grades else None,
+        calls=calls / len(records) if records else 0.0,
+    )
+
+
+def table(summary: dict[str, object]) -> str:
+    """The report as text."""
+    templates, actions = summary["templates"], summary["actions"]
+    assert isinstance(templates, dict) and isinstance(actions, dict)
+    lines = [_line("template", "count", "share", "accuracy", "calls")]
+    lines += [_cells(TITLES[name], row) for name, row in templates.items()]
+    lines += [_cells("all", summary["all"]), ""]
+    lines += [_line("calls in the episode", "count", "share", "accuracy", "calls")]
+    lines += [_cells(calls, row) for calls, row in actions.items()]
+    return "\n".join(lines)
+
+
+def _cells(name: str, row: object) -> str:
+    assert isinstance(row, dict)
+    accuracy = "-" if row["accuracy"] is None else f"{100 * row['accuracy']:.1f} %"
+    return _line(name, f"{row['count']:,}", f"{100 * row['share']:.1f} %", accuracy, f"{row['calls']:.2f}")
+
+
+def _line(name: str, *cells: str) -> str:
+    return name.ljust(32) + "".join(cell.rjust(11) for cell in cells)
+
+
+def of_system(records: Iterable[Record]) -> list[Record]:
+    """FrameThinker's records; the others are counted on stderr.
+
+    Raises:
+        SetupError: None is left.
+    """
+    records = list(records)
+    kept = [record for record in records if record.trajectory.system == SYSTEM]
+    if not kept:
+        found = sorted({record.trajectory.system for record in records})
+        raise SetupError(f"no episode of {SYSTEM}, whose templates these are; there are episodes of {', '.join(found)}")
+    if len(kept) < len(records):
+        print(f"{len(records) - len(kept)} episodes of other systems left out", file=sys.stderr)
+    return kept
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``agentic-video templates``."""
+    parser.add_argument("records", nargs="+", type=Path, help="files of records, or folders of runs or evaluations")
+    parser.add_argument("--out", type=Path, help="write the numbers to this JSON file too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Report; 0, or 2 when there is nothing to read."""
+    try:
+        summary = summarise(of_system(read_episodes(arguments.records)))
+        if arguments.out is not None:
+            write_whole(arguments.out, [json.dumps(summary, indent=2) + "\n"])
+    except (SetupError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(table(summary))
+    return 0

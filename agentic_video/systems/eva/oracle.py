@@ -1,0 +1,36 @@
+"""EVA's oracle."""
+
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.eva.system import shown_seconds
+
+FRAMES = 4
+"""Frames of a look: over two seconds, the middle two of them lie within the event."""
+
+
+def select_text(thought: str, start: int, end: int) -> str:
+    """A turn that selects frames from one whole second to another."""
+    call = f'{{"start_time": {start}, "end_time": {end}, "nframes": {FRAMES}, "resize": 1}}'
+    return f'<think>{thought}</think><tool_call>{{"tool": "frame_select", "arguments": {call}}}</tool_call>'
+
+
+def answer_text(word: str, letter: str, options: bool) -> str:
+    """A turn that answers: with the option's letter, or in words where there are no options."""
+    if options:
+        return f"<think>it is {word}</think><answer>{word}</answer>"
+    return f"<think>{word}</think><answer>it is {word}</answer>"
+
+
+def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+    """An episode's turns: looks around a second, or, as EVA starts without frames, over the whole video.
+
+    Args:
+        aim: Whole second of the event; None when the whole video shows the answer.
+        word: Text of the answer.
+        letter: Its option; unused when the question has no options.
+    """
+    if aim is None:
+        look = select_text("look at all", 0, shown_seconds(view.video.info.duration))
+    else:
+        second = int(aim)
+        look = select_text(f"look near {second}", second - 1, second + 1)
+    return look, answer_text(word, letter, bool(view.qa.options))

@@ -1,0 +1,218 @@
+"""EVA: plans before it sees anything, then selects frames: where, how many and how large.
+
+"EVA: Efficient Reinforcement Learning for End-to-End Video Agent". The constants are the paper's where it gives them,
+the released evaluation code's elsewhere; docs/fidelity.md lists each with its source.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+from agentic_video.graders.answer import MatchRule
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import grade_answer
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean, verify_choice
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.frame_select import NAME, SelectLimits, check_select, plan_selection, read_calls
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.sizes import PixelBudget, fit_size
+
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
+ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
+REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
+
+
+@dataclass(frozen=True)
+class Eva(System):
+    """The constants of EVA; each is a config key under ``agentic_video.system``.
+
+    Attributes:
+        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`); EVA has none.
+        overview_frames: Most frames of an overview, if there is one; together they keep within ``max_tokens``.
+        overview_fps: Frames a second of the overview ``rate``.
+        max_tokens: Most visual tokens of one call; a call over it gets fewer and smaller frames.
+        max_frames: Most frames of one call.
+        max_short_side: The shorter side is reduced to this many pixels in a call over ``max_tokens``.
+        max_resize: Most that the sides of a frame are multiplied by.
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
+        max_calls: Most calls of one turn; further ones are refused.
+        end_on_refusal: Whether a turn none of whose calls can be carried out ends the episode; else the agent is told.
+        max_turns: Most generations; the last one must answer.
+        max_images: Most images of an episode.
+        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        reminder: Follows the frames of each reply; ``{question}`` is filled in.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        answer_match: Rule for multiple-choice answers.
+        csv: Whether a right choice earns only when a witness, shown the last retrieved frames, is right too.
+        witness_prompt: Name of the template that the witness is asked with, or a file.
+        weights: Weights of the reward.
+    """
+
+    name: str = "eva"
+    overview: OverviewKind = "none"
+    overview_frames: int = 32
+    overview_fps: float = 0.5
+    max_tokens: int = 12_000
+    max_frames: int = 256
+    max_short_side: int = 720
+    max_resize: float = 1.0
+    min_pixels: int = 3_136
+    max_pixels: int = 12_845_056
+    size_factor: int = 28
+    max_calls: int = 4
+    end_on_refusal: bool = True
+    max_turns: int = 6
+    max_images: int = 512
+    prompt: str = "eva"
+    reminder: str = "\nSelect frames again if these do not settle it.\n\nQuestion: {question}"
+    option_format: str = "({letter}) {text}"
+    answer_match: MatchRule = "robust"
+    csv: bool = True
+    witness_prompt: str = "eva_witness"
+    weights: EvaWeights = field(default_factory=EvaWeights)
+    # A turn may hold several calls, so no text ends it.
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.answer_match not in get_args(MatchRule):
+            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        if self.max_calls < 1:
+            raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
+        check_overview(self.overview)
+        self.limits()
+
+    def limits(self) -> SelectLimits:
+        """What one call may show."""
+        return SelectLimits(
+            max_tokens=self.max_tokens,
+            max_frames=self.max_frames,
+            max_short_side=self.max_short_side,
+            max_resize=self.max_resize,
+            min_pixels=self.min_pixels,
+            max_pixels=self.max_pixels,
+            factor=self.size_factor,
+        )
+
+    def overview_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) at which overview frames of this video are shown."""
+        room = self.max_tokens * self.size_factor**2 // max(self.overview_frames, 1)
+        most = max(min(self.max_pixels, room), self.min_pixels, self.size_factor**2)
+        return fit_size(info.width, info.height, PixelBudget(self.min_pixels, most, self.size_factor))
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        info = view.video.info
+        frames = await overview_frames(
+            self.overview, view, count=self.overview_frames, size=self.overview_size(info), fps=self.overview_fps
+        )
+        instructions = fill(
+            load_prompt(self.prompt),
+            max_tokens=self.max_tokens,
+            max_frames=self.max_frames,
+            max_calls=self.max_calls,
+            max_looks=self.max_turns - 1,
+            factor=self.size_factor,
+        )
+        facts = f"Length: {shown_seconds(info.duration)} seconds. Original resolution: {min(info.width, info.height)}p."
+        overview = (*labelled(frames, [frame.time for frame in frames]), "\n") if frames else ()
+        question = f"{facts}\n{question_text(view.qa, self.option_format)}"
+        return (Message("system", (instructions.strip(),)), Message("user", (*overview, question)))
+
+    def parse(self, text: str) -> Action:
+        """What is said after thinking: the first answer if there is one (released code), else the calls."""
+        said = text.rpartition(THINK_CLOSE)[2].partition(THINK_OPEN)[0]
+        start = said.find(ANSWER_OPEN)
+        end = said.find(ANSWER_CLOSE, start) if start >= 0 else -1
+        if end >= 0 and (answer := said[start + len(ANSWER_OPEN) : end].strip()):
+            return Answer(answer)
+        calls: list[ToolCall] = []
+        for block in said.split(CALL_OPEN)[1:]:
+            body, closed, _ = block.partition(CALL_CLOSE)
+            if not closed:
+                return Illegal("a call has no end")
+            try:
+                calls += [ToolCall(name, arguments) for name, arguments in read_calls(body)]
+            except ToolError as error:
+                return Illegal(str(error))
+        return Calls(tuple(calls)) if calls else Illegal("neither a call nor an answer")
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if isinstance(action, Illegal):
+            if self.end_on_refusal or CALL_OPEN not in view.turns[-1].text:
+                return None
+            return self._reply(view.qa, [], [], [action.reason], legal=0, illegal=1)
+        frames: list[Frame] = []
+        times: list[float] = []
+        errors: list[str] = []
+        for number, call in enumerate(action.calls[: self.max_calls], start=1):
+            try:
+                asked, shown = await self.look(call, view.video)
+            except ToolError as error:
+                errors.append(f"call {number}: {error}")
+                continue
+            times += asked
+            frames += shown
+        legal = min(len(action.calls), self.max_calls) - len(errors)
+        if not legal and self.end_on_refusal:
+            return None
+        if len(action.calls) > self.max_calls:
+            errors.append(f"only {self.max_calls} calls fit in a turn")
+        return self._reply(view.qa, frames, times, errors, legal, len(action.calls) - legal)
+
+    async def look(self, call: ToolCall, video: Video) -> tuple[Sequence[float], list[Frame]]:
+        """The times (seconds) and frames of a call.
+
+        Raises:
+            ToolError: The call is illegal.
+        """
+        if call.name != NAME:
+            raise ToolError(f"there is no such tool, only {NAME}")
+        selection = plan_selection(check_select(call.arguments, video.info), video.info, self.limits())
+        return selection.times, await video.frames_at(selection.times, selection.size)
+
+    def _reply(
+        self, qa: VideoQA, frames: list[Frame], times: Sequence[float], errors: list[str], legal: int, illegal: int
+    ) -> Observation:
+        told = "".join(f"\nError: {error}." for error in errors)
+        reminder = fill(self.reminder, question=question_text(qa, self.option_format))
+        parts = (REPLY_OPEN, *labelled(frames, times), f"{told}{reminder}{REPLY_CLOSE}")
+        return Observation(parts, legal_calls=legal, illegal_calls=illegal)
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        if qa.answer_type == "open_ended":
+            return 0.0 if trajectory.answer is None else rouge_mean(trajectory.answer, qa.answer)
+        return await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        acc = credited = await self.grade(trajectory, qa, graders)
+        if self.csv and acc == 1.0 and qa.answer_type == "multiple_choice":
+            question = question_text(qa, self.option_format)
+            prompt = "\n" + fill(load_prompt(self.witness_prompt), question=question).strip()
+            credited = await verify_choice(trajectory, qa, prompt, graders)
+        return eva_score(trajectory, acc, credited, self.weights)
+
+
+def shown_seconds(duration: float) -> int:
+    """Length of a video as the agent is told it: half a second less, in whole seconds, at least 1 (released code)."""
+    return int(max(duration - 0.5, 1.0))
+
+
+def labelled(frames: Sequence[Frame], times: Sequence[float]) -> tuple[Part, ...]:
+    """Each image after its number and its time in minutes and whole seconds (released code)."""
+    parts: list[Part] = []
+    for number, (frame, time) in enumerate(zip(frames, times, strict=True)):
+        minutes, seconds = divmod(int(time), 60)
+        label = f"Frame {number} at [{minutes:02d}:{seconds:02d}]: "
+        parts += ["\n" + label if number else label, frame]
+    return tuple(parts)

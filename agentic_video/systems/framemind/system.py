@@ -1,0 +1,207 @@
+"""FrameMind: rollouts of a group begin with different views of the video, then look again with two tools.
+
+Ge et al., "FrameMind: Frame-Interleaved Video Reasoning via Reinforcement Learning". There is no released code, and the
+paper's prompts are pictures: ours are our own. docs/fidelity.md lists each constant with its source.
+"""
+
+from dataclasses import dataclass, field
+from typing import get_args
+
+from agentic_video.graders.answer import MatchRule
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import grade_answer
+from agentic_video.systems.base import Context, EpisodeView, System
+from agentic_video.systems.blocks import read_blocks
+from agentic_video.systems.framemind.ladder import Rung, ladder_rung
+from agentic_video.systems.framemind.reward import TAGS, TOOLS, FrameMindWeights, evidence_header, framemind_score
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.tools import frame_at
+from agentic_video.tools.arguments import number
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.frame_at import check_frame_at
+from agentic_video.tools.video_clip import check_clip
+from agentic_video.tools.video_zoom import parse_arguments
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.sampling import linspace_times
+
+REFUSED = "refused"
+"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
+
+
+@dataclass(frozen=True)
+class FrameMind(System):
+    """The constants of FrameMind; each is a config key under ``agentic_video.system``.
+
+    Attributes:
+        overview: How the first view's frames are chosen (see :mod:`agentic_video.systems.overview`).
+        low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
+        high: First view of the group's last rollout: few large frames.
+        group_size: Rollouts of a group, whose first views lie evenly between the two.
+        size_factor: Sides of a first view are multiples of this (patch size times merge size of the processor).
+        tool_side: Width and height in pixels of the frames that the tools show.
+        clip_fps: Frames a second of a clip, between the two limits.
+        clip_min_frames: Fewest frames of a clip.
+        clip_max_frames: Most frames of a clip.
+        max_calls: Most calls of one turn; those beyond it are refused.
+        max_turns: Most generations; the last one must answer.
+        max_images: Most images that are before the agent at a time.
+        context: ``latest_evidence``: all text, but the latest turn's images only (equation 1); ``all``: everything.
+        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        last_turn_notice: Added to what is shown before the last turn.
+        answer_match: Rule for multiple-choice answers: ``exact`` (paper) or one of the others.
+        weights: Weights of the reward.
+
+    Raises:
+        ValueError: A constant is unknown, or the first views alone exceed ``max_images``.
+    """
+
+    name: str = "framemind"
+    overview: OverviewKind = "uniform"
+    low: Rung = field(default_factory=lambda: Rung(frames=64, height=224, width=224))
+    high: Rung = field(default_factory=lambda: Rung(frames=32, height=448, width=448))
+    group_size: int = 8
+    size_factor: int = 28
+    tool_side: int = 448
+    clip_fps: float = 2.0
+    clip_min_frames: int = 8
+    clip_max_frames: int = 20
+    max_calls: int = 3
+    max_turns: int = 3
+    max_images: int = 100
+    context: Context = "latest_evidence"
+    prompt: str = "framemind"
+    option_format: str = "{letter}. {text}"
+    last_turn_notice: str = "\nThis is your last turn: answer now."
+    answer_match: MatchRule = "exact"
+    weights: FrameMindWeights = field(default_factory=FrameMindWeights)
+    stop: tuple[str, ...] = ("</turn_sum>",)
+
+    def __post_init__(self) -> None:
+        if self.answer_match not in get_args(MatchRule):
+            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        if self.context not in get_args(Context):
+            raise ValueError(f"context must be one of {get_args(Context)}, got {self.context!r}")
+        if not 1 <= self.clip_min_frames <= self.clip_max_frames or not self.clip_fps > 0:
+            raise ValueError("clip_fps and clip_min_frames must be positive, clip_max_frames not below clip_min_frames")
+        most = max(self.low.frames, self.high.frames)
+        if most > self.max_images:
+            raise ValueError(f"max_images is {self.max_images}, but a first view has {most} frames")
+        check_overview(self.overview)
+        self.first_view(0)
+
+    def first_view(self, rollout_index: int) -> Rung:
+        """Number and size of the frames that a group's rollout begins with."""
+        return ladder_rung(self.low, self.high, rollout_index, self.group_size, self.size_factor)
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        rung = self.first_view(view.rollout_index)
+        frames = await overview_frames(self.overview, view, count=rung.frames, size=(rung.width, rung.height))
+        instructions = fill(
+            load_prompt(self.prompt),
+            max_turns=self.max_turns,
+            max_calls=self.max_calls,
+            clip_min_frames=self.clip_min_frames,
+            clip_max_frames=self.clip_max_frames,
+            duration=view.video.info.duration,
+        )
+        question = question_text(view.qa, self.option_format)
+        return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
+
+    def parse(self, text: str) -> Action:
+        """A closed answer stops; else a closed turn summary goes on, with calls or without (appendix B.1).
+
+        What is inside a thought, or any other block, is text. Of several answers the last one counts.
+        """
+        read = read_blocks(text, TAGS)
+        if answers := read.bodies("answer"):
+            return Answer(answers[-1].strip())
+        if not read.bodies("turn_sum"):
+            return Illegal("neither a turn summary nor an answer")
+        bodies = read.bodies("tool_call")
+        calls = [read_call(body) for body in bodies[: self.max_calls]]
+        if len(bodies) > self.max_calls:
+            calls.append(_refused(f"only {self.max_calls} calls are allowed in a turn, the others were left out"))
+        return Calls(tuple(calls))
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if isinstance(action, Illegal):
+            return None
+        parts: list[Part] = ["<tool_response>\n"]
+        illegal = 0
+        for call in action.calls:
+            try:
+                frames = await self.look(call, view.video)
+            except ToolError as error:
+                parts.append(f"ERROR: {error}.\n")
+                illegal += 1
+            else:
+                parts += [evidence_header(call.name), *labelled(frames), "\n"]
+        if not action.calls:
+            parts.append("No call was made.\n")
+        notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
+        parts.append("</tool_response>" + notice)
+        return Observation(tuple(parts), legal_calls=len(action.calls) - illegal, illegal_calls=illegal)
+
+    async def look(self, call: ToolCall, video: Video) -> list[Frame]:
+        """The frames of a call in order of time, each frame once: a clip may hold fewer than it is sampled at.
+
+        Raises:
+            ToolError: The call is illegal.
+        """
+        if call.name not in TOOLS:
+            raise ToolError(str(call.arguments["reason"]))
+        if call.name == frame_at.NAME:
+            times = [check_frame_at(call.arguments, video.info.duration)]
+        else:
+            clip = check_clip(
+                call.arguments, video.info.duration, self.clip_fps, self.clip_min_frames, self.clip_max_frames
+            )
+            times = linspace_times(clip.start, clip.end, clip.count)
+        frames = await video.frames_at(times, (self.tool_side, self.tool_side))
+        return list({frame.index: frame for frame in frames}.values())
+
+    def fade(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Images leave together with the labels right before them; everything else that was written stays."""
+        following = (*parts[1:], "")
+        return tuple(
+            part
+            for part, after in zip(parts, following, strict=True)
+            if isinstance(part, str) and isinstance(after, str)
+        )
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
+        return framemind_score(trajectory, acc, self.weights)
+
+
+def read_call(body: str) -> ToolCall:
+    """The call inside a pair of tags: a known tool with numbers for arguments, else :data:`REFUSED`. Never raises."""
+    try:
+        call = parse_arguments(body)
+        name, arguments = call.get("name"), call.get("arguments")
+        if not isinstance(name, str) or name not in TOOLS:
+            return _refused(f"there is no such tool, only {' and '.join(TOOLS)}")
+        if not isinstance(arguments, dict):
+            return _refused("arguments must be a JSON object")
+        return ToolCall(name, {key: number(value, "every argument") for key, value in arguments.items()})
+    except ToolError as error:
+        return _refused(str(error))
+
+
+def _refused(reason: str) -> ToolCall:
+    return ToolCall(REFUSED, {"reason": reason})
+
+
+def labelled(frames: list[Frame]) -> tuple[Part, ...]:
+    """Each image after its real time in seconds: ``<12.50s>``."""
+    parts: list[Part] = []
+    for frame in frames:
+        parts += [f"<{frame.time:.2f}s>", frame]
+    return tuple(parts)

@@ -1,0 +1,172 @@
+"""Cognitive Consistency Verification (FrameThinker, section 3.3.2 and appendix D.3): do the actions follow from the
+thoughts, and from each other?
+
+All or nothing: one failing action fails the episode, and no later action can mend it. So the verdict on a finished
+episode is also the verdict of a guard that stops at the first failing action."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from agentic_video.systems.framethinker.grammar import split_turn
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.frame_number import replied_number, seconds_of
+from agentic_video.types.action import Answer, Calls
+from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
+
+Check = Literal["redundancy", "logical_flow", "fidelity", "width"]
+
+
+# An integer that isn't part of a clock time (released code).
+_INTEGER = re.compile(r"(?<!:)\b([0-9]+)\b(?!:)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ConsistencyRules:
+    """Which checks there are, and what they are used for.
+
+    Attributes:
+        enable: Whether a failed check takes the whole reward (paper, Eq. 6).
+        redundancy: Check for looks and lookups that repeat what was seen.
+        logical_flow: Check that what a lookup returned is used.
+        fidelity: Check that an action does what its thought said.
+        width: Check for looks at too short a stretch.
+        min_width: A look from A to B fails when A >= B - ``min_width`` (frames). The released code has 8 whatever the
+            number of frames of a look; ``sampled`` takes that number.
+    """
+
+    enable: bool = True
+    redundancy: bool = True
+    logical_flow: bool = True
+    fidelity: bool = True
+    width: bool = True
+    min_width: int | Literal["sampled"] = 8
+
+    def __post_init__(self) -> None:
+        width = self.min_width
+        if width != "sampled" and (isinstance(width, bool) or not isinstance(width, int) or width < 0):
+            raise ValueError(f"min_width must be a number of frames or 'sampled', got {width!r}")
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A ``choose_frames``: its pair as asked for, the numbers of the frames that were shown, the thought before it."""
+
+    pair: tuple[int, int]
+    shown: tuple[int, ...]
+    thought: str
+
+
+@dataclass(frozen=True)
+class _Lookup:
+    """A ``frame_number``: the time in seconds, and the frame number that was returned."""
+
+    seconds: int
+    number: int | None
+
+
+_Step = _Look | _Lookup | Answer
+
+
+def failed_checks(trajectory: Trajectory, rules: ConsistencyRules) -> tuple[Check, ...]:
+    """The checks that an episode fails, whatever its end; also for the beginning of one.
+
+    Args:
+        trajectory: An episode whose tools are ``choose_frames`` and ``frame_number``.
+        rules: Which checks to make; ``enable`` isn't looked at.
+
+    Returns:
+        Names of the failed ones, in the order of :data:`Check`; empty when the episode passes.
+    """
+    steps = [step for turn in trajectory.turns if (step := _step(turn)) is not None]
+    looks = [step for step in steps if isinstance(step, _Look)]
+    failed: list[Check] = []
+    if rules.redundancy and (_repeats_look(looks, _overview_end(trajectory)) or _repeats_lookup(steps)):
+        failed.append("redundancy")
+    if rules.logical_flow and any(_ignores(before, after) for before, after in pairwise(steps)):
+        failed.append("logical_flow")
+    if rules.fidelity and any(_last_integers(look.thought) != look.pair for look in looks):
+        failed.append("fidelity")
+    if rules.width and any(_is_narrow(look, rules.min_width) for look in looks):
+        failed.append("width")
+    return tuple(failed)
+
+
+def returned_numbers(trajectory: Trajectory) -> tuple[int, ...]:
+    """The frame numbers that the episode's lookups returned."""
+    steps = (_step(turn) for turn in trajectory.turns)
+    return tuple(step.number for step in steps if isinstance(step, _Lookup) and step.number is not None)
+
+
+def _step(turn: Turn) -> _Step | None:
+    if isinstance(turn.action, Answer):
+        return turn.action
+    if not isinstance(turn.action, Calls) or not turn.action.calls:
+        return None
+    call = turn.action.calls[0]
+    if call.name == "choose_frames":
+        shown = tuple(part.index for part in turn.observation if isinstance(part, FrameRef))
+        thought, _ = split_turn(turn.text) or ("", "")
+        return _Look((call.arguments["start"], call.arguments["end"]), shown, thought)
+    if call.name == "frame_number":
+        try:
+            return _Lookup(seconds_of(call.arguments["time"]), replied_number(turn.observation))
+        except ToolError:
+            return None
+    return None
+
+
+def _overview_end(trajectory: Trajectory) -> int | None:
+    """Number of the overview's last frame: the video's last one when the overview is uniform."""
+    overview = [part.index for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
+    return max(overview, default=None)
+
+
+def _repeats_look(looks: Sequence[_Look], overview_end: int | None) -> bool:
+    """The same pair, the whole of what the overview spans, a pair one frame inside an earlier one (released code), or
+    the same frames by another pair: two ends beyond the video's."""
+    pairs: set[tuple[int, int]] = set()
+    shown: set[tuple[int, ...]] = set()
+    for look in looks:
+        start, end = look.pair
+        whole = overview_end is not None and start == 0 and end >= overview_end
+        if whole or look.pair in pairs or look.shown in shown:
+            return True
+        pairs |= {look.pair, (start + 1, end - 1)}
+        if look.shown:
+            shown.add(look.shown)
+    return False
+
+
+def _repeats_lookup(steps: Sequence[_Step]) -> bool:
+    times = [step.seconds for step in steps if isinstance(step, _Lookup)]
+    return len(set(times)) < len(times)
+
+
+def _ignores(before: _Step, after: _Step) -> bool:
+    """Whether a lookup is followed by an answer, or by a look elsewhere."""
+    if not isinstance(before, _Lookup):
+        return False
+    if isinstance(after, Answer):
+        return True
+    if isinstance(after, _Look) and before.number is not None:
+        return not after.pair[0] <= before.number <= after.pair[1]
+    return False
+
+
+def _last_integers(thought: str) -> tuple[int, int] | None:
+    numbers = _INTEGER.findall(thought)[-2:]
+    # Longer ones equal no pair, and int() refuses thousands of digits.
+    if len(numbers) < 2 or any(len(number) > 18 for number in numbers):
+        return None
+    return int(numbers[0]), int(numbers[1])
+
+
+def _is_narrow(look: _Look, min_width: int | str) -> bool:
+    start, end = look.pair
+    if isinstance(min_width, str):
+        # Of a look that wasn't carried out nothing is known.
+        return bool(look.shown) and start >= end - len(look.shown)
+    return start >= end - min_width

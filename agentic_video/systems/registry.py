@@ -1,0 +1,29 @@
+"""The packaged systems by name: the one place outside a system's own folder that names it."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+SYSTEMS: dict[str, str] = {
+    "videozoomer": "VideoZoomer",
+    "framethinker": "FrameThinker",
+    "framemind": "FrameMind",
+    "videobrain": "VideoBrain",
+    "eva": "Eva",
+}
+"""The class of each system, in the package ``agentic_video.systems.<name>``."""
+
+
+def system_class(name: str) -> type[Any]:
+    """The class of a packaged system.
+
+    Raises:
+        KeyError: There is none of this name.
+    """
+    found: type[Any] = getattr(import_module(f"agentic_video.systems.{name}"), SYSTEMS[name])
+    return found
+
+
+def system_module(name: str, module: str) -> ModuleType:
+    """A module of a packaged system's folder, e.g. its ``oracle``."""
+    return import_module(f"agentic_video.systems.{name}.{module}")

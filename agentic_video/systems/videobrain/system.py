@@ -1,0 +1,227 @@
+"""VideoBrain: a uniform overview, then more frames by place (a range) or by content (a description), if needed at all.
+
+"VideoBrain: Learning Adaptive Frame Sampling for Long Video Understanding". The constants are the paper's where it
+gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from agentic_video.graders.answer import MatchRule, match_choice
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import Judge, JudgeError
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.videobrain.reward import VideoBrainWeights, gate_fault, question_class, videobrain_score
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.clip_sample import check_clip
+from agentic_video.tools.uniform_sample import check_uniform
+from agentic_video.tools.video_zoom import parse_arguments
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.sizes import fit_within
+
+CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
+ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
+
+AnswerMatch = Literal["judge"] | MatchRule
+IllegalCall = Literal["told", "end"]
+"""After a call that can't be carried out: ``told``: an error text, and the dialogue goes on; ``end``: the episode ends
+(released code)."""
+
+
+@dataclass(frozen=True)
+class VideoBrain(System):
+    """The constants of VideoBrain; each is a config key under ``agentic_video.system``.
+
+    Attributes:
+        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`).
+        overview_frames: Frames of the overview.
+        overview_fps: Frames a second, where ``overview`` is ``rate``.
+        max_width: A shown frame is at most so many pixels wide,
+        max_height: and so many high; its aspect ratio is kept.
+        size_factor: Sides of a shown frame are multiples of this (Qwen3-VL: patch size 16 times merge size 2).
+        uniform_frames: Frames of one ``uniform_sample``; a range of fewer frames is refused.
+        clip_frames: Frames of one ``clip_sample``.
+        clip_candidates: How many frames a ``clip_sample`` compares,
+        clip_candidates_long: and in a long video;
+        long_video_frames: a video with more frames than this is long.
+        max_prompt_chars: A ``clip_sample`` with a longer prompt is refused.
+        illegal_call: What follows a call that can't be carried out.
+        max_turns: Most generations; the last one must answer.
+        max_images: Most images of an episode, the overview included.
+        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        turn_notice: Precedes the frames of a call.
+        last_turn_notice: The same before the last turn.
+        answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge.
+        duplicate_margin: Two ranges whose ends are both within so many frames count as the same call.
+        weights: Weights of the reward.
+    """
+
+    name: str = "videobrain"
+    overview: OverviewKind = "uniform"
+    overview_frames: int = 16
+    overview_fps: float = 0.5
+    max_width: int = 640
+    max_height: int = 360
+    size_factor: int = 32
+    uniform_frames: int = 8
+    clip_frames: int = 4
+    clip_candidates: int = 128
+    clip_candidates_long: int = 256
+    long_video_frames: int = 20_000
+    max_prompt_chars: int = 200
+    illegal_call: IllegalCall = "told"
+    max_turns: int = 5
+    max_images: int = 128
+    prompt: str = "videobrain"
+    option_format: str = "{letter}. {text}"
+    turn_notice: str = "Here is what you asked for. Think, then make a different call or answer."
+    last_turn_notice: str = "This is your last turn. No further call is allowed: think, then answer."
+    answer_match: AnswerMatch = "judge"
+    duplicate_margin: int = 1
+    weights: VideoBrainWeights = field(default_factory=VideoBrainWeights)
+    stop: tuple[str, ...] = (CALL_CLOSE,)
+
+    def __post_init__(self) -> None:
+        check_overview(self.overview)
+        allowed = ("judge", *get_args(MatchRule))
+        if self.answer_match not in allowed:
+            raise ValueError(f"answer_match must be one of {allowed}, got {self.answer_match!r}")
+        if self.illegal_call not in get_args(IllegalCall):
+            raise ValueError(f"illegal_call must be one of {get_args(IllegalCall)}, got {self.illegal_call!r}")
+
+    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) at which frames of this video are shown."""
+        return fit_within(info.width, info.height, self.max_width, self.max_height, self.size_factor)
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        info = view.video.info
+        instructions = fill(
+            load_prompt(self.prompt),
+            uniform_frames=self.uniform_frames,
+            clip_frames=self.clip_frames,
+            max_turns=self.max_turns,
+            num_frames=info.num_frames,
+            fps=info.fps,
+        )
+        frames = await overview_frames(
+            self.overview, view, count=self.overview_frames, size=self.frame_size(info), fps=self.overview_fps
+        )
+        question = question_text(view.qa, self.option_format)
+        return (Message("system", (instructions.strip(),)), Message("user", (question, *labelled(frames))))
+
+    def parse(self, text: str) -> Action:
+        """A turn that ends in a call is a call, else the text of its last answer tag is the answer."""
+        if text.rstrip().endswith(CALL_CLOSE):
+            if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
+                return Illegal("one turn may hold only one call")
+            try:
+                return Calls((read_call(text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]),))
+            except ToolError as error:
+                return Illegal(str(error))
+        start, end = text.rfind(ANSWER_OPEN), text.rfind(ANSWER_CLOSE)
+        if 0 <= start < end:
+            return Answer(text[start + len(ANSWER_OPEN) : end].strip())
+        return Illegal("neither a call nor an answer")
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else self.turn_notice
+        if isinstance(action, Illegal):
+            # A turn without any call leaves nothing to reply to.
+            told = self.illegal_call == "told" and CALL_CLOSE in view.turns[-1].text
+            return _refusal(action.reason, notice) if told else None
+        try:
+            indices = await self.choose(action.calls[0], view.video)
+        except ToolError as error:
+            return _refusal(str(error), notice) if self.illegal_call == "told" else None
+        frames = await view.video.frames(indices, self.frame_size(view.video.info))
+        return Observation((notice, *labelled(frames)), legal_calls=1)
+
+    async def choose(self, call: ToolCall, video: Video) -> list[int]:
+        """The frames that a call asks for, in order of time.
+
+        Raises:
+            ToolError: The call is illegal; the message is what the agent is told.
+            VideoError: A frame can't be read.
+        """
+        total = video.info.num_frames
+        if call.name == "uniform_sample":
+            return check_uniform(call.arguments, total, self.uniform_frames)
+        if call.name == "clip_sample":
+            candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
+            request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)
+            return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
+        raise ToolError("there is no such tool; there are uniform_sample and clip_sample")
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        kind = question_class(qa)
+        answer = trajectory.answer
+        # An episode that fails the gate isn't graded (paper, appendix C.4.2): it earns nothing either way.
+        if answer is None or gate_fault(trajectory, self.duplicate_margin) is not None:
+            return videobrain_score(trajectory, kind, 0.0, False, self.weights)
+        acc = await self.accuracy(answer, qa, graders.judge)
+        return videobrain_score(trajectory, kind, acc, True, self.weights)
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        answer = trajectory.answer
+        return 0.0 if answer is None else await self.accuracy(answer, qa, graders.judge)
+
+    async def accuracy(self, answer: str, qa: VideoQA, judge: Judge | None) -> float:
+        """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3).
+
+        Raises:
+            JudgeError: A judge is needed and there is none, or it gave no grade.
+        """
+        choice = qa.answer_type == "multiple_choice"
+        if choice and self.answer_match != "judge":
+            return float(match_choice(answer, qa, self.answer_match))
+        if judge is None:
+            raise JudgeError(f"row {qa.id}: a judge is needed")
+        if not choice:
+            return await judge.grade(qa.question, qa.answer, answer, scale="unit")
+        gold = fill(self.option_format, letter=qa.answer, text=qa.options[LETTERS.index(qa.answer)])
+        return await judge.grade(question_text(qa, self.option_format), gold, answer)
+
+
+def read_call(body: str) -> ToolCall:
+    """Read what stands between the tags of a call.
+
+    Raises:
+        ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments.
+    """
+    call = parse_arguments(body)
+    name, arguments = call.get("name"), call.get("arguments")
+    if not isinstance(name, str):
+        raise ToolError("the call has no name")
+    if not isinstance(arguments, dict):
+        raise ToolError("the call has no arguments")
+    # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
+    if any(isinstance(value, dict | list) for value in arguments.values()):
+        raise ToolError("an argument must be a number or a text")
+    try:
+        for text in (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))):
+            text.encode()
+    except UnicodeEncodeError:
+        raise ToolError("the call holds what is no text") from None
+    return ToolCall(name, arguments)
+
+
+def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
+    """Each image on a line of its own, after its number in the video: ``frame 1250: `` (released code)."""
+    parts: list[Part] = []
+    for frame in frames:
+        parts += [f"\nframe {frame.index}: ", frame]
+    return tuple(parts)
+
+
+def _refusal(reason: str, notice: str) -> Observation:
+    return Observation((f"Error: {reason}.\n{notice}",), illegal_calls=1)

@@ -1,0 +1,142 @@
+"""VideoZoomer: a coarse overview, then zooms into stretches of the video at a rate that the agent chooses.
+
+Ding et al., "VideoZoomer: Reinforcement-Learned Temporal Focusing for Long Video Reasoning". The constants are the
+paper's where it gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.
+"""
+
+from dataclasses import dataclass, field
+from typing import get_args
+
+from agentic_video.graders.answer import MatchRule
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import grade_answer
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.video_zoom import ZoomRequest, check_zoom, parse_arguments
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.sampling import linspace_times
+from agentic_video.video.sizes import PixelBudget, fit_size
+
+CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
+ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
+
+
+@dataclass(frozen=True)
+class VideoZoomer(System):
+    """The constants of VideoZoomer; each is a config key under ``agentic_video.system``.
+
+    Attributes:
+        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`).
+        overview_fps: Frames a second of the overview.
+        overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
+        zoom_max_frames: Most frames of one zoom; more is refused.
+        max_turns: Most generations; the last one must answer.
+        max_images: Most images of an episode, the overview included.
+        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        last_turn_notice: Added to the observation before the last turn.
+        answer_match: Rule for multiple-choice answers: ``videozoomer`` (released) or ``robust``.
+        weights: Weights of the reward.
+    """
+
+    name: str = "videozoomer"
+    overview: OverviewKind = "rate"
+    overview_fps: float = 0.5
+    overview_max_frames: int = 64
+    min_pixels: int = 25_088
+    max_pixels: int = 100_352
+    size_factor: int = 28
+    zoom_max_frames: int = 16
+    max_turns: int = 5
+    max_images: int = 128
+    prompt: str = "videozoomer"
+    option_format: str = "{letter}. {text}"
+    last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
+    answer_match: MatchRule = "videozoomer"
+    weights: VideoZoomerWeights = field(default_factory=VideoZoomerWeights)
+    stop: tuple[str, ...] = (CALL_CLOSE,)
+
+    def __post_init__(self) -> None:
+        if self.answer_match not in get_args(MatchRule):
+            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        check_overview(self.overview)
+
+    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) at which frames of this video are shown."""
+        return fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        info = view.video.info
+        frames = await overview_frames(
+            self.overview, view, count=self.overview_max_frames, size=self.frame_size(info), fps=self.overview_fps
+        )
+        instructions = fill(
+            load_prompt(self.prompt),
+            max_frames=self.zoom_max_frames,
+            max_calls=self.max_turns - 1,
+            duration=info.duration,
+        )
+        question = question_text(view.qa, self.option_format)
+        return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
+
+    def parse(self, text: str) -> Action:
+        """A turn that ends in a call is a call, else the text of its last answer tag is the answer."""
+        if text.rstrip().endswith(CALL_CLOSE):
+            if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
+                return Illegal("one turn may hold only one call")
+            body = text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]
+            try:
+                return Calls((ToolCall("video_zoom", parse_arguments(body)),))
+            except ToolError as error:
+                return Illegal(str(error))
+        start, end = text.rfind(ANSWER_OPEN), text.rfind(ANSWER_CLOSE)
+        if 0 <= start < end:
+            return Answer(text[start + len(ANSWER_OPEN) : end].strip())
+        return Illegal("neither a call nor an answer")
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
+        if isinstance(action, Illegal):
+            # A turn without any call tag leaves nothing to reply to (released code: the dialogue ends).
+            if CALL_CLOSE not in view.turns[-1].text:
+                return None
+            return self._refusal(action.reason, notice)
+        info = view.video.info
+        try:
+            request = check_zoom(action.calls[0].arguments, info.duration, self.zoom_max_frames)
+        except ToolError as error:
+            return self._refusal(str(error), notice)
+        frames = await self.look(request, view.video)
+        return Observation(("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1)
+
+    async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
+        """The frames of a legal zoom: evenly spaced, both ends included (released code)."""
+        times = linspace_times(request.start, request.end, request.count)
+        return await video.frames_at(times, self.frame_size(video.info))
+
+    def _refusal(self, reason: str, notice: str) -> Observation:
+        return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
+        return videozoomer_score(trajectory, acc, self.weights)
+
+
+def labelled(frames: list[Frame]) -> tuple[Part, ...]:
+    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code)."""
+    parts: list[Part] = []
+    for number, frame in enumerate(frames):
+        parts += [f"<frame{number}_time{frame.time:.2f}s>", frame]
+    return tuple(parts)

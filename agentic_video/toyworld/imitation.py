@@ -1,0 +1,111 @@
+"""What the tiny model learns from: token ids with frames and a mask, and the loop that trains on them."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+
+from agentic_video.toyworld.forward import logits_at, positions
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One episode to imitate.
+
+    Attributes:
+        ids: Token ids of the whole episode.
+        trained: Which of them carry loss, bool, as long as ``ids``.
+        images: All frames in order, uint8, each of shape (height, width, 3).
+        places: M-RoPE positions, shape (3, len(ids)).
+    """
+
+    ids: tuple[int, ...]
+    trained: npt.NDArray[np.bool_]
+    images: tuple[npt.NDArray[np.uint8], ...]
+    places: torch.Tensor
+
+    @classmethod
+    def make(
+        cls, model: Any, ids: Sequence[int], trained: npt.NDArray[np.bool_], images: Sequence[npt.NDArray[np.uint8]]
+    ) -> "Demonstration":
+        """With the positions that the model gives the sequence."""
+        return cls(tuple(ids), trained, tuple(images), positions(model, ids, images))
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """Demonstrations of one kind, and how many of them a step takes."""
+
+    name: str
+    pool: Sequence[Demonstration]
+    batch: int
+
+
+def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int) -> torch.Tensor:
+    """Mean cross-entropy of the trained ids."""
+    length = max(len(one.ids) for one in batch)
+    ids = torch.full((len(batch), length), pad_id)
+    trained = torch.zeros((len(batch), length), dtype=torch.bool)
+    places = torch.zeros((3, len(batch), length), dtype=torch.long)
+    for row, one in enumerate(batch):
+        ids[row, : len(one.ids)] = torch.tensor(one.ids)
+        trained[row, : len(one.ids)] = torch.from_numpy(one.trained)
+        places[:, row, : len(one.ids)] = one.places
+    images = [image for one in batch for image in one.images]
+    logits = logits_at(model, ids, images, places, trained.roll(-1, 1))
+    return F.cross_entropy(logits, ids[trained])
+
+
+def train(
+    model: Any,
+    lessons: Sequence[Lesson],
+    pad_id: int,
+    *,
+    phase: str,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+    final_rate: float = 0.1,
+) -> None:
+    """Train in place with AdamW: 50 steps of warm-up, then a cosine.
+
+    Args:
+        lessons: Each gives its share to every step.
+        phase: How the progress lines name it.
+        learning_rate: The peak.
+        seed: Of drawing the batches.
+        final_rate: Learning rate at the end, as a share of the peak.
+    """
+    rng = np.random.default_rng(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
+    model.train()
+    started = time.monotonic()
+    losses: list[list[float]] = []
+    for step in range(1, steps + 1):
+        parts = [
+            batch_loss(
+                model,
+                [one.pool[index] for index in rng.choice(len(one.pool), min(one.batch, len(one.pool)), replace=False)],
+                pad_id,
+            )
+            for one in lessons
+            if one.batch
+        ]
+        cosine = (1 + np.cos(np.pi * step / steps)) / 2
+        rate = min(1.0, step / 50) * (final_rate + (1 - final_rate) * float(cosine))
+        for group in optimizer.param_groups:
+            group["lr"] = rate * learning_rate
+        optimizer.zero_grad()
+        torch.stack(parts).sum().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append([part.item() for part in parts])
+        if step % 50 == 0 or step == steps:
+            recent = " ".join(f"{loss:.4f}" for loss in np.mean(losses[-25:], 0))
+            print(f"[cold start] {phase}: step {step}, loss {recent}, {time.monotonic() - started:.0f} s", flush=True)
+    model.eval()

@@ -1,0 +1,53 @@
+"""What a recipe's laptop profile builds: the config's block ``agentic_video.toyworld``."""
+
+from dataclasses import dataclass, field
+
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.config.settings import dataclass_from
+from agentic_video.toyworld.base import BaseRecipe
+from agentic_video.toyworld.cold_start import ColdStartRecipe
+from agentic_video.toyworld.gate import GateLimits
+from agentic_video.toyworld.model import ModelRecipe
+from agentic_video.toyworld.world import WorldRecipe
+
+
+@dataclass(frozen=True)
+class ToyRecipe:
+    """What a recipe's laptop profile builds: the config's block ``agentic_video.toyworld``.
+
+    Attributes:
+        train: Number of training questions.
+        heldout: Number of held-out questions.
+        seed: Number of the world.
+        oracle: Module of the oracle; by default the packaged one with the system's name.
+        clip: Whether the system finds frames by text: a tiny CLIP is trained too.
+        witness: Whether its reward asks a witness: the tiny base model is served.
+        attempts: How often the cold start is taught, each time on top of the last and with other demonstrations,
+            before its gate refuses it.
+    """
+
+    train: int = 480
+    heldout: int = 96
+    seed: int = 0
+    oracle: str = ""
+    clip: bool = False
+    witness: bool = False
+    attempts: int = 3
+    world: WorldRecipe = field(default_factory=WorldRecipe)
+    model: ModelRecipe = field(default_factory=ModelRecipe)
+    base: BaseRecipe = field(default_factory=BaseRecipe)
+    cold_start: ColdStartRecipe = field(default_factory=ColdStartRecipe)
+    gate: GateLimits = field(default_factory=GateLimits)
+
+
+def toy_recipe(config: DictConfig) -> ToyRecipe:
+    """The recipe in a run's config.
+
+    Raises:
+        ValueError: A key doesn't exist; the message names it.
+    """
+    block = config.agentic_video.get("toyworld")
+    values = OmegaConf.to_container(block, resolve=True) if block is not None else {}
+    recipe: ToyRecipe = dataclass_from(ToyRecipe, values, "agentic_video.toyworld")
+    return recipe

@@ -1,0 +1,208 @@
+"""The agent loop that verl runs for every rollout: an episode of the configured system through verl's LLM server."""
+
+import asyncio
+import hashlib
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+from PIL import Image
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.utils.ray_utils import get_event_loop
+
+from agentic_video.config.settings import Settings, SettingsCache, limits_of
+from agentic_video.rollout.costs import COSTS, episode_costs
+from agentic_video.rollout.episode import play, play_attempts
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import ChatFormat, Completion, TokenPolicy
+from agentic_video.systems.base import System
+from agentic_video.tools.base import Retriever
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
+from agentic_video.video.counted import CountedSource
+from agentic_video.video.node_store import NodeFrameStore
+from agentic_video.video.retrieval.node_retriever import NodeRetriever
+
+AGENT_NAME = "video_agent"
+
+
+FRAME_KEYS = "frame_keys"
+"""Where the images are named in ``multi_modal_data``, so that a worker recognises equal ones."""
+
+
+FINAL_OUTPUT = "final_output"
+"""In ``extra_fields``: whether an output is its episode's last."""
+
+
+VALIDATE = "is_validation"
+"""In an agent loop's row: whether the episode is played for validation."""
+
+
+class VerlEngine:
+    """verl's LLM server as an episode's engine.
+
+    Args:
+        client: verl's ``LLMServerClient``.
+        sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
+    """
+
+    def __init__(self, client: Any, sampling_params: dict[str, Any]):
+        self._client = client
+        self._sampling_params = sampling_params
+        self._request_id = uuid4().hex
+        # By identity; the frame is kept beside its image so that its identity stays its own.
+        self._images: dict[int, tuple[Frame, Image.Image]] = {}
+        self.seconds = 0.0
+
+    def images(self, frames: Sequence[Frame]) -> list[Image.Image]:
+        """The frames as the images that vLLM takes; each is converted once."""
+        for frame in frames:
+            if id(frame) not in self._images:
+                self._images[id(frame)] = (frame, Image.fromarray(frame.image))
+        return [self._images[id(frame)][1] for frame in frames]
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        sampling_params = {
+            **self._sampling_params,
+            "max_tokens": max_tokens,
+            "stop": list(stop),
+            "include_stop_str_in_output": True,
+            "logit_bias": dict.fromkeys(banned_ids, -100.0),
+        }
+        started = asyncio.get_running_loop().time()
+        try:
+            output = await self._client.generate(
+                request_id=self._request_id,
+                prompt_ids=list(prompt_ids),
+                sampling_params=sampling_params,
+                image_data=self.images(frames) or None,
+            )
+        except Exception as error:
+            raise EngineError(f"{type(error).__name__}: {error}") from error
+        finally:
+            self.seconds += asyncio.get_running_loop().time() - started
+        return Completion(tuple(output.token_ids), output.log_probs, dict(output.extra_fields or {}))
+
+
+def _content_key(frame: Frame) -> tuple[int, int, bytes]:
+    """Equal for equal pictures only, whatever a tool did to them."""
+    return frame.width, frame.height, hashlib.blake2b(frame.image.tobytes(), digest_size=16).digest()
+
+
+# verl makes an agent loop for every rollout; these are made once per process.
+_settings = SettingsCache()
+
+
+_chat_format = lru_cache(maxsize=4)(ChatFormat)
+
+
+_frame_store = lru_cache(maxsize=4)(NodeFrameStore)
+
+
+_node_retriever = lru_cache(maxsize=4)(NodeRetriever)
+
+
+def _retriever(settings: Settings) -> Retriever | None:
+    return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
+
+
+@register(AGENT_NAME)
+class VideoAgentLoop(AgentLoopBase):
+    """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data."""
+
+    def __init__(self, trainer_config: Any, server_manager: Any, tokenizer: Any, processor: Any, **kwargs: Any):
+        # Not verl's own constructor: what it makes beside these serves other ways to build prompts, and costs as much
+        # as an episode's own work.
+        self.config = trainer_config.config
+        self.rollout_config = self.config.actor_rollout_ref.rollout
+        self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
+        self.loop = get_event_loop()
+        self.settings = _settings(self.config)
+        self.format = _chat_format(tokenizer, processor.image_processor)
+        self.limits = limits_of(self.config)
+
+    async def run(  # type: ignore[override]  # verl's workers take a list too
+        self, sampling_params: dict[str, Any], **row: Any
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
+        """Play one episode.
+
+        Args:
+            sampling_params: As verl sets them for training or validation.
+            row: The row of the data file and verl's own fields (``session_id``: the rollout's number in its group).
+
+        Returns:
+            One output for each sequence that the engine saw: one for the episode, or, where a system forgets earlier
+            images, one for each turn. verl gives all of them the advantage of the last.
+
+        Raises:
+            VideoError: The video can't be read; verl counts the rollout's group as failed.
+            EngineError: The engine failed; verl counts the rollout's group as failed.
+        """
+        started = self.loop.time()
+        qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
+        engine = VerlEngine(self.server_manager, sampling_params)
+        system = self.settings.system
+        source, retriever = CountedSource(_frame_store(self.settings.frame_store)), _retriever(self.settings)
+        rollout_index = int(row.get("session_id", 0))
+        policies: list[TokenPolicy] = []
+
+        def make_policy(current: System) -> TokenPolicy:
+            policies.append(TokenPolicy(engine, self.format, self.limits, current))
+            return policies[-1]
+
+        if row.get(VALIDATE):
+            attempts = await play_attempts(system, make_policy, qa, source, retriever, rollout_index=rollout_index)
+            trajectory = attempts[-1]
+        else:
+            trajectory = await play(system, make_policy(system), qa, source, retriever, rollout_index=rollout_index)
+
+        policy = policies[-1]
+        if not policy.sequences or trajectory.end is EndReason.ENGINE_ERROR:
+            raise EngineError(f"row {qa.id}: {trajectory.end}: {trajectory.error}")
+        last = policy.sequences[-1]
+        if not last.response_ids:
+            # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
+            last.append_shown([min(self.format.eos_ids)], [])
+        versions = [extra for extra in policy.extra if extra]
+        steps = [extra[key] for extra in versions for key in ("min_global_steps", "max_global_steps") if key in extra]
+        extra_fields: dict[str, Any] = {
+            **(versions[-1] if versions else {}),
+            "min_global_steps": min(steps, default=None),
+            "max_global_steps": max(steps, default=None),
+            "trajectory": trajectory.to_dict(),
+            "video_qa": qa.to_row(),
+            COSTS: episode_costs(trajectory, self.format, source),
+            "turn_scores": [],
+            "tool_rewards": [],
+        }
+        metrics = AgentLoopMetrics(
+            generate_sequences=engine.seconds,
+            tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
+        )
+        outputs = [
+            AgentLoopOutput(
+                prompt_ids=sequence.prompt_ids,
+                response_ids=sequence.response_ids,
+                response_mask=sequence.response_mask,
+                response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
+                multi_modal_data={
+                    "images": engine.images(sequence.frames),
+                    FRAME_KEYS: [_content_key(frame) for frame in sequence.frames],
+                },
+                num_turns=2 * len(trajectory.turns),
+                metrics=metrics,
+                extra_fields={**extra_fields, FINAL_OUTPUT: sequence is last},
+            )
+            for sequence in policy.sequences
+        ]
+        return outputs if len(outputs) > 1 else outputs[0]

@@ -1,0 +1,85 @@
+"""What verl loads in every process (entry point group ``verl.plugins``).
+
+Nothing heavy is imported here: each registration waits until verl itself imports the module that it extends.
+"""
+
+import os
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import version
+from types import ModuleType
+
+from wrapt import register_post_import_hook
+
+from agentic_video.training import patches
+
+
+def _importing(module: str) -> Callable[[ModuleType], None]:
+    """A hook that imports a module of ours; its decorators register what it holds."""
+
+    def hook(imported: ModuleType) -> None:
+        import_module(module)
+
+    return _loudly(hook)
+
+
+def _loudly(hook: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """verl logs a plugin's failure at debug level only; ours ends the process with the reason."""
+
+    def run(imported: ModuleType) -> None:
+        try:
+            hook(imported)
+        except Exception as error:
+            traceback.print_exc()
+            raise SystemExit(f"agentic_video could not extend {imported.__name__}: {error}") from error
+
+    return run
+
+
+def _register_cpu_platform(manager: ModuleType) -> None:
+    from agentic_video.training.cpu_platform import PlatformCPU
+
+    if "cpu" not in manager.PlatformRegistry._platforms:
+        manager.PlatformRegistry.register(platform="cpu")(PlatformCPU)
+
+
+def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
+    patches.poll_interval(replay_buffer)
+    patches.failed_groups(replay_buffer)
+
+
+def install() -> None:
+    """Register the hooks.
+
+    Raises:
+        SystemExit: verl has a version that the patches weren't written for.
+    """
+    found = version("verl")
+    if found != patches.VERL_VERSION:
+        raise SystemExit(
+            f"agentic_video extends verl {patches.VERL_VERSION}, but verl {found} is installed: "
+            f"pip install verl=={patches.VERL_VERSION}"
+        )
+    hooks = {
+        "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
+        "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
+        "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
+        "verl.trainer.ppo.v1.replay_buffer": _loudly(_patch_replay_buffer),
+        "verl.workers.engine_workers": _loudly(patches.frozen_vision),
+        "verl.models.transformers.qwen2_vl": _loudly(patches.text_only_batches),
+        "verl.utils.tensordict_utils": _loudly(patches.equal_length_positions),
+        "verl.utils.checkpoint.fsdp_checkpoint_manager": _loudly(patches.merged_lora),
+    }
+    if patches.on_cpu():
+        # verl registers its FSDP engine for cuda and npu only; its code is neutral.
+        os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
+        hooks["verl.plugin.platform.platform_manager"] = _loudly(_register_cpu_platform)
+        hooks["verl.utils.torch_functional"] = _loudly(patches.vectorised_logprobs)
+        hooks["verl.utils.distributed"] = _loudly(patches.gloo_process_group)
+        hooks["torch.distributed.fsdp"] = _loudly(patches.unpinned_offload)
+    for module, hook in hooks.items():
+        register_post_import_hook(hook, module)
+
+
+install()

@@ -1,0 +1,161 @@
+"""The reward manager that verl calls for every finished episode."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
+
+from omegaconf import OmegaConf
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager import register
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from agentic_video.config.settings import Settings, settings_of
+from agentic_video.graders.base import Graders
+from agentic_video.graders.endpoint import EndpointConfig, JudgeError
+from agentic_video.graders.judge import Judge, Scale
+from agentic_video.graders.verifier import Witness, WitnessError
+from agentic_video.systems.base import System
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.video.errors import VideoError
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.node_store import NodeFrameStore
+
+ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
+GraderName = Literal["judge", "witness"]
+
+REWARD_MANAGER_NAME = "video_agent"
+REWARD_KEY_UNITS = 1e4
+"""``reward_key`` counts in units of one over this."""
+
+
+def reward_info(trajectory: Trajectory, score: Score, failed: Collection[GraderName] = ()) -> dict[str, float]:
+    """What is logged about one episode; the keys are always the same for one system.
+
+    ``reward_key`` is the reward in units of 1e-4, rounded: groups are dropped when it is the same for all members,
+    which is VideoZoomer's "std below 1e-4" without its dependence on rounding errors of a mean.
+
+    Args:
+        failed: Who gave no verdict and was counted as "wrong".
+    """
+    info = {
+        "reward": score.reward,
+        "reward_key": float(round(score.reward * REWARD_KEY_UNITS)),
+        "acc": score.acc,
+        "format": score.format,
+        "tool": float(trajectory.tool_calls > 0),
+        "turns": float(len(trajectory.turns)),
+        "tool_calls": float(trajectory.tool_calls),
+        "illegal_calls": float(trajectory.illegal_calls),
+        "frames": float(len(trajectory.frames)),
+        "judge_failed": float("judge" in failed),
+        "witness_failed": float("witness" in failed),
+    }
+    info.update({f"term_{name}": value for name, value in score.terms.items()})
+    info.update({f"end_{reason.value}": float(trajectory.end is reason) for reason in EndReason})
+    return info
+
+
+def graders_of(settings: Settings, router: str | None, reward_model: str | None) -> Graders:
+    """The graders of a run.
+
+    Args:
+        router: Address (host and port) behind which verl serves a reward model, if it does.
+        reward_model: Path of that model, which is its name there.
+    """
+
+    def located(config: ConfigT) -> ConfigT:
+        if config.base_url or not router:
+            return config
+        return replace(config, base_url=f"http://{router}/v1", model=config.model or reward_model or "")
+
+    return Graders(
+        judge=Judge(located(settings.judge)),
+        witness=Witness(located(settings.witness)),
+        source=NodeFrameStore(settings.frame_store),
+    )
+
+
+async def score_with_policy(
+    system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, settings: Settings
+) -> tuple[Score, set[GraderName]]:
+    """Score an episode; a grader that gives no verdict is dealt with as its ``on_failure`` says.
+
+    Returns:
+        The score, and who failed and was counted as "wrong".
+
+    Raises:
+        JudgeError: No verdict, and the policy is ``drop_group``.
+    """
+    failed: set[GraderName] = set()
+    while True:
+        try:
+            return await system.score(trajectory, qa, graders), failed
+        except JudgeError as error:
+            name: GraderName = "witness" if isinstance(error, WitnessError) else "judge"
+            if getattr(settings, name).on_failure == "drop_group" or name in failed:
+                raise
+            failed.add(name)
+            if name == "witness":
+                graders = replace(graders, witness=_SilentWitness(settings.witness), source=_NoFrames())
+            else:
+                graders = replace(graders, judge=_SilentJudge(settings.judge))
+
+
+@register(REWARD_MANAGER_NAME)
+class VideoAgentRewardManager(RewardManagerBase):
+    """Scores an episode's trajectory with its system's reward."""
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any,
+        reward_router_address: str | None = None,
+        reward_model_tokenizer: Any = None,
+    ):
+        super().__init__(config, tokenizer, compute_score)
+        self.settings = settings_of(config)
+        reward_model = OmegaConf.select(config, "reward.reward_model.model_path")
+        self.graders = graders_of(self.settings, reward_router_address, reward_model)
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Score the last output of one episode.
+
+        Raises:
+            JudgeError: A grader gave no verdict and its policy is ``drop_group``: verl drops the group.
+        """
+        fields = data[-1:].non_tensor_batch["tool_extra_fields"][0]
+        trajectory = Trajectory.from_dict(fields["trajectory"])
+        qa = VideoQA.from_row(fields["video_qa"])
+        score, failed = await score_with_policy(self.settings.system, trajectory, qa, self.graders, self.settings)
+        return {"reward_score": score.reward, "reward_extra_info": reward_info(trajectory, score, failed)}
+
+
+class _SilentJudge(Judge):
+    """Stands in for a judge that failed: every answer is wrong."""
+
+    async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
+        return 0.0
+
+
+class _SilentWitness(Witness):
+    """Stands in for a witness that failed: it says nothing, which is never right."""
+
+    async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
+        return ""
+
+
+class _NoFrames:
+    """Stands in for the frames of a witness that failed: they may be what couldn't be had."""
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        raise VideoError(path, "missing", "not asked for again")
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        return []
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        return []

@@ -1,0 +1,1 @@
+"""What flows: rows, messages, actions, trajectories, records. Nothing here imports another room."""

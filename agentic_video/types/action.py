@@ -1,0 +1,39 @@
+"""What a turn of the model asks for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+pass
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A request for a tool: its name and its arguments as the model wrote them (not checked yet)."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A turn that asks for tools."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A turn that answers the question."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Illegal:
+    """A turn that is neither: ``reason`` says why."""
+
+    reason: str
+
+
+Action = Calls | Answer | Illegal

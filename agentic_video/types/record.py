@@ -1,0 +1,234 @@
+"""Trajectory records: finished episodes as json lines, for whatever reads episodes later (SFT, KTO, filters, viewers).
+
+A file holds one record a line, UTF-8:
+
+=====================  =======  ==================================================================================
+field                  type     meaning
+=====================  =======  ==================================================================================
+``version``            int      of this format: 1
+``video_qa``           object   the row that was asked (``agentic_video.types.row``); a relative ``video`` starts
+                                at the file's own folder
+``trajectory``         object   the episode (:meth:`~agentic_video.types.trajectory.Trajectory.to_dict`); a frame is
+                                a reference ``{"index", "time", "width", "height"}``, never pixels
+``reward_extra_info``  object   numbers by name: ``reward``, ``acc``, ``format``, the reward's terms; may be empty
+``provenance``         object   who made it and with what, free in form; may be empty
+=====================  =======  ==================================================================================
+
+Loading checks every field. ``docs/data.md`` describes the parts of a trajectory.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from agentic_video.types.jsonl import json_line
+from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
+
+VERSION = 1
+"""Raise it when a reader of the older format could misread a record."""
+
+_RECORD = {"version": int, "video_qa": dict, "trajectory": dict}
+_RECORD_OPTIONAL = {"reward_extra_info": dict, "provenance": dict}
+_TRAJECTORY = {"qa_id": str, "system": str, "opening": list, "turns": list, "end": str}
+_TRAJECTORY_OPTIONAL = {"error": str, "rollout_index": int, "num_tokens": int}
+_MESSAGE = {"role": str, "parts": list}
+_TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
+_TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list,
+                  "taught": bool}  # fmt: skip
+_FRAME = {"index": int, "time": float, "width": int, "height": int}
+_ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
+_CALL = {"name": str, "arguments": dict}
+_KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
+          dict: "an object"}  # fmt: skip
+
+
+class RecordError(ValueError):
+    """A record that can't be used; the message names the file, the line and the field."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished episode.
+
+    Attributes:
+        qa: The question.
+        trajectory: What happened.
+        rewards: What it earned, by name; empty where nothing was scored.
+        provenance: Who made it and with what.
+    """
+
+    qa: VideoQA
+    trajectory: Trajectory
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of a line."""
+        return {
+            "version": VERSION,
+            "video_qa": self.qa.to_row(),
+            "trajectory": self.trajectory.to_dict(),
+            "reward_extra_info": {name: float(value) for name, value in self.rewards.items()},
+            "provenance": dict(self.provenance),
+        }
+
+    @classmethod
+    def from_dict(cls, raw: Any, where: str = "record") -> "Record":
+        """Check the fields of a line and make a record of them.
+
+        Args:
+            where: How error messages name it, e.g. ``episodes.jsonl line 12``.
+
+        Raises:
+            RecordError: A field is missing, unknown or of the wrong kind.
+        """
+        if isinstance(raw, Mapping) and "version" in raw and raw["version"] != VERSION:
+            raise RecordError(f"{where}: field 'version' is {raw['version']!r}, this program reads version {VERSION}")
+        _check(raw, _RECORD, _RECORD_OPTIONAL, where, "")
+        try:
+            qa = VideoQA.from_row(raw["video_qa"], f"{where}: video_qa")
+        except (RowError, TypeError) as error:
+            raise RecordError(str(error)) from error
+        _check_trajectory(raw["trajectory"], where)
+        trajectory = Trajectory.from_dict(raw["trajectory"])
+        if trajectory.qa_id != qa.id:
+            raise RecordError(f"{where}: field 'trajectory.qa_id' is {trajectory.qa_id!r}, but 'video_qa.id' {qa.id!r}")
+        rewards = raw.get("reward_extra_info", {})
+        _check(rewards, dict.fromkeys(rewards, float), {}, where, "reward_extra_info")
+        return cls(qa, trajectory, {name: float(value) for name, value in rewards.items()}, raw.get("provenance", {}))
+
+
+def write_record(file: TextIO, record: Record) -> None:
+    """Write one line to a UTF-8 text file."""
+    file.write(json_line(record.to_dict()))
+
+
+def read_records(path: str | Path) -> Iterator[Record]:
+    """The records of a file, one after the other.
+
+    Raises:
+        RecordError: The file can't be read, or a line is bad (the first bad one ends the iteration;
+            :func:`load_records` goes on after it).
+    """
+    for record in _read(Path(path)):
+        if isinstance(record, RecordError):
+            raise record
+        yield record
+
+
+def load_records(paths: Iterable[str | Path]) -> tuple[list[Record], list[str]]:
+    """The records of several files.
+
+    Returns:
+        The good records in order, and one message for each bad line.
+
+    Raises:
+        RecordError: A file can't be read at all.
+    """
+    records: list[Record] = []
+    problems: list[str] = []
+    for path in paths:
+        for record in _read(Path(path)):
+            if isinstance(record, RecordError):
+                problems.append(str(record))
+            else:
+                records.append(record)
+    return records, problems
+
+
+def _read(path: Path) -> Iterator[Record | RecordError]:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise RecordError(f"{path}: can't be read: {error.strerror}; expected json lines of records") from error
+    with file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            where = f"{path} line {number}"
+            try:
+                try:
+                    raw = json.loads(line.decode("utf-8"))
+                except (ValueError, RecursionError) as error:
+                    raise RecordError(f"{where}: not a json object in UTF-8: {error}") from error
+                record = Record.from_dict(raw, where)
+            except RecordError as error:
+                yield error
+            else:
+                yield replace(record, qa=_at(record.qa, path.parent))
+
+
+def _at(qa: VideoQA, folder: Path) -> VideoQA:
+    """With a relative video path made absolute."""
+    return qa if Path(qa.video).is_absolute() else replace(qa, video=str((folder / qa.video).resolve()))
+
+
+def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type], where: str, name: str) -> None:
+    """Look whether an object has the fields that it must have, no others, and each of its kind."""
+    if not isinstance(raw, Mapping):
+        raise RecordError(f"{where}: {_field(name)} must be an object, got {_short(raw)}")
+    prefix = f"{name}." if name else ""
+    known = {**required, **optional}
+    for key in raw:
+        if key not in known:
+            raise RecordError(f"{where}: field '{prefix}{key}' is unknown; known are {sorted(known)}")
+    for key, kind in known.items():
+        if key not in raw:
+            if key in required:
+                raise RecordError(f"{where}: field '{prefix}{key}' is missing")
+            continue
+        value = raw[key]
+        fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
+        if not fits or (kind is not bool and isinstance(value, bool)):
+            raise RecordError(f"{where}: field '{prefix}{key}' must be {_KINDS[kind]}, got {_short(value)}")
+
+
+def _check_trajectory(raw: Any, where: str) -> None:
+    _check(raw, _TRAJECTORY, _TRAJECTORY_OPTIONAL, where, "trajectory")
+    ends = [end.value for end in EndReason]
+    if raw["end"] not in ends:
+        raise RecordError(f"{where}: field 'trajectory.end' must be one of {ends}, got {_short(raw['end'])}")
+    for number, message in enumerate(raw["opening"]):
+        name = f"trajectory.opening[{number}]"
+        _check(message, _MESSAGE, {}, where, name)
+        if message["role"] not in ("system", "user"):
+            raise RecordError(f"{where}: field '{name}.role' must be system or user, got {_short(message['role'])}")
+        _check_parts(message["parts"], where, f"{name}.parts")
+    for number, turn in enumerate(raw["turns"]):
+        name = f"trajectory.turns[{number}]"
+        _check(turn, _TURN, _TURN_OPTIONAL, where, name)
+        _check_action(turn["action"], where, f"{name}.action")
+        _check_parts(turn["observation"], where, f"{name}.observation")
+        for token in turn.get("token_ids", ()):
+            if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+                raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {_short(token)}")
+
+
+def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:
+    for number, part in enumerate(parts):
+        if isinstance(part, str):
+            continue
+        _check(part, _FRAME, {}, where, f"{name}[{number}]")
+        if part["index"] < 0 or part["width"] <= 0 or part["height"] <= 0:
+            raise RecordError(f"{where}: field '{name}[{number}]' is no frame: {dict(part)}")
+
+
+def _check_action(raw: Mapping[str, Any], where: str, name: str) -> None:
+    kind = raw.get("kind")
+    if not isinstance(kind, str) or kind not in _ACTIONS:
+        raise RecordError(f"{where}: field '{name}.kind' must be one of {sorted(_ACTIONS)}, got {_short(kind)}")
+    _check(raw, {"kind": str, **_ACTIONS[kind]}, {}, where, name)
+    for number, call in enumerate(raw.get("calls", ())):
+        _check(call, _CALL, {}, where, f"{name}.calls[{number}]")
+
+
+def _field(name: str) -> str:
+    return f"field '{name}'" if name else "a record"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."

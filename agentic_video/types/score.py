@@ -1,0 +1,23 @@
+"""What a trajectory earns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+pass
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a trajectory earns.
+
+    Attributes:
+        reward: The scalar that GRPO sees.
+        acc: 1.0 for a right answer, 0.0 for a wrong one (a fraction where a judge grades).
+        format: 1.0 when every turn follows the system's grammar.
+        terms: The reward's terms by name; they add up to ``reward`` unless the system says otherwise.
+    """
+
+    reward: float
+    acc: float
+    format: float
+    terms: Mapping[str, float] = field(default_factory=dict)

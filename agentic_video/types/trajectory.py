@@ -1,0 +1,171 @@
+"""What an episode leaves behind: plain data that rewards, metrics, exports and viewers read."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.message import Message, Part
+
+
+class EndReason(StrEnum):
+    """Why an episode ended."""
+
+    ANSWER = "answer"
+    TURN_LIMIT = "turn_limit"
+    TOKEN_BUDGET = "token_budget"
+    IMAGE_BUDGET = "image_budget"
+    ILLEGAL = "illegal"
+    TOOL_ERROR = "tool_error"
+    ENGINE_ERROR = "engine_error"
+
+
+@dataclass(frozen=True)
+class FrameRef:
+    """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels."""
+
+    index: int
+    time: float
+    width: int
+    height: int
+
+
+RecordedPart = str | FrameRef
+
+
+@dataclass(frozen=True)
+class RecordedMessage:
+    """A message of the opening, with references in place of images."""
+
+    role: str
+    parts: tuple[RecordedPart, ...]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One generation and what followed it.
+
+    Attributes:
+        text: What the model said, decoded from exactly the ids that are trained on.
+        action: What the system read in it.
+        num_tokens: Number of generated tokens.
+        finished: False when the engine cut the turn at its token limit.
+        observation: What the agent was shown next; empty when the episode ended with this turn.
+        legal_calls: How many of the turn's tool calls were carried out.
+        illegal_calls: How many were refused (an illegal turn counts as one).
+        token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
+        taught: False for a turn that a learner of this episode is shown but doesn't imitate (a mistake that a later
+            turn corrects).
+    """
+
+    text: str
+    action: Action
+    num_tokens: int
+    finished: bool = True
+    observation: tuple[RecordedPart, ...] = ()
+    legal_calls: int = 0
+    illegal_calls: int = 0
+    token_ids: tuple[int, ...] = ()
+    taught: bool = True
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """A finished episode.
+
+    Attributes:
+        system: Name of the system that was played.
+        rollout_index: Number of the rollout in its group.
+        opening: The messages before the first turn.
+        end: Why the episode ended.
+        error: The message of the error that ended it, if one did.
+        num_tokens: Tokens of the whole sequence, prompt and images included; 0 where the policy counts none.
+    """
+
+    qa_id: str
+    system: str
+    opening: tuple[RecordedMessage, ...]
+    turns: tuple[Turn, ...]
+    end: EndReason
+    error: str = ""
+    rollout_index: int = 0
+    num_tokens: int = 0
+
+    @property
+    def answer(self) -> str | None:
+        """The final answer, or None when the episode ended without one."""
+        action = self.turns[-1].action if self.turns else None
+        return action.text if self.end is EndReason.ANSWER and isinstance(action, Answer) else None
+
+    @property
+    def tool_calls(self) -> int:
+        """Number of tool calls that were carried out."""
+        return sum(turn.legal_calls for turn in self.turns)
+
+    @property
+    def illegal_calls(self) -> int:
+        """Number of requests that were refused."""
+        return sum(turn.illegal_calls for turn in self.turns)
+
+    @property
+    def frames(self) -> tuple[FrameRef, ...]:
+        """All frames that were shown, in order."""
+        shown = [part for message in self.opening for part in message.parts]
+        shown += [part for turn in self.turns for part in turn.observation]
+        return tuple(part for part in shown if isinstance(part, FrameRef))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dictionaries, lists, strings and numbers; :meth:`from_dict` reads them back."""
+        record = asdict(self)
+        record["end"] = self.end.value
+        for turn, raw in zip(self.turns, record["turns"], strict=True):
+            raw["action"] = {"kind": type(turn.action).__name__.lower(), **raw["action"]}
+            if turn.taught:
+                del raw["taught"]
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> "Trajectory":
+        """The trajectory that :meth:`to_dict` wrote."""
+        opening = tuple(RecordedMessage(m["role"], _parts(m["parts"])) for m in record["opening"])
+        turns = tuple(
+            Turn(
+                **{
+                    **turn,
+                    "action": _action(turn["action"]),
+                    "observation": _parts(turn["observation"]),
+                    "token_ids": tuple(turn.get("token_ids", ())),
+                }
+            )
+            for turn in record["turns"]
+        )
+        return cls(**{**record, "opening": opening, "turns": turns, "end": EndReason(record["end"])})
+
+
+def record_parts(parts: Sequence[Part]) -> tuple[RecordedPart, ...]:
+    """References in place of pixels."""
+    return tuple(
+        part if isinstance(part, str) else FrameRef(part.index, part.time, part.width, part.height) for part in parts
+    )
+
+
+def record_messages(messages: Sequence[Message]) -> tuple[RecordedMessage, ...]:
+    """References in place of pixels, for whole messages."""
+    return tuple(RecordedMessage(message.role, record_parts(message.parts)) for message in messages)
+
+
+def _parts(raw: Sequence[Any]) -> tuple[RecordedPart, ...]:
+    return tuple(part if isinstance(part, str) else FrameRef(**part) for part in raw)
+
+
+def _action(raw: Mapping[str, Any]) -> Action:
+    match raw["kind"]:
+        case "answer":
+            return Answer(raw["text"])
+        case "illegal":
+            return Illegal(raw["reason"])
+        case "calls":
+            return Calls(tuple(ToolCall(call["name"], call["arguments"]) for call in raw["calls"]))
+        case kind:
+            raise ValueError(f"unknown kind of action {kind!r}")

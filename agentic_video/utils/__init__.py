@@ -1,0 +1,1 @@
+"""What every room may need: files of long jobs, environment variables, devices."""

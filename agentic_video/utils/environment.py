@@ -1,0 +1,29 @@
+"""Environment variables of every process that a command starts, and where outputs go."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+LAPTOP_ENV = {
+    "VERL_PLATFORM": "cpu",
+    "TORCHDYNAMO_DISABLE": "1",
+    # many processes on few cores: a second thread each would only wait for the others
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "passive",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
+    "HF_HUB_OFFLINE": "1",
+}
+
+
+COMMON_ENV = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HYDRA_FULL_ERROR": "1",
+}
+
+
+def output_folder(environment: Mapping[str, str]) -> Path:
+    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder."""
+    return Path(environment.get("OUTPUT_DIR") or "outputs").resolve()

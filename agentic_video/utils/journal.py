@@ -1,0 +1,104 @@
+"""Files of long jobs: a journal that a kill can't spoil, settings that a folder belongs to, outputs that are whole."""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, TextIO
+
+
+class SetupError(Exception):
+    """A job can't start; the message says what to set."""
+
+
+def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str) -> None:
+    """Make the folder of a job, or go on in one of the same settings.
+
+    Args:
+        settings: Plain data; all on which the job's results depend.
+        name: Of the file in which the folder keeps them.
+        kind: What messages call the job, e.g. ``an evaluation``.
+
+    Raises:
+        SetupError: The folder holds a job with other settings; the message names the first difference.
+    """
+    file = folder / name
+    wanted = json.loads(json.dumps(settings))
+    if file.is_file():
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise SetupError(f"{file}: can't be read ({error}): choose another --out, or remove that folder") from None
+        if (difference := _difference(found, wanted)) is not None:
+            key, before, now = difference
+            raise SetupError(
+                f"{folder} holds {kind} with {key} = {before!r}, and now it is {now!r}: choose another --out, "
+                "or remove that folder"
+            )
+        return
+    write_whole(file, [json.dumps(wanted, indent=2) + "\n"])
+
+
+def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first key at which two settings differ, and both values."""
+    if not isinstance(found, dict) or not isinstance(wanted, dict):
+        return None if found == wanted else (name, found, wanted)
+    for key in sorted({*found, *wanted}):
+        below = f"{name}.{key}" if name else key
+        if (difference := _difference(found.get(key), wanted.get(key), below)) is not None:
+            return difference
+    return None
+
+
+@contextmanager
+def open_journal(path: Path, kind: str) -> Iterator[TextIO]:
+    """A journal, open for appending.
+
+    What a kill left of a last line is cut off. The file is locked: a second process would do everything twice.
+
+    Args:
+        kind: What messages call the job, e.g. ``evaluation``.
+
+    Raises:
+        SetupError: Another process has it open.
+    """
+    import fcntl
+
+    with path.open("a+b") as raw:
+        try:
+            fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SetupError(f"{path}: another process is writing this {kind}; wait for it or end it") from None
+        raw.truncate(_whole_lines(raw))
+        with path.open("a", encoding="utf-8") as file:
+            yield file
+
+
+def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
+    """Size in bytes of a file up to the end of its last whole line."""
+    end = file.seek(0, os.SEEK_END)
+    while end:
+        start = max(0, end - chunk)
+        file.seek(start)
+        found = file.read(end - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
+
+
+def settle(file: TextIO) -> None:
+    """When this returns, what was written is on disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def write_whole(path: Path, texts: Iterable[str]) -> None:
+    """Write a file that is there as a whole or not at all; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with part.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(texts)
+        settle(file)
+    part.replace(path)

@@ -1,0 +1,80 @@
+"""An actor of which each node of a Ray cluster has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentic_video.video.errors import VideoError
+
+_CONCURRENCY = 1000
+
+
+class NodeActor:
+    """An actor of which each node has one: found there by its name, or created by whoever calls it first.
+
+    It lives as long as the process that created it; when that is gone, the next call creates another.
+
+    Args:
+        prefix: Start of the actor's name; the node's id follows.
+        cls: The actor's class, with async methods.
+        arguments: For its constructor; those of the first caller on a node count.
+        options: Ray's options for it, beside its name and place.
+    """
+
+    def __init__(
+        self, prefix: str, cls: type[Any], arguments: Sequence[Any], options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._prefix, self._cls, self._arguments = prefix, cls, tuple(arguments)
+        self._options = dict(options or {})
+        self._handle: Any = None
+
+    async def call(self, method: str, *arguments: object) -> Any:
+        """Calls a method of the actor on this node.
+
+        Raises:
+            VideoError: The method returned one: errors travel as values, because Ray wraps those that are raised.
+        """
+        import ray
+
+        if self._handle is None:
+            self._handle = self._find()
+        try:
+            answer = await getattr(self._handle, method).remote(*arguments)
+        except ray.exceptions.ActorDiedError:
+            self._handle = self._find()
+            answer = await getattr(self._handle, method).remote(*arguments)
+        if isinstance(answer, VideoError):
+            raise answer
+        return answer
+
+    def _find(self) -> Any:
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = ray.get_runtime_context().get_node_id()
+        return (
+            ray.remote(self._cls)
+            .options(
+                name=f"{self._prefix}-{node}",
+                get_if_exists=True,
+                num_cpus=0,
+                max_concurrency=_CONCURRENCY,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                **self._options,
+            )
+            .remote(*self._arguments)
+        )
+
+
+def call_all(prefix: str, method: str) -> list[Any]:
+    """Calls a method of every node's actor of a name that exists; for a driver's log."""
+    import ray
+
+    handles = []
+    for node in ray.nodes():
+        try:
+            handles.append(ray.get_actor(f"{prefix}-{node['NodeID']}"))
+        except ValueError:  # no episode ran on that node
+            continue
+    return list(ray.get([getattr(handle, method).remote() for handle in handles]))

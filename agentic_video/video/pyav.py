@@ -1,0 +1,257 @@
+"""Frame-accurate decoding with PyAV, exact for every file in the test suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn
+
+import av
+import av.error
+import numpy as np
+from av.container import InputContainer
+from av.video.stream import VideoStream
+
+from agentic_video.video.errors import VideoError
+from agentic_video.video.index import NO_STAMP, Deadline, VideoIndex, is_end, open_container, prepare
+from agentic_video.video.reader import VideoReader
+
+_REORDER_LIMIT = 64
+
+
+_SKIPPING_CODECS = frozenset({"h264"})
+"""Codecs that mark the frames no other frame leans on, and whose decoder leaves out just those when told to."""
+
+
+_SKIP_MARGIN = 32
+
+
+_SEEK_TRIES = 3
+
+
+_UNKNOWN_PACKETS_LIMIT = 512
+
+
+def _displayed(picture: np.ndarray, turn: tuple[bool, bool, bool]) -> np.ndarray:
+    transpose, mirror_columns, mirror_rows = turn
+    if transpose:
+        picture = picture.transpose(1, 0, 2)
+    if mirror_columns:
+        picture = picture[:, ::-1]
+    if mirror_rows:
+        picture = picture[::-1]
+    return np.ascontiguousarray(picture)
+
+
+class _LostTrack(Exception):
+    """The packets after a seek are not those the index promises."""
+
+
+class PyavReader(VideoReader):
+    """Decodes with PyAV; each packet is given its place in the file as pts, which its frame brings back."""
+
+    def __init__(self, path: str, index: VideoIndex, time_limit: float | None) -> None:
+        super().__init__(path, index, time_limit)
+        self._container: InputContainer | None = None
+        self._seekable = True
+        self._can_skip = index.info.codec in _SKIPPING_CODECS
+        self._restart()
+
+    def close(self) -> None:
+        if self._container is not None:
+            self._container.close()
+            self._container = None
+
+    def _restart(self) -> None:
+        """Opens the file anew: the one way to its first packet that every format supports."""
+        self.close()
+        container = open_container(self._path)
+        try:
+            stream = container.streams[self._index.stream]
+            assert isinstance(stream, VideoStream)
+            prepare(self._path, container, stream)
+        except BaseException:
+            container.close()
+            raise
+        self._container = container
+        self._stream = stream
+        self._begin(0, None, container.demux(stream))
+
+    def _begin(self, ordinal: int, first: av.Packet | None, rest: Iterator[av.Packet]) -> None:
+        """Starts a run of decoding at a packet; `first` is that packet when it has been read already."""
+        self._run_start = self._next = ordinal
+        self._first = first
+        self._rest = rest
+        self._inside: set[int] = set()
+        self._broken: list[int] = []
+        self._drained = False
+
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, np.ndarray]]:
+        if self._container is None:
+            raise ValueError("the reader is closed")
+        ordinals = self._index.ordinals
+        missing = {int(ordinals[index]): index for index in wanted}
+        for index in wanted:
+            ordinal = int(ordinals[index])
+            entries = self._entries(index)
+            try:
+                if ordinal in missing and self._can_decode_on(ordinal, entries[0]):
+                    yield from self._decode_until(ordinal, missing, deadline)
+                for entry in entries:
+                    if ordinal in missing:
+                        self._go_to(entry, deadline)
+                        yield from self._decode_until(ordinal, missing, deadline)
+            except _LostTrack:
+                self._seekable = False
+                self._go_to(entries[-1], deadline)
+                yield from self._decode_until(ordinal, missing, deadline)
+            if ordinal in missing:
+                self._fail(index)
+
+    def _entries(self, index: int) -> list[int]:
+        """Packets from which decoding gives the frame, the closest first; a few, as keyframe flags can be wrong."""
+        place = int(np.searchsorted(self._index.keyframes, self._index.ordinals[index], side="right")) - 1
+        entries: list[int] = []
+        while place >= 0 and len(entries) < _SEEK_TRIES:
+            if self._index.key_ranks[place] <= index:
+                entries.append(int(self._index.keyframes[place]))
+            place -= 1
+        return entries or [0]
+
+    def _can_decode_on(self, ordinal: int, entry: int) -> bool:
+        if self._drained:
+            return False
+        return ordinal in self._inside or self._run_start <= entry <= self._next <= ordinal
+
+    def _decode_until(
+        self, ordinal: int, missing: dict[int, int], deadline: Deadline
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
+            deadline.check()
+            found: list[tuple[int, np.ndarray]] = []
+            for frame in self._step(skip=self._can_skip and self._next + _SKIP_MARGIN < ordinal):
+                assert frame.pts is not None
+                self._inside.discard(frame.pts)
+                index = missing.pop(frame.pts, None)
+                if index is None:
+                    continue
+                if frame.is_corrupt or self._is_damaged(index):
+                    self._fail(index)
+                found.append((index, self._picture(frame)))
+            yield from found
+            if ordinal in missing and ordinal in self._broken:
+                self._fail(missing[ordinal])
+
+    def _step(self, skip: bool) -> list[av.VideoFrame]:
+        """Sends one packet, or the end, to the decoder; with `skip` it may leave out frames no other one leans on."""
+        try:
+            packet = self._first or next(self._rest, None)
+            self._first = None
+            if packet is None or is_end(packet) or self._next >= self._index.stamps.size:
+                self._drained = True
+                return list(self._stream.codec_context.decode(None))
+        except av.FFmpegError:
+            self._drained = True
+            return []
+        ordinal = self._next
+        stamp = self._stamp(packet)
+        if stamp != self._index.stamps[ordinal]:
+            raise _LostTrack
+        self._next += 1
+        packet.pts = ordinal
+        self._stream.codec_context.skip_frame = "NONREF" if skip else "DEFAULT"
+        if not skip:
+            self._inside.add(ordinal)
+        if packet.is_corrupt:
+            self._broken.append(ordinal)
+        try:
+            return list(self._stream.codec_context.decode(packet))
+        except av.FFmpegError:
+            self._broken.append(ordinal)
+            return []
+
+    def _is_damaged(self, index: int) -> bool:
+        """Whether a packet that the frame may lean on did not decode."""
+        if not self._broken:
+            return False
+        entry, ordinal = self._entries(index)[0], int(self._index.ordinals[index])
+        return any(entry <= broken <= ordinal for broken in self._broken)
+
+    def _go_to(self, entry: int, deadline: Deadline) -> None:
+        """Makes `entry` the next packet to decode, with a decoder that remembers nothing."""
+        if self._seekable:
+            for stamp in self._seek_stamps(entry):
+                assert self._container is not None
+                try:
+                    self._container.seek(stamp, stream=self._stream)
+                    if self._land(entry, None, deadline):
+                        return
+                except av.FFmpegError:
+                    continue
+        self._restart()
+        try:
+            landed = self._land(entry, 0, deadline)
+        except av.FFmpegError:
+            landed = False
+        if not landed:
+            self.close()
+            raise VideoError(
+                self._path, "corrupt", "the file no longer holds the packets it had when it was opened; open it again"
+            )
+
+    def _seek_stamps(self, entry: int) -> list[int]:
+        """Times to seek to, best first: some formats seek by pts, some by dts, some land late."""
+        place = int(np.searchsorted(self._index.keyframes, entry, side="right")) - 1
+        stamps: list[int] = []
+        for key in range(place, max(-1, place - _SEEK_TRIES), -1):
+            for stamp in (int(self._index.key_pts[key]), int(self._index.key_dts[key])):
+                if stamp != NO_STAMP and stamp not in stamps:
+                    stamps.append(stamp)
+        return stamps
+
+    def _land(self, entry: int, ordinal: int | None, deadline: Deadline) -> bool:
+        """Reads packets without decoding them up to `entry`; False when that packet is behind or not to be found.
+
+        `ordinal` is the place of the next packet when it is known.
+        """
+        assert self._container is not None
+        rest = self._container.demux(self._stream)
+        unknown = 0
+        for packet in rest:
+            deadline.check()
+            if is_end(packet):
+                return False
+            stamp = self._stamp(packet)
+            if ordinal is None:
+                places = np.flatnonzero(self._index.stamps == stamp)
+                if places.size != 1:
+                    unknown += 1
+                    if unknown > _UNKNOWN_PACKETS_LIMIT:
+                        return False
+                    continue
+                ordinal = int(places[0])
+            elif ordinal >= self._index.stamps.size or stamp != self._index.stamps[ordinal]:
+                return False
+            if ordinal > entry:
+                return False
+            if ordinal == entry:
+                self._begin(entry, packet, rest)
+                return True
+            ordinal += 1
+        return False
+
+    def _stamp(self, packet: av.Packet) -> int:
+        stamp = packet.pts if self._index.stamp_is_pts else packet.dts
+        return NO_STAMP if stamp is None else stamp
+
+    def _picture(self, frame: av.VideoFrame) -> np.ndarray:
+        info, turn = self.info, self._index.turn
+        width, height = (info.height, info.width) if turn[0] else (info.width, info.height)
+        # A stream may change its size midway; the caller is promised one.
+        return _displayed(frame.to_ndarray(format="rgb24", width=width, height=height), turn)
+
+    def _fail(self, index: int) -> NoReturn:
+        raise VideoError(
+            self._path,
+            "corrupt",
+            f"frame {index} at {self.timestamps[index]:.3f} s cannot be decoded; use other frames or replace the file",
+        )

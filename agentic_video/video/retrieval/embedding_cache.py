@@ -1,0 +1,177 @@
+"""Frame embeddings, kept in memory and on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from agentic_video.video.errors import raise_video_error
+from agentic_video.video.lru import SizedLRU
+from agentic_video.video.retrieval.config import RetrievalConfig
+
+Row = npt.NDArray[np.float32]
+"""The embedding of one frame or text: shape (dim,), length 1."""
+
+
+_LOG = logging.getLogger(__name__)
+
+
+_SWEEP_SECONDS = 60.0
+
+
+_SWEEP_TO = 0.9
+"""Share of its bound that a folder which outgrew it is brought back to, so that not every write has to look again."""
+
+
+@dataclass(frozen=True)
+class VideoIdentity:
+    """A video file as it is now: a changed file is another one."""
+
+    path: str
+    mtime_ns: int
+    size: int
+
+
+def identify(path: str) -> VideoIdentity:
+    """The identity of a file.
+
+    Raises:
+        VideoError: It can't be found.
+    """
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise_video_error(path, error)
+    return VideoIdentity(path, status.st_mtime_ns, status.st_size)
+
+
+class EmbeddingCache:
+    """Frame embeddings of one model: a bounded memory, and a bounded folder with a file for each video.
+
+    `get` and `put` belong to one thread, `load` and `save` to one thread.
+
+    Args:
+        config: Its bounds and folder count.
+        model: Identity of the model.
+    """
+
+    def __init__(self, config: RetrievalConfig, model: str) -> None:
+        self._model = model
+        self._memory: SizedLRU[tuple[VideoIdentity, int], Row] = SizedLRU(config.max_bytes)
+        self._folder = Path(config.cache_dir).expanduser() if config.cache_dir else None
+        self._folder_bytes = config.cache_bytes
+        # Upper bound of what the folder holds, as far as this process knows.
+        self._folder_total = 0
+        self._swept = -np.inf
+        self.disk_errors = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes held in memory."""
+        return self._memory.total
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether there is a folder."""
+        return self._folder is not None
+
+    def get(self, video: VideoIdentity, index: int) -> Row | None:
+        """An embedding in memory."""
+        return self._memory.get((video, index))
+
+    def put(self, video: VideoIdentity, index: int, row: Row) -> None:
+        """Keeps an embedding in memory."""
+        self._memory.put((video, index), row, row.nbytes)
+
+    def load(self, video: VideoIdentity, indices: Iterable[int]) -> dict[int, Row]:
+        """Those embeddings of a video that its file holds; a damaged file holds none."""
+        file = self._file(video)
+        if file is None:
+            return {}
+        stored = self._read(file)
+        if stored:
+            with contextlib.suppress(OSError):  # gone in favour of others
+                os.utime(file)
+        return {index: stored[index] for index in indices if index in stored}
+
+    def save(self, video: VideoIdentity, rows: Mapping[int, Row]) -> None:
+        """Adds embeddings to a video's file. What can't be written is left out, and counted."""
+        file = self._file(video)
+        if file is None or not rows:
+            return
+        merged = {**self._read(file), **rows}
+        indices = sorted(merged)
+        partial = file.with_name(f"{file.stem}.{uuid.uuid4().hex}.tmp")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as stream:
+                np.savez(stream, indices=np.array(indices), rows=np.stack([merged[index] for index in indices]))
+            size = partial.stat().st_size
+            if size > self._folder_bytes:
+                partial.unlink()
+                return
+            self._folder_total += size
+            os.replace(partial, file)
+            self._sweep()
+        except OSError as error:
+            self._failed(f"can't write to {file.parent}: {error}")
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+    def _file(self, video: VideoIdentity) -> Path | None:
+        if self._folder is None:
+            return None
+        name = json.dumps([self._model, video.path, video.mtime_ns, video.size])
+        return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()}.npz"
+
+    def _read(self, file: Path) -> dict[int, Row]:
+        try:
+            with np.load(file, allow_pickle=False) as content:
+                indices, rows = content["indices"], content["rows"]
+            if indices.dtype != np.int64 or rows.dtype != np.float32 or rows.shape[:1] != indices.shape:
+                raise ValueError(f"holds {indices.dtype}{indices.shape} and {rows.dtype}{rows.shape}")
+            if rows.ndim != 2 or not (np.abs(np.linalg.norm(rows, axis=1) - 1) < 0.01).all():
+                raise ValueError("holds rows that are no embeddings")
+        except FileNotFoundError:
+            return {}
+        except Exception as error:  # a damaged archive can raise nearly anything
+            self._failed(f"{file} is damaged and will be made anew: {error}")
+            return {}
+        return {int(index): row for index, row in zip(indices, rows, strict=True)}
+
+    def _failed(self, message: str) -> None:
+        if not self.disk_errors:
+            _LOG.warning("cache of frame embeddings: %s (further ones are only counted)", message)
+        self.disk_errors += 1
+
+    def _sweep(self) -> None:
+        """Brings the folder well within its bound, oldest files first; looks only now and then where there is room."""
+        assert self._folder is not None
+        now = time.monotonic()
+        if now - self._swept < _SWEEP_SECONDS and self._folder_total <= self._folder_bytes:
+            return
+        files = []
+        for file in self._folder.iterdir():
+            if file.suffix in (".npz", ".tmp"):
+                with contextlib.suppress(FileNotFoundError):  # another process sweeps too
+                    status = file.stat()
+                    files.append((status.st_mtime_ns, status.st_size, file))
+        total = sum(size for _, size, _ in files)
+        if total > self._folder_bytes:
+            for _, size, file in sorted(files):
+                if total <= _SWEEP_TO * self._folder_bytes:
+                    break
+                file.unlink(missing_ok=True)
+                total -= size
+        self._folder_total, self._swept = total, now

@@ -1,0 +1,125 @@
+"""Models that embed frames and texts alike.
+
+Importing this touches neither the network nor a model library; :class:`ClipEncoder` does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from agentic_video.video.lru import SizedLRU
+from agentic_video.video.retrieval.config import RetrievalConfig
+
+_TOKENIZER_WORDS = 2**16
+
+
+class Encoder(Protocol):
+    """Embeds pictures and texts so that a scalar product compares them. Called from one thread at a time."""
+
+    identity: str
+    """Changes whenever the embeddings of frames do."""
+
+    def frame_size(self, width: int, height: int) -> tuple[int, int]:
+        """The (width, height) in pixels that frames of a video of the given size are wanted in."""
+        ...
+
+    def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
+        """Embeds RGB pictures, each (height, width, 3): rows of length 1, shape (len(images), dim)."""
+        ...
+
+    def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Embeds texts: rows of length 1, shape (len(texts), dim)."""
+        ...
+
+
+class ClipEncoder:
+    """A model of open_clip.
+
+    Args:
+        config: Its model, pretrained and device count.
+
+    Raises:
+        ValueError: No model is named, or open_clip doesn't know it.
+        RuntimeError: Its weights can't be had.
+    """
+
+    def __init__(self, config: RetrievalConfig) -> None:
+        import open_clip
+
+        if not config.model:
+            raise ValueError("no retrieval model is named: set agentic_video.retrieval.model")
+        # Refuses a model without weights, which open_clip's other constructors would fill at random.
+        network, self._transform = open_clip.create_model_from_pretrained(
+            config.model, config.pretrained or None, device="cpu"
+        )
+        self.identity = _digest(network, self._transform)
+        self._tokenizer = open_clip.get_tokenizer(config.model)
+        self._device = _device(config.device)
+        self._network = network.eval().requires_grad_(False).to(self._device)
+        self._sizes: SizedLRU[tuple[int, int], tuple[int, int]] = SizedLRU(1024)
+
+    def frame_size(self, width: int, height: int) -> tuple[int, int]:
+        """The size that the model's own transform resizes a picture to, before it crops or pads."""
+        from PIL import Image
+
+        size = self._sizes.get((width, height))
+        if size is None:
+            # The transform itself tells, so that it finds nothing left to resize in frames of that size.
+            resized = self._transform.transforms[0](Image.new("L", (width, height)))
+            size = (resized.width, resized.height)
+            self._sizes.put((width, height), size, 1)
+        return size
+
+    def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
+        """As `Encoder.images`, prepared by the model's own transform."""
+        import torch
+        from PIL import Image
+
+        batch = torch.stack([self._transform(Image.fromarray(image)) for image in images])
+        with torch.inference_mode():
+            return _rows(self._network.encode_image(batch.to(self._device), normalize=True))
+
+    def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """As `Encoder.texts`; what goes beyond the text tower's context is cut."""
+        import torch
+
+        known = getattr(self._tokenizer, "cache", None)
+        if known is not None and len(known) > _TOKENIZER_WORDS:
+            # open_clip's own tokenizer remembers every word it ever saw; its special tokens are those that stay whole.
+            self._tokenizer.cache = {word: pieces for word, pieces in known.items() if word == pieces}
+        tokens = self._tokenizer(list(texts)).to(self._device)
+        with torch.inference_mode():
+            return _rows(self._network.encode_text(tokens, normalize=True))
+
+
+def _rows(features: Any) -> npt.NDArray[np.float32]:
+    rows: npt.NDArray[np.float32] = features.float().cpu().numpy()
+    if not np.isfinite(rows).all():
+        raise RuntimeError("the retrieval model gives embeddings that are not finite: its weights are damaged")
+    return rows
+
+
+def _digest(network: Any, transform: Any) -> str:
+    """A model's identity: its modules, its weights and how it prepares pictures."""
+    import torch
+
+    digest = hashlib.sha256(f"{network!r}{transform!r}".encode())
+    for name, tensor in network.state_dict().items():
+        digest.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _device(name: str) -> str:
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and torch.cuda.is_available():
+        # The first one holds what verl's first rank holds beside its share.
+        name = f"cuda:{torch.cuda.device_count() - 1}"
+    return name

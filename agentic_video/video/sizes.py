@@ -1,0 +1,132 @@
+"""The arithmetic of frame sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+MAX_ASPECT_RATIO = 200
+"""Longer side over shorter side beyond which Qwen2-VL's processor refuses an image."""
+
+
+@dataclass(frozen=True)
+class PixelBudget:
+    """How many pixels one frame may have.
+
+    Attributes:
+        min_pixels: Least area (pixels); smaller frames are enlarged.
+        max_pixels: Greatest area (pixels); larger frames are reduced.
+        factor: Both sides become multiples of this many pixels (patch size times merge size of the vision tower).
+
+    Raises:
+        ValueError: When no size can satisfy the budget.
+    """
+
+    min_pixels: int
+    max_pixels: int
+    factor: int = 28
+
+    def __post_init__(self) -> None:
+        if self.factor < 1:
+            raise ValueError(f"factor must be at least 1, got {self.factor}")
+        if self.min_pixels < 0:
+            raise ValueError(f"min_pixels must not be negative, got {self.min_pixels}")
+        if self.max_pixels < max(self.min_pixels, self.factor * self.factor):
+            raise ValueError(
+                f"max_pixels ({self.max_pixels}) must be at least min_pixels ({self.min_pixels}) "
+                f"and one {self.factor}x{self.factor} cell"
+            )
+
+
+def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
+    """Chooses the size of a frame under a pixel budget, as Qwen2-VL's `smart_resize` does.
+
+    Args:
+        width: Width in pixels.
+        height: Height in pixels.
+        budget: Area bounds and the factor.
+
+    Returns:
+        (width, height) in pixels, multiples of `budget.factor`, area within the budget and aspect ratio as close to
+        the original as that allows. As in `smart_resize`, sides far from square under a tight budget can leave the
+        area out of bounds, because a side is never less than one factor.
+
+    Raises:
+        ValueError: On sides that are not positive, or an aspect ratio above 200.
+    """
+    _check_sides(width, height)
+    ratio = max(width, height) / min(width, height)
+    if ratio > MAX_ASPECT_RATIO:
+        raise ValueError(f"aspect ratio {ratio:.1f} of a {width}x{height} frame exceeds {MAX_ASPECT_RATIO}")
+    factor = budget.factor
+    # Python's round (half to even) and the order of the divisions are those of smart_resize: the processor recomputes
+    # the size and both must agree to the pixel.
+    new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
+    if new_width * new_height > budget.max_pixels:
+        shrink = math.sqrt((height * width) / budget.max_pixels)
+        new_width = max(factor, math.floor(width / shrink / factor) * factor)
+        new_height = max(factor, math.floor(height / shrink / factor) * factor)
+    elif new_width * new_height < budget.min_pixels:
+        grow = math.sqrt(budget.min_pixels / (height * width))
+        new_width = math.ceil(width * grow / factor) * factor
+        new_height = math.ceil(height * grow / factor) * factor
+    return new_width, new_height
+
+
+def fit_within(width: int, height: int, max_width: int, max_height: int, factor: int = 1) -> tuple[int, int]:
+    """Scales a frame down to lie within a box; a frame that fits already is not enlarged.
+
+    Args:
+        width: Width in pixels.
+        height: Height in pixels.
+        max_width: Width of the box in pixels, at least `factor`.
+        max_height: Height of the box in pixels, at least `factor`.
+        factor: Both sides are rounded to the nearest multiple of this that still lies in the box.
+
+    Returns:
+        (width, height) in pixels.
+
+    Raises:
+        ValueError: On sides that are not positive or a box smaller than one factor.
+    """
+    _check_sides(width, height)
+    if factor < 1:
+        raise ValueError(f"factor must be at least 1, got {factor}")
+    if max_width < factor or max_height < factor:
+        raise ValueError(f"a {max_width}x{max_height} box cannot hold one {factor}x{factor} cell")
+    scale = min(1.0, max_width / width, max_height / height)
+    return _round_side(width * scale, max_width, factor), _round_side(height * scale, max_height, factor)
+
+
+def resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
+    """Resizes a picture with PIL's bicubic filter (antialiased, deterministic).
+
+    Args:
+        image: RGB uint8 array of shape (height, width, 3).
+        width: New width in pixels.
+        height: New height in pixels.
+
+    Returns:
+        RGB uint8 array of shape (`height`, `width`, 3); the input itself when the size is right already.
+
+    Raises:
+        ValueError: When the array is not an RGB uint8 picture or a side is not positive.
+    """
+    _check_sides(width, height)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise ValueError(f"expected a uint8 array (height, width, 3), got {image.dtype} {image.shape}")
+    if image.shape[:2] == (height, width):
+        return image
+    return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def _round_side(side: float, limit: int, factor: int) -> int:
+    return min(max(factor, round(side / factor) * factor), limit // factor * factor)
+
+
+def _check_sides(width: int, height: int) -> None:
+    if width < 1 or height < 1:
+        raise ValueError(f"width and height must be positive, got {width}x{height}")

@@ -1,0 +1,116 @@
+"""The threads of a frame store: a decoder that hangs loses its place to a fresh one."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentic_video.video.errors import VideoError
+
+_GRACE = 1.0
+"""Seconds beyond its time limit after which a decoder counts as stuck, having missed its own checks."""
+
+
+@dataclass(eq=False)
+class Job:
+    """Work for a thread of the store on one video."""
+
+    path: str
+    run: Callable[[Job], Any]
+    limit: float
+    future: Future[Any] = field(default_factory=Future)
+    claims: dict[Any, Future[Any]] = field(default_factory=dict)
+    end: float = math.inf
+
+    def time_left(self) -> float:
+        """Seconds before the time limit; a little when it has passed, so that whoever gets it fails at once."""
+        return max(self.end - time.monotonic(), 1e-6)
+
+
+class Workers:
+    """A few daemon threads, started when there is work; a stuck one is replaced, which no stock executor does."""
+
+    def __init__(
+        self, count: int, on_stuck: Callable[[Job, VideoError], None], on_return: Callable[[Job], None]
+    ) -> None:
+        self._count = count
+        self._on_stuck = on_stuck
+        self._on_return = on_return
+        self._changed = threading.Condition()
+        self._queue: deque[Job] = deque()
+        self._running: set[Job] = set()
+        self._threads = 0
+        self._watching = False
+
+    def submit(self, job: Job) -> Future[Any]:
+        with self._changed:
+            self._queue.append(job)
+            self._start_threads()
+        return job.future
+
+    def _start_threads(self) -> None:
+        for _ in range(min(len(self._queue), self._count - self._threads)):
+            self._threads += 1
+            threading.Thread(target=self._work, name="frame-store", daemon=True).start()
+        if not self._watching:
+            self._watching = True
+            threading.Thread(target=self._watch, name="frame-store-watch", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._queue:
+                    self._threads -= 1
+                    return
+                job = self._queue.popleft()
+                if not job.future.set_running_or_notify_cancel():
+                    continue
+                job.end = time.monotonic() + job.limit
+                self._running.add(job)
+                self._changed.notify()
+            result, error = None, None
+            try:
+                result = job.run(job)
+            except BaseException as raised:
+                error = raised
+            with self._changed:
+                stuck = job not in self._running
+                self._running.discard(job)
+            if stuck:
+                self._on_return(job)
+                return
+            if error is not None:
+                job.future.set_exception(error)
+            else:
+                job.future.set_result(result)
+            # Not to keep the last result alive while the thread idles.
+            del job, result, error
+
+    def _watch(self) -> None:
+        """Gives up on jobs that overrun their limit without noticing; ends when nothing runs."""
+        while True:
+            with self._changed:
+                if not self._running and not self._queue:
+                    self._watching = False
+                    return
+                now = time.monotonic()
+                late = [job for job in self._running if now > job.end + _GRACE]
+                self._running.difference_update(late)
+                self._threads -= len(late)
+                if late:
+                    self._start_threads()
+                else:
+                    ends = [job.end + _GRACE for job in self._running]
+                    self._changed.wait(max(0.01, min(ends, default=now + _GRACE) - now))
+            for job in late:
+                error = VideoError(
+                    job.path, "timeout", f"no answer within {job.limit:g} s; check the disk or leave the video out"
+                )
+                self._on_stuck(job, error)
+                job.future.set_exception(error)

@@ -1,0 +1,30 @@
+import pytest
+
+from agentic_video import cli
+from agentic_video.commands import doctor
+
+
+def test_report_covers_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["doctor"])
+    output = capsys.readouterr().out
+    for name in ("python", "GPUs", "torch", "ray", "vllm", "verl plugin", "av", "memory", "shared memory", "disk"):
+        assert f" {name} " in output
+
+
+def test_what_is_missing_comes_with_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = doctor.installed
+    monkeypatch.setattr(doctor, "installed", lambda name: None if name in ("vllm", "av") else real(name))
+    assert doctor.report() == 1
+    lines = capsys.readouterr().out.splitlines()
+    for name in ("vllm", "av"):
+        place = next(i for i, line in enumerate(lines) if line.startswith(f"!! {name} "))
+        assert "missing" in lines[place]
+        assert "uv sync" in lines[place + 1]
+
+
+def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda name: "0.8.0")
+    found = {finding.name: finding for finding in doctor.findings()}
+    assert "0.9.1" in found["verl"].remedy

@@ -1,0 +1,51 @@
+"""The recipes' configs, composed as a run gets them."""
+
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+
+import pytest
+from omegaconf import DictConfig
+
+from agentic_video.config.compose import compose_recipe
+from agentic_video.systems.base import System
+from agentic_video.systems.eva.system import Eva
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.framethinker.system import FrameThinker
+from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.systems.videozoomer.system import VideoZoomer
+
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+SYSTEMS: dict[str, type[System]] = {
+    "videozoomer": VideoZoomer,
+    "framethinker": FrameThinker,
+    "framemind": FrameMind,
+    "videobrain": VideoBrain,
+    "eva": Eva,
+}
+PROFILES = ("laptop", "cluster")
+ENVIRONMENT = {
+    "MODEL_PATH": "/models/qwen",
+    "TRAIN_FILES": "/data/train.parquet",
+    "JUDGE_BASE_URL": "http://judge:8000/v1",
+    "JUDGE_MODEL": "some-judge",
+}
+"""What a user sets for the cluster profile."""
+
+
+def set_environment(patch: pytest.MonkeyPatch) -> None:
+    """What a user sets, and nothing else that the configs read."""
+    for name in ("VAL_FILES", "NNODES", "GPUS_PER_NODE"):
+        patch.delenv(name, raising=False)
+    for name, value in ENVIRONMENT.items():
+        patch.setenv(name, value)
+
+
+@cache
+def _composed(name: str, profile: str, overrides: tuple[str, ...]) -> DictConfig:
+    return compose_recipe(RECIPES / name, profile, overrides)
+
+
+def composed(name: str, profile: str, *overrides: str) -> DictConfig:
+    """A recipe's config; the caller may change it. It reads the environment when a value is read, or resolved."""
+    return deepcopy(_composed(name, profile, overrides))

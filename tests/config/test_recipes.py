@@ -1,0 +1,493 @@
+"""The recipes compose on verl's trainer config, pass verl's own validation, and are the published runs where they must
+be: :data:`PUBLISHED` holds what the papers and the released code say."""
+
+import asyncio
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
+from hydra.core.config_search_path import SearchPathQuery
+from hydra.core.global_hydra import GlobalHydra
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.base import System
+from agentic_video.systems.eva.system import Eva
+from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.framethinker.system import FrameThinker
+from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.toyworld.model import FAMILIES
+from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.recipe import toy_recipe
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
+from tests.config.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment
+from tests.conftest import MemorySource
+
+EVERY = [(name, profile) for name in SYSTEMS for profile in PROFILES]
+
+ACTOR, ROLLOUT, SYSTEM = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "agentic_video.system"
+VLLM_IMAGES = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.image"
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "videozoomer": {
+        "data.train_batch_size": 128,
+        "data.max_prompt_length": 20_480,
+        "data.max_response_length": 32_768,
+        "agentic_video.max_turn_tokens": 4_096,
+        "agentic_video.judge.on_failure": "drop_group",
+        f"{ROLLOUT}.n": 16,
+        f"{ROLLOUT}.temperature": 1.0,
+        f"{ACTOR}.ppo_mini_batch_size": 32,
+        f"{ACTOR}.optim.lr": 1e-6,
+        f"{ACTOR}.clip_ratio_low": 0.2,
+        f"{ACTOR}.clip_ratio_high": 0.27,
+        f"{ACTOR}.use_kl_loss": True,
+        f"{ACTOR}.kl_loss_coef": 1e-3,
+        f"{ACTOR}.kl_loss_type": "low_var_kl",
+        f"{ACTOR}.entropy_coeff": 1e-3,
+        f"{ACTOR}.loss_agg_mode": "token-mean",
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        "algorithm.filter_groups.enable": True,
+        "algorithm.filter_groups.metric": "reward_key",
+        "trainer.nnodes": 2,
+        "trainer.n_gpus_per_node": 8,
+        f"{SYSTEM}.overview": "rate",
+        f"{SYSTEM}.overview_fps": 0.5,
+        f"{SYSTEM}.overview_max_frames": 64,
+        f"{SYSTEM}.min_pixels": 25_088,
+        f"{SYSTEM}.max_pixels": 100_352,
+        f"{SYSTEM}.zoom_max_frames": 16,
+        f"{SYSTEM}.max_turns": 5,
+        f"{SYSTEM}.max_images": 128,
+        f"{SYSTEM}.answer_match": "videozoomer",
+        f"{SYSTEM}.weights.acc": 0.9,
+        f"{SYSTEM}.weights.format": 0.1,
+        f"{SYSTEM}.weights.tool": 0.5,
+    },
+    # the large-scale experiment
+    "framethinker": {
+        "data.train_batch_size": 32,
+        "data.max_prompt_length": 8_192,
+        "data.max_response_length": 8_192,
+        f"{ROLLOUT}.n": 8,
+        f"{ACTOR}.optim.lr": 5e-7,
+        f"{ACTOR}.use_kl_loss": False,
+        f"{ACTOR}.entropy_coeff": 0.0,
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        "algorithm.filter_groups.enable": False,
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": 8,
+        f"{SYSTEM}.overview": "uniform",
+        f"{SYSTEM}.overview_frames": 8,
+        f"{SYSTEM}.look_frames": 8,
+        f"{SYSTEM}.max_width": 640,
+        f"{SYSTEM}.max_height": 360,
+        f"{SYSTEM}.long_seconds": 300.0,
+        f"{SYSTEM}.long_overview_frames": 12,
+        f"{SYSTEM}.long_look_frames": 12,
+        f"{SYSTEM}.long_max_width": 448,
+        f"{SYSTEM}.long_max_height": 252,
+        f"{SYSTEM}.max_turns": 5,
+        f"{SYSTEM}.weights.lookup": 0.5,
+        f"{SYSTEM}.weights.choose": 0.02,
+        f"{SYSTEM}.weights.format": 0.0,
+        f"{SYSTEM}.weights.conditional": True,
+        f"{SYSTEM}.weights.bonus": "actions",
+        f"{SYSTEM}.weights.turn": 0.2,
+        f"{SYSTEM}.weights.turn_cap": 0.6,
+        f"{SYSTEM}.ccv.enable": True,
+        f"{SYSTEM}.ccv.redundancy": True,
+        f"{SYSTEM}.ccv.logical_flow": True,
+        f"{SYSTEM}.ccv.fidelity": True,
+        f"{SYSTEM}.ccv.width": True,
+        f"{SYSTEM}.ccv.min_width": 8,
+        f"{SYSTEM}.guard.enable": True,
+    },
+    # Table E1, appendix E.2, sections 3 and 4.1
+    "framemind": {
+        "data.train_batch_size": 64,
+        f"{ACTOR}.ppo_mini_batch_size": 64,
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": 2,
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": 1,
+        f"{ACTOR}.use_dynamic_bsz": True,
+        "actor_rollout_ref.model.use_remove_padding": True,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+        f"{ACTOR}.freeze_vision_tower": False,
+        f"{ACTOR}.optim.lr": 1e-6,
+        f"{ACTOR}.optim.weight_decay": 1e-2,
+        f"{ACTOR}.optim.lr_warmup_steps_ratio": 0.0,
+        f"{ACTOR}.grad_clip": 1.0,
+        f"{ACTOR}.use_kl_loss": True,
+        f"{ACTOR}.kl_loss_coef": 1e-3,
+        f"{ACTOR}.kl_loss_type": "low_var_kl",
+        f"{ACTOR}.fsdp_config.param_offload": False,
+        f"{ACTOR}.fsdp_config.optimizer_offload": False,
+        "actor_rollout_ref.ref.fsdp_config.param_offload": False,
+        f"{ROLLOUT}.n": 8,
+        f"{ROLLOUT}.temperature": 0.7,
+        f"{ROLLOUT}.top_p": 0.9,
+        f"{ROLLOUT}.tensor_model_parallel_size": 4,
+        f"{ROLLOUT}.gpu_memory_utilization": 0.7,
+        f"{ROLLOUT}.enforce_eager": False,
+        f"{ROLLOUT}.enable_chunked_prefill": False,
+        f"{ROLLOUT}.max_model_len": 32_768,
+        f"{ROLLOUT}.max_num_batched_tokens": 65_536,
+        VLLM_IMAGES: 100,
+        f"{ROLLOUT}.val_kwargs.temperature": 0.01,
+        f"{ROLLOUT}.val_kwargs.top_p": 0.95,
+        f"{ROLLOUT}.val_kwargs.n": 1,
+        f"{ROLLOUT}.val_kwargs.do_sample": True,
+        "algorithm.norm_adv_by_std_in_grpo": False,
+        "algorithm.filter_groups.enable": False,
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": 8,
+        f"{SYSTEM}.group_size": 8,
+        f"{SYSTEM}.low.frames": 64,
+        f"{SYSTEM}.low.height": 224,
+        f"{SYSTEM}.low.width": 224,
+        f"{SYSTEM}.high.frames": 32,
+        f"{SYSTEM}.high.height": 448,
+        f"{SYSTEM}.high.width": 448,
+        f"{SYSTEM}.tool_side": 448,
+        f"{SYSTEM}.clip_min_frames": 8,
+        f"{SYSTEM}.clip_max_frames": 20,
+        f"{SYSTEM}.max_turns": 3,
+        f"{SYSTEM}.max_images": 100,
+        f"{SYSTEM}.context": "latest_evidence",
+        f"{SYSTEM}.answer_match": "exact",
+        f"{SYSTEM}.weights.acc": 1.0,
+        f"{SYSTEM}.weights.format": 1.0,
+        f"{SYSTEM}.weights.one_tool": 1.0,
+        f"{SYSTEM}.weights.both_tools": 1.2,
+        f"{SYSTEM}.weights.exploration": 0.2,
+        f"{SYSTEM}.weights.turn": 0.5,
+        f"{SYSTEM}.weights.turn_bonus": "turns",
+        f"{SYSTEM}.weights.min_turns": 2,
+        f"{SYSTEM}.weights.max_turns": 3,
+    },
+    "videobrain": {
+        "data.train_batch_size": 32,
+        "data.max_prompt_length": 8_192,
+        "data.max_response_length": 16_384,
+        "agentic_video.max_turn_tokens": 8_192,
+        "agentic_video.retrieval.model": "ViT-B-16-SigLIP2",
+        f"{ROLLOUT}.n": 8,
+        f"{ACTOR}.ppo_mini_batch_size": 32,
+        f"{ACTOR}.optim.lr": 1e-6,
+        f"{ACTOR}.freeze_vision_tower": True,
+        f"{ACTOR}.use_kl_loss": True,
+        f"{ACTOR}.kl_loss_coef": 1e-3,
+        f"{ACTOR}.kl_loss_type": "low_var_kl",
+        f"{ACTOR}.entropy_coeff": 1e-3,
+        "algorithm.norm_adv_by_std_in_grpo": True,
+        "trainer.total_epochs": 1,
+        "trainer.nnodes": 1,
+        "trainer.n_gpus_per_node": 8,
+        f"{SYSTEM}.overview": "uniform",
+        f"{SYSTEM}.overview_frames": 16,
+        f"{SYSTEM}.max_width": 640,
+        f"{SYSTEM}.max_height": 360,
+        f"{SYSTEM}.uniform_frames": 8,
+        f"{SYSTEM}.clip_frames": 4,
+        f"{SYSTEM}.clip_candidates": 128,
+        f"{SYSTEM}.clip_candidates_long": 256,
+        f"{SYSTEM}.long_video_frames": 20_000,
+        f"{SYSTEM}.max_turns": 5,
+        f"{SYSTEM}.max_images": 128,
+        f"{SYSTEM}.answer_match": "judge",
+        f"{SYSTEM}.duplicate_margin": 1,
+        f"{SYSTEM}.weights.format": 0.05,
+        f"{SYSTEM}.weights.acc": 1.0,
+        f"{SYSTEM}.weights.direct_right_without": 0.5,
+        f"{SYSTEM}.weights.direct_right_with": 0.0,
+        f"{SYSTEM}.weights.adaptive_right_without": 0.5,
+        f"{SYSTEM}.weights.adaptive_right_with": 0.5,
+        f"{SYSTEM}.weights.active_right_without": 0.0,
+        f"{SYSTEM}.weights.active_right_with": 0.5,
+        f"{SYSTEM}.weights.active_wrong_without": 0.0,
+        f"{SYSTEM}.weights.active_wrong_with": 0.2,
+    },
+    "eva": {
+        "data.train_batch_size": 64,
+        f"{ROLLOUT}.n": 8,
+        f"{ACTOR}.optim.lr": 1e-6,
+        f"{ACTOR}.use_kl_loss": True,
+        "trainer.total_epochs": 1,
+        "trainer.nnodes": 4,
+        "trainer.n_gpus_per_node": 8,
+        "agentic_video.max_turn_tokens": 2_048,
+        f"{SYSTEM}.overview": "none",
+        f"{SYSTEM}.max_tokens": 12_000,
+        f"{SYSTEM}.max_short_side": 720,
+        f"{SYSTEM}.size_factor": 28,
+        f"{SYSTEM}.max_turns": 6,
+        f"{SYSTEM}.csv": True,
+        f"{SYSTEM}.weights.tool_call": 0.05,
+    },
+}
+"""Key and value, as published, of each cluster profile."""
+
+FOR_ALL = {
+    "algorithm.adv_estimator": "grpo",
+    "algorithm.use_kl_in_reward": False,
+    f"{ROLLOUT}.top_p": 1.0,
+    f"{ROLLOUT}.temperature": 1.0,
+    f"{ROLLOUT}.agent.default_agent_loop": "video_agent",
+    "trainer.v1.trainer_mode": "agentic_video",
+}
+"""What every cluster profile has, where :data:`PUBLISHED` has nothing else for it."""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+def system_of(config: DictConfig) -> Any:
+    return settings_of(config).system
+
+
+def values_of(config: DictConfig) -> Any:
+    return OmegaConf.to_container(config, resolve=True)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_cluster_is_the_published_run(name: str) -> None:
+    expected = {**FOR_ALL, **PUBLISHED[name]}
+    config = composed(name, "cluster")
+    assert {key: OmegaConf.select(config, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(("name", "profile"), EVERY)
+def test_verl_gets_the_same_config_from_the_command_line(name: str, profile: str) -> None:
+    """As ``python -m verl.trainer.main_ppo --config-dir`` composes it: the yaml itself must say where the rest is."""
+    paths = create_config_search_path("pkg://verl.trainer.config")
+    paths.prepend("command-line", f"file://{RECIPES / name / 'config'}", anchor=SearchPathQuery(provider="schema"))
+    GlobalHydra.instance().clear()
+    hydra = Hydra.create_main_hydra2(task_name="main_ppo", config_search_path=paths)
+    try:
+        config = hydra.compose_config(profile, [], RunMode.RUN, with_log_configuration=False)
+    finally:
+        GlobalHydra.instance().clear()
+    with open_dict(config):
+        del config["hydra"]
+    ours = composed(name, profile)
+    for one in (config, ours):
+        OmegaConf.update(one, "actor_rollout_ref.model.path", "/models/some")  # the laptop's has none
+    assert values_of(config) == values_of(ours)
+
+
+@pytest.mark.parametrize(("name", "profile"), EVERY)
+def test_config_passes_verls_validation(name: str, profile: str) -> None:
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    config = composed(name, profile)
+    if profile == "laptop":
+        config.actor_rollout_ref.model.path = "/models/tiny"
+    OmegaConf.resolve(config)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    ref = config.actor_rollout_ref.ref
+    with open_dict(ref):  # as verl's worker does before it converts the block
+        for key in [key for key in ref if str(key).startswith("log_prob_")]:
+            del ref[key]
+        ref.ppo_micro_batch_size_per_gpu = 1
+        ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size
+    for block in (ACTOR, ROLLOUT, "actor_rollout_ref.ref", "algorithm"):
+        omega_conf_to_dataclass(OmegaConf.select(config, block))
+
+
+def assert_lists(block: Any, instance: Any, where: str, left_out: frozenset[str] = frozenset()) -> None:
+    """A yaml block names every field of a dataclass, and of those that it holds, and nothing else."""
+    named = {field.name for field in fields(instance)} - left_out
+    assert set(block) - {"_target_"} == named, where
+    for field in named:
+        if is_dataclass(value := getattr(instance, field)):
+            assert_lists(block[field], value, f"{where}.{field}")
+
+
+@pytest.mark.parametrize(("name", "system"), SYSTEMS.items())
+def test_the_yaml_lists_the_class_s_own_defaults(name: str, system: type[System]) -> None:
+    config = composed(name, "cluster")
+    assert system_of(config) == system()
+    assert_lists(config.agentic_video.system, system(), SYSTEM, frozenset({"name", "stop"}))
+
+
+@pytest.mark.parametrize(("name", "profile"), EVERY)
+def test_budgets_hold_together(name: str, profile: str) -> None:
+    config = composed(name, profile)
+    system, rollout = system_of(config), config.actor_rollout_ref.rollout
+    assert type(system) is SYSTEMS[name]
+    assert OmegaConf.select(config, VLLM_IMAGES) >= system.max_images
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    assert longest <= rollout.max_model_len
+    assert longest <= config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
+    limits = limits_of(config)
+    assert (limits.prompt, limits.response) == (config.data.max_prompt_length, config.data.max_response_length)
+    assert limits.turn == config.agentic_video.max_turn_tokens <= limits.response
+    assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_without_tools_the_overview_fits_the_image_budget(name: str, profile: str, qa: VideoQA) -> None:
+    system = system_of(composed(name, profile)).direct()
+    said = "<think>seen</think><answer>B</answer>"
+    trajectory = asyncio.run(play(system, ScriptedPolicy(lambda view: said), qa, MemorySource()))
+    assert trajectory.frames and len(trajectory.turns) == 1
+    assert trajectory.end is not EndReason.IMAGE_BUDGET
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_laptop_has_the_published_rules(name: str) -> None:
+    """Sizes and words are its own; what is paid, how it is matched and how advantages are made is the cluster's."""
+    laptop, cluster = composed(name, "laptop"), composed(name, "cluster")
+    assert system_of(laptop).weights == system_of(cluster).weights
+    assert system_of(laptop).context == system_of(cluster).context
+    assert system_of(laptop).stop == system_of(cluster).stop
+    assert laptop.algorithm.adv_estimator == cluster.algorithm.adv_estimator
+    assert laptop.algorithm.norm_adv_by_std_in_grpo == cluster.algorithm.norm_adv_by_std_in_grpo
+    assert laptop.algorithm.filter_groups.enable == cluster.algorithm.filter_groups.enable
+    frozen = "actor_rollout_ref.actor.freeze_vision_tower"
+    assert OmegaConf.select(laptop, frozen) == OmegaConf.select(cluster, frozen)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_laptop_describes_its_toy_world(name: str) -> None:
+    config = composed(name, "laptop")
+    system, recipe = system_of(config), toy_recipe(config)
+    assert callable(turns_of(system, recipe.oracle))
+    assert system.prompt.endswith("_short")
+    # events must lie between the frames of the overview that is shown
+    shown = {"videozoomer": "overview_max_frames", "framethinker": "overview_frames", "videobrain": "overview_frames"}
+    if name in shown:
+        assert recipe.world.overview_frames == getattr(system, shown[name])
+    # a frame is one visual token of the tiny model's family
+    side = FAMILIES[recipe.model.family].frame_side
+    assert getattr(system, "size_factor", side) == side
+    assert (recipe.clip, recipe.witness) == (name == "videobrain", name == "eva")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_cluster_has_no_toy_world(name: str) -> None:
+    assert "toyworld" not in composed(name, "cluster").agentic_video
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_nodes_and_gpus_come_from_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNODES", "3")
+    monkeypatch.setenv("GPUS_PER_NODE", "2")
+    config = composed(name, "cluster")
+    assert (config.trainer.nnodes, config.trainer.n_gpus_per_node) == (3, 2)
+    assert config.actor_rollout_ref.model.path == "/models/qwen"
+    assert config.data.train_files == config.data.val_files == "/data/train.parquet"
+    monkeypatch.setenv("VAL_FILES", "/data/val.parquet")
+    assert config.data.val_files == "/data/val.parquet"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_unknown_keys_are_named(name: str) -> None:
+    config = composed(name, "cluster")
+    OmegaConf.set_struct(config, False)
+    config.agentic_video.system.max_trun = 1
+    with pytest.raises(ValueError, match="max_trun"):
+        settings_of(config)
+
+
+def test_unknown_keys_of_the_other_blocks_are_named() -> None:
+    config = composed("videozoomer", "cluster")
+    OmegaConf.set_struct(config, False)
+    config.agentic_video.judge.modle = "x"
+    with pytest.raises(ValueError, match=r"agentic_video\.judge.*modle"):
+        settings_of(config)
+    del config.agentic_video.judge["modle"]
+    config.agentic_video.jugde = {}
+    with pytest.raises(ValueError, match="jugde"):
+        settings_of(config)
+    with pytest.raises(ValueError, match="no block"):
+        settings_of(OmegaConf.create({}))
+
+
+def test_videozoomer_s_laptop_clips_higher_and_samples_dynamically() -> None:
+    config = composed("videozoomer", "laptop")
+    assert config.actor_rollout_ref.actor.clip_ratio_high == 0.27 > config.actor_rollout_ref.actor.clip_ratio_low
+    assert config.algorithm.filter_groups.enable
+    assert config.algorithm.filter_groups.metric == "reward_key"
+
+
+def test_videozoomer_s_laptop_shows_one_visual_token_a_frame() -> None:
+    system = system_of(composed("videozoomer", "laptop"))
+    assert isinstance(system, VideoZoomer)
+    assert system.min_pixels == system.max_pixels == system.size_factor**2
+
+
+def test_framethinker_s_laptop_treats_long_videos_alike() -> None:
+    system = system_of(composed("framethinker", "laptop"))
+    assert isinstance(system, FrameThinker)
+    assert (system.max_width, system.max_height, system.overview_frames, system.look_frames) == (28, 28, 6, 4)
+    assert (system.long_max_width, system.long_max_height) == (system.max_width, system.max_height)
+    assert (system.long_overview_frames, system.long_look_frames) == (system.overview_frames, system.look_frames)
+    assert system.ccv == FrameThinker().ccv
+    assert system.direct().prompt == "framethinker_direct_short"
+
+
+def test_framemind_s_token_budgets_fit_the_model_length() -> None:
+    config = composed("framemind", "cluster")
+    system = system_of(config)
+    assert isinstance(system, FrameMind)
+    prompt, response = config.data.max_prompt_length, config.data.max_response_length
+    assert prompt + response == config.actor_rollout_ref.rollout.max_model_len
+    # an image of h x w is h w / 784 tokens, two around it, and at most ten of its label
+    views = [system.first_view(index) for index in range(8)]
+    opening = max(view.frames * (view.height * view.width // 784 + 12) for view in views)
+    assert opening == 37 * (225 + 12) == 8_769  # 37 frames of 420 x 420
+    assert opening + 1_000 < prompt
+    # the images of all of a turn's calls, and three turns
+    evidence = system.max_calls * system.clip_max_frames * (256 + 12)
+    assert evidence + 3 * config.agentic_video.max_turn_tokens <= response
+
+
+def test_framemind_s_ladder_has_a_rung_for_each_rollout() -> None:
+    system = system_of(composed("framemind", "cluster", "actor_rollout_ref.rollout.n=3"))
+    assert isinstance(system, FrameMind)
+    assert [system.first_view(index).frames for index in range(3)] == [64, 48, 32]
+
+
+def test_framemind_s_laptop_is_small_and_centred_without_division() -> None:
+    config = composed("framemind", "laptop")
+    system = system_of(config)
+    assert isinstance(system, FrameMind)
+    assert (system.low, system.high, system.tool_side) == (Rung(8, 28, 28), Rung(4, 56, 56), 28)
+    assert [system.first_view(index).width for index in range(8)] == [28] * 4 + [56] * 4
+    assert config.algorithm.norm_adv_by_std_in_grpo is False
+    assert config.algorithm.filter_groups.enable is False
+
+
+def test_videobrain_s_judge_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = settings_of(composed("videobrain", "cluster")).judge
+    assert (judge.base_url, judge.model) == ("http://judge:8000/v1", "some-judge")
+    monkeypatch.delenv("JUDGE_BASE_URL")
+    with pytest.raises(Exception, match="JUDGE_BASE_URL"):
+        settings_of(composed("videobrain", "cluster"))
+
+
+def test_videobrain_s_laptop_needs_no_judge_and_shows_one_visual_token_a_frame() -> None:
+    system = system_of(composed("videobrain", "laptop"))
+    assert isinstance(system, VideoBrain)
+    assert system.answer_match == "robust"
+    assert (system.max_width, system.max_height, system.size_factor) == (32, 32, 32)
+
+
+def test_eva_s_laptop_shows_one_visual_token_a_frame() -> None:
+    system = system_of(composed("eva", "laptop"))
+    assert isinstance(system, Eva)
+    assert system.min_pixels == system.max_pixels == system.size_factor**2
+    assert system.max_tokens == system.max_frames == 6

@@ -1,0 +1,64 @@
+"""The SFT configs: published constants, and episodes that are the ones GRPO plays."""
+
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.utils.config import omega_conf_to_dataclass
+
+from agentic_video.config.settings import episode_limits, limits_of, settings_of
+from tests.config.configs import composed
+
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("VAL_FILES", "NNODES", "GPUS_PER_NODE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(("profile", "grpo"), [("sft", "cluster"), ("sft_laptop", "laptop")])
+def test_episodes_are_those_of_grpo(system: str, profile: str, grpo: str) -> None:
+    sft, rollouts = composed(system, profile), composed(system, grpo)
+    settings = settings_of(sft.data)
+    assert settings.system == settings_of(rollouts).system
+    assert episode_limits(sft.data, settings) == limits_of(rollouts)
+    limits = episode_limits(sft.data, settings)
+    assert sft.data.max_token_len_per_gpu >= limits.prompt + limits.response
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("profile", ["sft", "sft_laptop"])
+def test_verl_takes_the_config(system: str, profile: str) -> None:
+    config = composed(system, profile)
+    OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    engine: Any = omega_conf_to_dataclass(config.engine)
+    assert engine.strategy == "fsdp2"
+    omega_conf_to_dataclass(config.optim)
+    omega_conf_to_dataclass(config.checkpoint)
+    assert "hf_model" in config.checkpoint.save_contents
+    assert config.data.val_files or config.trainer.test_freq == -1  # verl's trainer fails on nothing to validate
+
+
+PUBLISHED = {
+    # batch, learning rate, epochs, rank of LoRA, frozen vision
+    "videozoomer": (64, 5e-6, 1, 0, True),
+    "framethinker": (32, 1e-4, None, 8, False),
+    "videobrain": (None, None, 1, 0, None),
+    "eva": (8, 2e-6, 2, 0, False),
+}
+
+
+@pytest.mark.parametrize("system", PUBLISHED)
+def test_published_constants(system: str) -> None:
+    config = composed(system, "sft")
+    found = (config.data.train_batch_size, config.optim.lr, config.trainer.total_epochs, config.model.lora_rank,
+             config.trainer.freeze_vision_tower)  # fmt: skip
+    for value, published in zip(found, PUBLISHED[system], strict=True):
+        assert published is None or value == published
+    assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", 0.1)

@@ -1,0 +1,144 @@
+"""Finding and reading files, videos and subtitles."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.converters.base import ConvertError, Fields, Problem, Split, seconds
+from agentic_video.converters.files import SubtitleFolder, VideoFolder, find_files, read
+from agentic_video.types.row import RowError
+
+
+def touch(path: Path, content: bytes = b"x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def places(path: Path, keyed: bool = False) -> list[str]:
+    return [
+        f"{'!' if isinstance(row, Problem) else ''}{row.where}"
+        for row in read(path, path.parent, Split((), keyed=keyed))
+    ]
+
+
+def test_find_files_takes_the_first_pattern_and_no_caches(tmp_path: Path) -> None:
+    touch(tmp_path / ".cache" / "a.json")
+    touch(tmp_path / "old.report.json")
+    b, a = touch(tmp_path / "deep" / "b.json"), touch(tmp_path / "deep" / "a.json")
+    out = touch(tmp_path / "out.json")
+    assert find_files(tmp_path, ("no.json", "*.json"), out) == [a, b]
+    assert find_files(b, ("no.json",), out) == [b]
+    with pytest.raises(ConvertError, match=r"no file x\.csv or y\.csv; see docs/datasets\.md"):
+        find_files(tmp_path, ("x.csv", "y.csv"), out)
+    with pytest.raises(ConvertError, match="no such folder"):
+        find_files(tmp_path / "none", ("*",), out)
+    with pytest.raises(ConvertError, match="is the source itself"):
+        find_files(b, ("*",), b)
+
+
+def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
+    path = touch(tmp_path / "a.json", b'\xef\xbb\xbf[{"x": 1}, 3, {"x": 2} {"x": 3}]')
+    assert places(path) == ["a.json row 0", "!a.json row 1", "a.json row 2", "!a.json row 3"]
+    path = touch(tmp_path / "k.json", b'{"v1": {"x": 1}, "v2": {"x": ')
+    rows = list(read(path, tmp_path, Split((), keyed=True)))
+    assert isinstance(rows[0], Fields)
+    assert rows[0].key == "v1"
+    assert isinstance(rows[1], Problem)
+    assert (rows[1].kind, rows[1].where) == ("bad_file", "k.json row 1")
+
+
+def test_a_bad_line_does_not_end_json_lines(tmp_path: Path) -> None:
+    path = touch(tmp_path / "l.jsonl", b'{"x": 1}\n\n{"x":\n[1]\n{"x": 2}')
+    assert places(path) == ["l.jsonl line 1", "!l.jsonl line 3", "!l.jsonl line 4", "l.jsonl line 5"]
+    rows = [row for row in read(path, tmp_path, Split(())) if isinstance(row, Fields)]
+    assert [row.number for row in rows] == [0, 3]  # blank lines don't count, bad ones do
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = touch(tmp_path / "c.csv", b'a,b\n1,"two, with a comma"\n3\n4,5,6\n7,8\n')
+    rows = list(read(path, tmp_path, Split(())))
+    assert isinstance(rows[0], Fields)
+    assert rows[0].text("b") == "two, with a comma"
+    assert isinstance(rows[1], Fields)
+    with pytest.raises(RowError, match=r"c\.csv row 1: field 'b' is missing"):
+        rows[1].text("b")
+    assert isinstance(rows[2], Problem)
+    assert rows[2].where == "c.csv row 2"
+    assert isinstance(rows[3], Fields)
+    assert rows[3].where == "c.csv row 3"
+    assert places(touch(tmp_path / "open.csv", b'a,b\n1,"never closed\n')) == ["!open.csv"]
+
+
+@given(st.binary(max_size=200), st.sampled_from([".json", ".jsonl", ".csv", ".parquet"]), st.booleans())
+def test_no_content_raises(tmp_path_factory: pytest.TempPathFactory, content: bytes, suffix: str, keyed: bool) -> None:
+    path = touch(tmp_path_factory.getbasetemp() / f"any{suffix}", content)
+    rows = list(read(path, path.parent, Split((), keyed=keyed)))
+    assert rows
+    assert all(path.name in row.where for row in rows)
+
+
+def test_deep_json_is_a_problem_not_a_crash(tmp_path: Path) -> None:
+    assert places(touch(tmp_path / "d.json", b"[" * 100_000)) == ["!d.json row 0"]
+    assert places(touch(tmp_path / "d.jsonl", b'{"a":' * 100_000)) == ["!d.jsonl line 1"]
+
+
+def test_videos_by_path_by_name_and_with_another_suffix(tmp_path: Path) -> None:
+    flat = touch(tmp_path / "flat.mp4")
+    deep = touch(tmp_path / "x" / "y" / "deep.1.MKV")
+    first, second = touch(tmp_path / "1_a" / "1.mp4"), touch(tmp_path / "2_b" / "1.mp4")
+    touch(tmp_path / ".cache" / "hidden.mp4")
+    touch(tmp_path / "empty.mp4", b"")
+    touch(tmp_path / "note.txt")
+    videos = VideoFolder(tmp_path)
+    assert videos.find(["flat.mp4"]) == flat
+    assert videos.find(["flat"]) == flat
+    assert videos.find(["else/flat.webm"]) == flat
+    assert videos.find(["deep.1"]) == deep
+    assert videos.find(["/their/disk/y/deep.1.mp4"]) == deep
+    assert videos.find(["b/1.mp4", "2_b/1.mp4"]) == second
+    assert videos.find(["/their/disk/1_a/1.mp4"]) == first
+    assert videos.find(["1_a/1.mp4"], exact=True) == first
+    assert VideoFolder(tmp_path / "x").find(["y/deep.1.mkv"], exact=True) == deep
+    with pytest.raises(FileNotFoundError, match="may be any of"):
+        videos.find(["1.mp4"])
+    for name in ("no.mp4", "hidden.mp4", "note.txt", "../flat.mp4", "", "/", "a\0b"):
+        with pytest.raises(FileNotFoundError, match="no video"):
+            videos.find([name])
+    with pytest.raises(FileNotFoundError, match=r"no video '3_c/1\.mp4'"):
+        videos.find(["3_c/1.mp4"], exact=True)
+    with pytest.raises(FileNotFoundError, match="empty file"):
+        videos.find(["empty.mp4"])
+    with pytest.raises(ConvertError, match="download the videos there first"):
+        VideoFolder(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("time", "value"), [("00:15", 15), ("01:00:19", 3619), ("00:00:01,500", 1.5), (" 00:01:00.25 ", 60.25), ("7", 7)]
+)
+def test_seconds(time: str, value: float) -> None:
+    assert seconds(time) == value
+
+
+@pytest.mark.parametrize("time", ["", "a:b", "1:2:3:4"])
+def test_seconds_refuses(time: str) -> None:
+    with pytest.raises(ValueError, match=r"time|convert"):
+        seconds(time)
+
+
+def test_subtitles(tmp_path: Path) -> None:
+    blocks = ["1|00:00:01,000 --> 00:00:02,500|<i>one</i>|two", "nonsense", "2|00:00:58,000 --> 00:01:04,000|end"]
+    srt = "||".join(blocks).replace("|", "\r\n")
+    touch(tmp_path / "s.srt", srt.encode())
+    assert SubtitleFolder(tmp_path).read(("no.srt", "s.srt"), 0.0, 60.0) == "[1.0 - 2.5 s] one two\n[58.0 - 60.0 s] end"
+    assert SubtitleFolder(tmp_path).read(("s.srt",), 50.0, None) == "[8.0 - 14.0 s] end"
+    assert SubtitleFolder(tmp_path).read(("no.srt", "../s.srt"), 0.0, None) == ""
+    touch(tmp_path / "deep" / "subtitle" / "t.srt", srt.encode())
+    assert SubtitleFolder(tmp_path).read(("subtitle/t.srt",), 0.0, 2.0) == "[1.0 - 2.0 s] one two"
+    for bad in ({"a": 1}, [{"timestamp": [1]}], [{"start": "x", "end": "0:1", "line": ""}], [3], [{"line": "x"}]):
+        touch(tmp_path / "b.json", json.dumps(bad).encode())
+        with pytest.raises(ValueError):
+            SubtitleFolder(tmp_path).read(("b.json",), 0.0, None)

@@ -1,0 +1,253 @@
+"""Further published forms and splits of single data sets, and their particular traps."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.converters import CONVERTERS
+from agentic_video.converters.base import Fields, Question, UnsupportedRow
+from agentic_video.converters.elv_halluc import hallucination_scores, sah_ratio
+from agentic_video.types.row import RowError
+from tests.converters.published import SAMPLES
+
+
+def questions(name: str, raw: Any, split: str = "", file: str = "f.json", number: int = 0) -> list[Question]:
+    """The good questions of one row; an error in it is raised."""
+    found = []
+    fields = Fields(raw, f"{file} row {number}", number=number)
+    for question in CONVERTERS[name].convert(fields, split or next(iter(CONVERTERS[name].splits))):
+        if isinstance(question, RowError):
+            raise question
+        found.append(question)
+    return found
+
+
+def first(name: str, **changes: Any) -> dict[str, Any]:
+    return {**SAMPLES[name].rows[0], **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"problem": "Why?", "answer": "<answer>B</answer>"}, "field 'problem' holds no options"),
+        ({"answer": "<answer></answer>"}, "field 'answer' holds empty"),
+        ({"answer": "<answer>E</answer>"}, "field 'answer' must be a letter from A to D, got '<answer>E</answer>'"),
+        ({"problem": "A. one\nB. two"}, "field 'problem' holds options without a question"),
+    ],
+)
+def test_longvideo_reason_malformed(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RowError, match=r"f\.json row 0") as caught:
+        questions("longvideo_reason", first("longvideo_reason", **changes))
+    assert message in str(caught.value)
+
+
+def test_cgbench_gold_must_agree() -> None:
+    with pytest.raises(RowError, match=r"field 'answer' is another option's text than that of right_answer A"):
+        questions("cgbench", first("cgbench", right_answer="A"))
+    with pytest.raises(RowError, match="clue_intervals"):
+        questions("cgbench", first("cgbench", clue_intervals=[3, 4]))
+
+
+def test_star_choices() -> None:
+    twice = [{"choice_id": 0, "choice": "a"}, {"choice_id": 0, "choice": "b"}]
+    with pytest.raises(RowError, match="is there twice"):
+        questions("star", first("star", choices=twice))
+    with pytest.raises(RowError, match=r"field 'end' must come after start 11\.1"):
+        questions("star", first("star", end=3))
+    with pytest.raises(RowError, match=r"choices\[0\]"):
+        questions("star", first("star", choices=[3]))
+
+
+def test_perception_test_flat() -> None:
+    raw = {"video_name": "video_1", "question_id": 4, "question": "Up?", "options": ["yes", "no"], "answer_id": "1",
+           "area": "memory", "reasoning": "descriptive", "tag": "change"}  # fmt: skip
+    (question,) = questions("perception_test", raw, "val")
+    assert (question.id, question.answer, question.extra["tags"]) == ("video_1-4", "B", ["change"])
+
+
+def test_clevrer_several_right_options_are_unsupported() -> None:
+    raw = SAMPLES["clevrer"].rows[0]
+    only = {**raw, "questions": [raw["questions"][2]]}
+    with pytest.raises(UnsupportedRow, match=r"'questions\[0\]\.choices': 2 of 2 options are right"):
+        questions("clevrer", only)
+
+
+def test_llava_video_open_ended_and_captions() -> None:
+    turns = [{"from": "human", "value": "<image>\nTell.\nA. x\nB. y"}, {"from": "gpt", "value": "B. Long ago."}]
+    raw = {"id": "1", "video": "v.mp4", "conversations": turns}
+    (question,) = questions("llava_video", raw, "open_ended", "a_oe.json")
+    assert (question.question, question.options, question.answer) == ("Tell.\nA. x\nB. y", (), "B. Long ago.")
+    with pytest.raises(RowError, match="by turns, got 1"):
+        questions("llava_video", {**raw, "conversations": turns[:1]})
+    with pytest.raises(RowError, match=r"conversations\[1\]\.value' is 'B\. Long ago\.', but option B is 'y'"):
+        questions("llava_video", raw)
+
+
+def test_videoespresso_training_rows_are_open_ended() -> None:
+    raw = {"video_path": "v.mp4", "question": "Why?", "answer": "It rained.", "task": "Cause", "evidence": ""}
+    (question,) = questions("videoespresso", raw, "train")
+    assert (question.options, question.answer) == ((), "It rained.")
+
+
+def test_longvideobench_parquet() -> None:
+    raw = {key: value for key, value in SAMPLES["longvideobench"].rows[0].items() if key != "candidates"}
+    options = {"option0": "0", "option1": "x", "option2": "y", "option3": "N/A", "option4": "N/A"}
+    (question,) = questions("longvideobench", {**raw, **options})
+    assert (question.options, question.answer) == (("0", "x", "y"), "B")
+    with pytest.raises(RowError, match="'candidates' is missing"):
+        questions("longvideobench", {**raw, "option0": "only one"})
+
+
+@pytest.mark.parametrize(("split", "ids"), [("short", ["001-1"]), ("medium", []), ("long", ["601-1"])])
+def test_videomme_by_length(split: str, ids: list[str]) -> None:
+    rows = SAMPLES["videomme"].rows
+    assert [question.id for raw in rows for question in questions("videomme", raw, split)] == ids
+
+
+def test_mlvu_tasks() -> None:
+    raw = {"video": "a.mp4", "duration": 9, "question": "Tell.", "answer": "A story.", "question_type": "subPlot"}
+    assert questions("mlvu", raw, "dev", "json/8_sub_scene.json") == []
+    (question,) = questions("mlvu", raw, "dev_generation", "json/8_sub_scene.json")
+    assert (question.extra["category"], question.options, question.answer) == ("sub_scene", (), "A story.")
+    assert question.videos == ("8_sub_scene/a.mp4", "sub_scene/a.mp4")
+    assert question.exact_video
+    inlined = {"video_name": "x/a.mp4", "duration": 9, "question": "Who?\n(A) he\n(B) she", "answer": "B",
+               "task_type": "ego", "question_id": "Q1"}  # fmt: skip
+    (question,) = questions("mlvu", inlined, "test", "test.parquet")
+    assert (question.id, question.options, question.answer) == ("Q1", ("he", "she"), "B")
+    assert question.extra["category"] == "ego"
+    assert not question.exact_video
+    told = {"video": "t.mp4", "duration": 9, "question": "Who?", "candidates": ["he", "she"], "answer": "she",
+            "question_type": "sportsQA", "question_id": "SQ_1"}  # fmt: skip
+    (question,) = questions("mlvu", told, "test", "test-ground-truth/test_mcq_gt.json")
+    assert (question.id, question.answer, question.extra["category"]) == ("SQ_1", "B", "sportsQA")
+    with pytest.raises(RowError, match=r"no option of .* is 'A, really'"):
+        questions("mlvu", first("mlvu", answer="A, really"), "dev")
+
+
+def test_lvbench_one_bad_question_leaves_the_others() -> None:
+    raw = SAMPLES["lvbench"].rows[0]
+    bad = {**raw, "qa": [{**raw["qa"][0], "answer": "E"}, raw["qa"][1], "nothing"]}
+    found = list(CONVERTERS["lvbench"].convert(Fields(bad, "f.jsonl line 1"), "test"))
+    assert isinstance(found[0], RowError)
+    assert "f.jsonl line 1: field 'qa[0].answer' must be a letter from A to D" in str(found[0])
+    assert isinstance(found[1], Question)
+    assert isinstance(found[2], RowError)
+
+
+def test_lvbench_flat() -> None:
+    raw = {"uid": "1", "video_path": "v.mp4", "question": "Who?", "options": ["a", "b"], "answer": "B",
+           "question_type": ["summarization"]}  # fmt: skip
+    (question,) = questions("lvbench", raw)
+    assert (question.videos, question.options, question.answer) == (("v.mp4",), ("a", "b"), "B")
+
+
+def test_lsdbench_letters_must_be_complete() -> None:
+    with pytest.raises(RowError, match=r"must have the letters A, B, \.\.\. as keys, got \['A', 'C'\]"):
+        questions("lsdbench", first("lsdbench", options={"A": "x", "C": "y"}))
+
+
+def test_mvbench_needs_a_task() -> None:
+    raw = SAMPLES["mvbench"].rows[0]
+    (question,) = questions("mvbench", raw, file="scene_transition/train-0.parquet")
+    assert question.videos == ("scene_qa/video/ZS9XR.mp4",)
+    with pytest.raises(RowError, match="belongs to no task"):
+        questions("mvbench", raw, file="json/other.json")
+    with pytest.raises(RowError, match="2 options"):
+        questions("mvbench", first("mvbench", candidates=["Ran.", "Ran."]), file="json/action_count.json")
+
+
+def test_video_mmmu_needs_a_stage() -> None:
+    with pytest.raises(RowError, match="belongs to no stage"):
+        questions("video_mmmu", SAMPLES["video_mmmu"].rows[0], file="other/test.parquet")
+
+
+def test_video_mmlu_caption() -> None:
+    (question,) = questions("video_mmlu", SAMPLES["video_mmlu"].rows[0], "caption")
+    assert (question.id, question.options, question.answer) == ("m1-caption", (), "What is drawn? A cone")
+    assert question.extra["qa_list"] == '[{"question": "What is drawn?", "answer": "A cone"}]'
+    with pytest.raises(RowError, match="'captions_qa' is empty"):
+        questions("video_mmlu", first("video_mmlu", captions_qa=[]), "caption")
+
+
+@pytest.mark.parametrize("videos", [[], ["a", "b"], 3, [None], [{"path": "x"}]])
+def test_eva_needs_one_video(videos: object) -> None:
+    with pytest.raises(RowError, match="field 'videos' must hold one path"):
+        questions("eva", first("eva", videos=videos))
+
+
+def test_temporalbench_caption() -> None:
+    raw = {"idx": 3, "video_name": "a.mp4", "question": "<video>\nTell all.", "GT": "A man sits."}
+    (question,) = questions("temporalbench", raw, "short_caption")
+    assert (question.id, question.question, question.options) == ("short_caption-3", "Tell all.", ())
+
+
+def test_tempcompass_tasks() -> None:
+    base = {"video_id": "1", "dim": "speed"}
+    (yes,) = questions("tempcompass", {**base, "question": "Is it fast?", "answer": "no"}, "yes_no")
+    assert (yes.options, yes.answer) == (("Yes", "No"), "B")
+    asked = "Which fits?\nCaption A: It is fast.\nCaption B: It is slow."
+    (match,) = questions(
+        "tempcompass", {**base, "question": asked, "answer": "Caption B: It is slow."}, "caption_matching"
+    )
+    assert (match.question, match.options, match.answer) == ("Which fits?", ("It is fast.", "It is slow."), "B")
+    numbered = asked.replace("Caption A", "Option 1").replace("Caption B", "Option 2")
+    raw = {**base, "question": numbered, "answer": "Option 1: It is fast."}
+    assert questions("tempcompass", raw, "caption_matching")[0].answer == "A"
+    for answer in ("Caption C: It is slow.", "Caption A: It is slow.", "B"):
+        with pytest.raises(RowError, match="'answer'"):
+            questions("tempcompass", {**base, "question": asked, "answer": answer}, "caption_matching")
+    with pytest.raises(RowError, match="'question' must hold a question and lines"):
+        questions("tempcompass", {**base, "question": "Which?", "answer": "Caption A: x"}, "caption_matching")
+    (told,) = questions(
+        "tempcompass",
+        {**base, "question": "Tell.", "mc_question": "Fast?\nA. yes", "mc_answer": "A. yes"},
+        "captioning",
+    )
+    assert (told.options, told.answer, told.extra["mc_question"]) == ((), "A. yes", "Fast?\nA. yes")
+
+
+def test_vdc_needs_questions() -> None:
+    with pytest.raises(RowError, match="can't be graded"):
+        questions("vdc", first("vdc", qa_list=[]), "short")
+
+
+def test_elv_halluc_gold_must_fit_the_caption() -> None:
+    with pytest.raises(RowError, match="'ref_answer' must be No for in_video"):
+        questions("elv_halluc", first("elv_halluc", caption_type="in_video"))
+    (question,) = questions("elv_halluc", first("elv_halluc"), number=5)
+    assert question.extra["triplet"] == "1"
+
+
+def test_hallucination_scores() -> None:
+    # Triplets: all right; out-of-video right alone; the true caption wrong, so neither pair; one unanswered.
+    right = {"0": (True, True, True), "1": (True, False, True), "2": (False, True, True), "3": (True, True, True)}
+    answers = [
+        (triplet, kind, good)
+        for triplet, given in right.items()
+        for kind, good in zip(("ground_truth", "in_video", "out_video"), given, strict=True)
+    ]
+    scores = hallucination_scores([*answers, ("4", "ground_truth", True)])
+    assert (scores.in_accuracy, scores.out_accuracy, scores.accuracy) == (0.5, 0.75, 0.625)
+    assert scores.sah_ratio == 0.5
+    assert scores.triplets == 4
+    with pytest.raises(ValueError, match="two answers for in_video"):
+        hallucination_scores([*answers, answers[1]])
+    with pytest.raises(ValueError, match="no triplet"):
+        hallucination_scores([("0", "ground_truth", True)])
+
+
+def test_sah_ratio() -> None:
+    assert sah_ratio(0.2, 0.6) == pytest.approx(0.5)
+    assert sah_ratio(0.6, 0.2) == pytest.approx(-1.0)
+    assert sah_ratio(1.0, 1.0) == 0.0
+    with pytest.raises(ValueError, match=r"within 0 \.\. 1"):
+        sah_ratio(1.2, 0.5)
+
+
+def test_folders_of_all_mvbench_tasks() -> None:
+    from agentic_video.converters.mvbench import FOLDERS
+
+    assert len(FOLDERS) == 20
+    assert all(not Path(folder).is_absolute() for folders in FOLDERS.values() for folder in folders)

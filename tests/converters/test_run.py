@@ -1,0 +1,212 @@
+"""The command: options, subtitles, paths, what it writes and what it prints."""
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.cli import main
+from agentic_video.converters import CONVERTERS
+from agentic_video.converters.base import ConvertError
+from agentic_video.converters.run import convert, report_path
+from tests.converters.published import SAMPLES
+
+DOCS = Path(__file__).parents[2] / "docs" / "datasets.md"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def command(folder: Path, name: str, *options: str, out: str = "rows.jsonl") -> list[str]:
+    places = ["--source", str(folder / "source"), "--videos", str(folder / "videos"), "--out", str(folder / out)]
+    return ["convert", name, *places, *options]
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["convert", "--list"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].split()[:2] == ["NAME", "KIND"]
+    assert [line.split()[0] for line in printed[1:]] == list(CONVERTERS)
+    assert any("mlvu" in line and "dev (2,174)" in line and "CC BY-NC-SA 4.0" in line for line in printed)
+
+
+def test_convert_prints_counts_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = SAMPLES["lvbench"]
+    path = sample.write(tmp_path)
+    with path.open("a") as file:
+        file.write('{"key": "gone", "qa": [{"uid": "9", "question": "W?\\n(A) a\\n(B) b", "answer": "A",')
+        file.write(' "question_type": ["x"]}]}\n{"key": 3}\n{"broken\n')
+    assert main(command(tmp_path, "lvbench")) == 0
+    printed = capsys.readouterr().out
+    assert "lvbench test: 2 rows of officially 1,549" in printed
+    assert "left out: 2 bad row" in printed
+    assert "left out: 1 missing video" in printed
+    assert "video_info.meta.jsonl line 2: no video 'gone'" in printed
+    report = json.loads(report_path(tmp_path / "rows.jsonl").read_text())
+    assert (report["rows"], report["counts"]) == (2, {"missing_video": 1, "bad_row": 2})
+    assert [problem["where"] for problem in report["problems"]] == [
+        f"video_info.meta.jsonl line {number}" for number in (2, 3, 4)
+    ]
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_limit(tmp_path: Path) -> None:
+    SAMPLES["lvbench"].write(tmp_path)
+    assert main(command(tmp_path, "lvbench", "--limit", "1")) == 0
+    assert [row["id"] for row in lines(tmp_path / "rows.jsonl")] == ["lvbench-2821"]
+
+
+def test_subtitles_come_before_the_question(tmp_path: Path) -> None:
+    SAMPLES["videomme"].write(tmp_path)
+    assert main(command(tmp_path, "videomme", "--subtitles")) == 0
+    with_them, without = lines(tmp_path / "rows.jsonl")
+    assert with_them["question"] == (
+        "Subtitles of the video:\n[1.5 - 3.0 s] hello there\n[60.0 - 62.0 s] bye\n\nHow many?"
+    )
+    assert without["question"] == "What?"  # officially a question without subtitles, not a question less
+    assert {with_them["data_source"], without["data_source"]} == {"videomme_subtitles"}
+    report = json.loads(report_path(tmp_path / "rows.jsonl").read_text())
+    assert report["notes"] == {"with_subtitles": 1, "without_subtitles": 1}
+
+
+def test_subtitles_of_a_part_of_a_video(tmp_path: Path) -> None:
+    SAMPLES["longvideobench"].write(tmp_path)
+    assert main(command(tmp_path, "longvideobench", "--subtitles")) == 0
+    (row,) = lines(tmp_path / "rows.jsonl")
+    # 100 s are taken off, and the video lasts 20 s
+    assert row["question"].splitlines()[1:3] == ["[1.0 - 1.0 s] open end", "[18.5 - 20.0 s] last"]
+
+
+def test_bad_subtitles_are_reported(tmp_path: Path) -> None:
+    SAMPLES["videomme"].write(tmp_path)
+    (tmp_path / "source/subtitle/fFj.1.Az.srt").write_text("1\n00:xx --> 00:00:02,000\nhello\n")
+    assert main(command(tmp_path, "videomme", "--subtitles")) == 0
+    report = json.loads(report_path(tmp_path / "rows.jsonl").read_text())
+    assert report["counts"] == {"bad_subtitles": 1}
+
+
+def test_splits(tmp_path: Path) -> None:
+    SAMPLES["videomme"].write(tmp_path)
+    assert main(command(tmp_path, "videomme", "--split", "long")) == 0
+    assert [row["id"] for row in lines(tmp_path / "rows.jsonl")] == ["videomme-601-1"]
+    assert main(command(tmp_path, "videomme", "--split", "medium", out="none.jsonl")) == 1
+    assert not (tmp_path / "none.jsonl").exists()
+    assert report_path(tmp_path / "none.jsonl").exists()
+
+
+def test_video_paths(tmp_path: Path) -> None:
+    """Relative below a shared folder, also through links; absolute where nothing but the root is shared."""
+    sample = SAMPLES["cgbench"]
+    sample.write(tmp_path / "real")
+    (tmp_path / "linked").symlink_to(tmp_path / "real" / "videos")
+    convert(CONVERTERS["cgbench"], tmp_path / "real/source", tmp_path / "linked", tmp_path / "o/r.jsonl", split="mini")
+    (row,) = lines(tmp_path / "o/r.jsonl")
+    assert row["video"] == "../real/videos/u1.mp4"
+    assert (tmp_path / "o" / row["video"]).is_file()
+    if os.path.isdir("/dev/shm") and not str(tmp_path).startswith("/dev"):
+        elsewhere = Path("/dev/shm") / f"convert-{os.getpid()}.jsonl"
+        try:
+            convert(CONVERTERS["cgbench"], tmp_path / "real/source", tmp_path / "linked", elsewhere, split="mini")
+            assert lines(elsewhere)[0]["video"] == str((tmp_path / "real/videos/u1.mp4").resolve())
+        finally:
+            elsewhere.unlink(missing_ok=True)
+            report_path(elsewhere).unlink(missing_ok=True)
+
+
+def test_again_into_the_source_folder(tmp_path: Path) -> None:
+    """The output and its report are no input the next time."""
+    sample = SAMPLES["framethinker"]
+    sample.write(tmp_path)
+    for _ in range(2):
+        assert main(command(tmp_path, "framethinker", out="source/rows.parquet")) == 0
+        report = json.loads((tmp_path / "source/rows.report.json").read_text())
+        assert (report["rows"], report["problems"]) == (1, [])
+
+
+def test_source_may_be_a_file(tmp_path: Path) -> None:
+    path = SAMPLES["eva"].write(tmp_path)
+    arguments = [
+        "convert",
+        "eva",
+        "--source",
+        str(path),
+        "--videos",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "r.parquet"),
+    ]
+    assert main(arguments) == 0
+    content = path.read_bytes()
+    assert main([*arguments[:-1], str(path)]) == 2
+    assert path.read_bytes() == content
+
+
+def test_half_a_surrogate_pair_is_a_bad_row(tmp_path: Path) -> None:
+    sample = SAMPLES["videozoomer"]
+    sample.write(tmp_path, [{**sample.rows[0], "problem": "Which \ud800?\nA. one\nB. two"}, sample.rows[1]])
+    for out in ("rows.parquet", "rows.jsonl"):
+        report = convert(CONVERTERS["videozoomer"], tmp_path / "source", tmp_path / "videos", tmp_path / out)
+        assert (report.rows, report.counts) == (1, {"bad_row": 1})
+        assert "surrogate" in report.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"split": "no"}, "cgbench has no split 'no'; it has full, mini"),
+        ({"output": Path("x.csv")}, "must end in .parquet or .jsonl"),
+        ({"limit": 0}, "must be at least 1"),
+        ({"videos": Path("/none")}, "no such folder"),
+        ({"source": Path("/none")}, "no such folder"),
+        ({"split": "full"}, "no file cgbench.json; see docs/datasets.md"),
+    ],
+)
+def test_bad_options(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    SAMPLES["cgbench"].write(tmp_path)
+    options = {"source": tmp_path / "source", "videos": tmp_path / "videos", "output": tmp_path / "r.parquet",
+               "split": "mini"}  # fmt: skip
+    with pytest.raises(ConvertError) as caught:
+        convert(CONVERTERS["cgbench"], **{**options, **change})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["convert"], "name a data set; there are longvideo_reason"),
+        (["convert", "nothing"], "no data set 'nothing'"),
+        (["convert", "mlvu"], "--source and --out are needed"),
+        (["convert", "mlvu", "--source", "/none", "--out", "r.parquet", "--subtitles"], "mlvu has no subtitles"),
+    ],
+)
+def test_bad_command(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_listing_in_the_documentation_runs(tmp_path: Path) -> None:
+    (listing,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(listing, names)
+    row = {"id": 3, "clip": "c", "question": "Who?", "choices": ["A. he", "B. she"], "answer": 1, "topic": "x"}
+    (tmp_path / "mine.json").write_text(json.dumps([row, {**row, "id": 4, "answer": "B"}]))
+    (tmp_path / "c.mp4").write_bytes(b"x")
+    report = convert(names["CONVERTER"], tmp_path, tmp_path, tmp_path / "r.jsonl")
+    (made,) = lines(tmp_path / "r.jsonl")
+    assert (made["id"], made["video"], made["options"], made["answer"]) == ("mine-3", "c.mp4", ["he", "she"], "B")
+    assert [problem.message for problem in report.problems] == [
+        "mine.json row 1: field 'answer' must be a number from 0 to 1, got 'B'"
+    ]
+
+
+def test_documentation_names_every_data_set_and_split() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for converter in CONVERTERS.values():
+        rows = [line for line in text.splitlines() if line.startswith(f"| `{converter.name}` |")]
+        assert len(rows) == 1, converter.name
+        for part in (converter.title, converter.licence, converter.source, *converter.splits):
+            assert part in rows[0], (converter.name, part)

@@ -1,0 +1,341 @@
+import time
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.graders.answer import (
+    MAX_ANSWER_CHARS,
+    MatchRule,
+    boxed,
+    match_choice,
+    match_robust,
+    match_strict,
+    match_videozoomer,
+)
+from agentic_video.types.row import LETTERS, VideoQA
+
+OPTIONS = ("red", "green", "blue", "a grey cat")
+QA = VideoQA(id="1", video="v", question="q", answer="B", options=OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "right"),
+    [
+        ("B", "B", True),
+        (" B\n", "B", True),
+        ("B", "B.", True),  # the gold letter loses its trailing dot
+        ("B.", "B", True),  # last ([A-Z])\.
+        ("B. green", "B", True),
+        ("A. red or B. green", "B", True),  # the last one counts, as released
+        ("B. green or A. red", "B", False),
+        ("\\boxed{B}", "B", True),
+        ("the answer is \\boxed{ B }", "B", True),
+        ("\\boxed{A} \\boxed{B}", "B", True),
+        ("(B)", "B", False),
+        ("b", "B", False),
+        ("green", "B", False),
+        ("", "B", False),
+        ("AB", "B", False),
+        ("\\boxed{B", "B", False),
+    ],
+)
+def test_released_rule(prediction: str, gold: str, right: bool) -> None:
+    assert match_videozoomer(prediction, gold) is right
+
+
+@pytest.mark.parametrize(
+    ("prediction", "right"),
+    [
+        # the letter in any dress
+        ("B", True),
+        ("b", True),
+        (" B\n", True),
+        ("B.", True),
+        ("B)", True),
+        ("(B)", True),
+        ("(b).", True),
+        ("[B]", True),
+        ("**B**", True),
+        ("`B`", True),
+        ('"B"', True),
+        ("$B$", True),
+        ("\uff22", True),  # full width
+        ("\\boxed{B}", True),
+        ("\\boxed{\\text{B}}", True),
+        ("$\\boxed{\\textbf{B}}$", True),
+        ("Option B", True),
+        ("option (B)", True),
+        ("Answer: B", True),
+        ("The answer is B", True),
+        ("The answer is: **B**.", True),
+        ("The correct answer is option B.", True),
+        ("So, the final answer is \\boxed{B}.", True),
+        # letter and text
+        ("B: green", True),
+        ("B) Green.", True),
+        ("(B) green", True),
+        ("B.green", True),
+        ("B - green", True),
+        ("B green", True),
+        ("Option B: green", True),
+        ("B\n\ngreen", True),
+        # the text
+        ("green", True),
+        ("GREEN!", True),
+        ("the green", True),
+        ("\\boxed{green}", True),
+        ("The answer is green.", True),
+        # other options
+        ("A", False),
+        ("red", False),
+        ("The answer is A", False),
+        ("\\boxed{A}", False),
+        ("A. red", False),
+        # a letter with another option's text
+        ("B. red", False),
+        ("A. green", False),
+        ("(A) green", False),
+        ("A green", False),
+        ("green (A)", False),
+        ("Option A: green", False),
+        # several options
+        ("A or B", False),
+        ("B or A", False),
+        ("A B C D", False),
+        ("A. B. C. D.", False),
+        ("(A)(B)", False),
+        ("A, B", False),
+        ("A/B", False),
+        ("AB", False),
+        ("B\nA", False),
+        ("B. or A.", False),
+        ("\\boxed{A} \\boxed{B}", False),
+        ("\\boxed{B} \\boxed{A}", False),
+        ("A \\boxed{B}", False),
+        ("red, green", False),
+        ("red green", False),
+        ("green, no: red", False),
+        ("The answer is A. The answer is B.", False),
+        ("any option", False),
+        ("all of them", False),
+        # takes back what it says, or goes on
+        ("not B", False),
+        ("B is wrong", False),
+        ("not green", False),
+        ("B. I am not sure", False),
+        ("It is not B but A", False),
+        # names none
+        ("", False),
+        ("   ", False),
+        ("()", False),
+        (".", False),
+        ("E", False),
+        ("The answer is", False),
+        ("the green one", False),
+        ("greenish", False),
+        ("\\boxed{B", False),
+        ("\\boxed{}", False),
+        ("\u0412", False),  # Cyrillic
+        ("correct", False),
+    ],
+)
+def test_robust_rule(prediction: str, right: bool) -> None:
+    assert match_robust(prediction, "B", OPTIONS) is right
+
+
+@pytest.mark.parametrize(
+    ("prediction", "options", "named"),
+    [
+        # numbers by value
+        ("3", ("2", "three", "4"), "B"),
+        ("three", ("2", "3", "4"), "B"),
+        ("3.0", ("2", "3", "30"), "B"),
+        ("3.", ("2", "3", "30"), "B"),
+        ("1,000", ("100", "1000", "10000"), "B"),
+        ("1000000", ("1,000", "1,000,000"), "B"),
+        ("007", ("70", "7"), "B"),
+        ("-5", ("5", "-5"), "B"),
+        ("5", ("5", "-5"), "A"),
+        ("3.5", ("35", "3.5", "3", "5"), "B"),
+        ("50", ("50%", "50"), "B"),
+        ("3,4", ("34", "3, 4"), "B"),
+        ("0:42", ("0:43", "00:42"), "B"),
+        ("3 apples", ("3", "three apples"), "B"),
+        ("2", ("2.5", "3"), None),
+        ("9" * 4000, ("9", "99"), None),
+        ("1", ("1", "one"), "A"),  # the most alike wins
+        ("1.0", ("1", "one"), None),
+        # yes and no
+        ("yes", ("Yes", "No"), "A"),
+        ("No.", ("Yes", "No"), "B"),
+        ("The answer is no", ("Yes", "No"), "B"),
+        ("yes and no", ("Yes", "No"), None),
+        ("B. Yes", ("Yes", "No"), None),
+        # articles
+        ("grey cat", ("a dog", "A grey cat"), "B"),
+        ("The grey cat.", ("a dog", "a grey cat"), "B"),
+        ("A grey cat", ("a dog", "a grey cat"), "B"),
+        ("a man in hat", ("a man", "the man in the hat"), "B"),
+        ("the dog", ("a dog", "the dog"), "B"),
+        ("dog", ("a dog", "the dog"), None),
+        ("A dog", ("cat", "dog"), None),  # option A, or a dog?
+        ("a dog", ("cat", "dog"), "B"),
+        # options that look like letters or like prompts
+        ("A", ("C", "A"), "A"),
+        ("A. C", ("C", "A"), "A"),
+        ("B. C", ("C", "A"), None),
+        ("A. Lincoln", ("A. Lincoln", "B. Obama"), "A"),
+        ("A. Lincoln", ("B. Obama", "A. Lincoln"), None),
+        ("Option 2", ("Option 1", "Option 2"), "B"),
+        ("C++", ("C", "C++"), "B"),
+        ("C", ("C", "C++", "C#"), "C"),  # a bare letter is a letter
+        ("don\u2019t", ("do", "don't"), "B"),
+        ("T shirt", ("trousers", "T-shirt"), "B"),
+        # options of the same text
+        ("red", ("red", "red"), None),
+        ("A", ("red", "red"), "A"),
+        ("...", ("...", "x"), None),
+    ],
+)
+def test_which_option_an_answer_names(prediction: str, options: tuple[str, ...], named: str | None) -> None:
+    right = [letter for letter in LETTERS[: len(options)] if match_robust(prediction, letter, options)]
+    assert right == ([named] if named else [])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "right"),
+    [
+        ("B", True),
+        (" B ", True),
+        ("B.", True),
+        ("(B)", True),
+        ("[B]", True),
+        ("b", False),
+        ("B)", False),
+        ("(B", False),
+        ("(B).", False),
+        ("(B]", False),
+        ("B..", False),
+        ("B:", False),
+        ("B. green", False),
+        ("green", False),
+        ("**B**", False),
+        ("\\boxed{B}", False),
+        ("The answer is B", False),
+        ("A", False),
+        ("AB", False),
+        ("A\nB", False),
+        ("", False),
+    ],
+)
+def test_strict_rule(prediction: str, right: bool) -> None:
+    assert match_strict(prediction, "B") is right
+
+
+@pytest.mark.parametrize(
+    ("prediction", "right"), [("B", True), ("B.", False), (" B", False), ("b", False), ("green", False), ("", False)]
+)
+def test_exact_rule(prediction: str, right: bool) -> None:
+    assert match_choice(prediction, QA, "exact") is right
+
+
+def test_boxed_content_has_balanced_braces() -> None:
+    assert boxed("x \\boxed{a{b}c} y") == "a{b}c"
+    assert boxed("\\boxed{a{b}") is None
+    assert boxed("none") is None
+
+
+@pytest.mark.parametrize("rule", get_args(MatchRule))
+def test_every_rule_knows_the_bare_letter_and_no_answer(rule: MatchRule) -> None:
+    assert match_choice("B", QA, rule)
+    assert not match_choice("A", QA, rule)
+    assert not match_choice("", QA, rule)
+    assert not match_choice(None, QA, rule)
+
+
+@pytest.mark.parametrize("rule", ["exact", "strict", "robust"])
+@pytest.mark.parametrize(
+    "answer", ["A " * 3000 + "B", "A" * 5000 + "\nB.", "A. " + " " * 5000 + "B.", " " * 5000 + "B"]
+)
+def test_what_stands_at_the_end_of_a_long_text_earns_nothing(rule: MatchRule, answer: str) -> None:
+    assert not match_choice(answer, QA, rule)
+
+
+def test_the_limit_on_an_answers_length() -> None:
+    assert match_choice("B" + " " * (MAX_ANSWER_CHARS - 1), QA, "robust")
+    assert not match_choice("B" + " " * MAX_ANSWER_CHARS, QA, "robust")
+
+
+def test_the_released_rule_reads_the_whole_answer() -> None:
+    assert match_choice("B." + "x" * 10**6, QA, "videozoomer")
+    assert not match_choice("x" + " " * 10**6 + "B", QA, "videozoomer")  # the last 4,000 characters would be right
+
+
+def test_two_options_of_the_same_text_name_neither() -> None:
+    assert not match_robust("red", "A", ("red", "red"))
+
+
+PIECES = [
+    "A", "B", "C", "D", "a", "b", "(", ")", ".", ":", " ", "\n", ",", "*", "$", "{", "}", "\\boxed{", "\\text{",
+    "red", "green", "blue", "a grey cat", "The answer is ", "Option ", "or", "not", "3", "1,000", "-",
+    "\x00", "\ud800", "\ufdfa",
+]  # fmt: skip
+hostile = st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+
+
+@given(hostile, st.lists(hostile.filter(bool), min_size=2, max_size=6).map(tuple))
+def test_never_raises_and_at_most_one_letter_is_right(prediction: str, options: tuple[str, ...]) -> None:
+    for rule in get_args(MatchRule):
+        right = [
+            letter
+            for letter in LETTERS[: len(options)]
+            if match_choice(prediction, VideoQA("1", "v", "q", letter, options=options), rule)
+        ]
+        # VideoZoomer's released rule lets "\\boxed{A} B." win for both letters
+        assert len(right) <= (2 if rule == "videozoomer" else 1)
+
+
+DRESSES = [
+    "{}",
+    "{}.",
+    "({})",
+    "{})",
+    "**{}**",
+    "\\boxed{{{}}}",
+    "Option {}",
+    "The answer is {}",
+    "{}: {text}",
+    "{text}",
+]
+GLUE = [" ", "\n", ", ", " or ", " and ", "/", ". ", "; ", " not ", ""]
+
+
+@given(
+    st.permutations(range(4)), st.sampled_from(DRESSES), st.sampled_from(DRESSES), st.sampled_from(GLUE),
+    st.sampled_from(["", "Answer: ", "The answer is "]), st.sampled_from(["", ".", " "]),
+)  # fmt: skip
+def test_naming_two_options_is_never_right(
+    order: list[int], first: str, second: str, glue: str, before: str, after: str
+) -> None:
+    one, two = (dress.format("ABCD"[i], text=OPTIONS[i]) for dress, i in zip((first, second), order, strict=False))
+    if not glue and (first, second) == ("{}", "{text}"):
+        return  # "Ared" names nothing
+    prediction = before + one + glue + two + after
+    for rule in ("exact", "strict", "robust"):
+        assert not any(match_choice(prediction, VideoQA("1", "v", "q", gold, options=OPTIONS), rule) for gold in "ABCD")
+
+
+@pytest.mark.parametrize("rule", get_args(MatchRule))
+@pytest.mark.parametrize(
+    "unit",
+    ["{", "}", "(", "\\boxed{", "\\text{", "A.", "A. B. ", "1,", "1,000,", "9", "-1", " ", "\n", "the ", "a ", "*", "$",
+     "so the final answer is ", "\u0301", "\ufdfa", "\x00", "é"],
+)  # fmt: skip
+def test_a_megabyte_is_quick(rule: MatchRule, unit: str) -> None:
+    text = unit * (10**6 // len(unit))
+    started = time.monotonic()
+    for prediction in (text, "\\boxed{" + text, text[:MAX_ANSWER_CHARS], text + "B", "B" + text):
+        match_choice(prediction, QA, rule)
+    assert time.monotonic() - started < 3.0

@@ -1,0 +1,108 @@
+"""The witness against a real server: frames in order before the prompt, the judge's bounds on time and retries."""
+
+import asyncio
+import base64
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from agentic_video.graders.images import data_url
+from agentic_video.graders.judge import JudgeError
+from agentic_video.graders.verifier import Witness, WitnessConfig, WitnessError
+from agentic_video.types.frame import Frame
+from tests.faulty_server import FaultyServer, Reply, Script
+
+Serve = Callable[[Script], FaultyServer]
+FRAMES = [Frame(i, i / 10, np.full((28, 56, 3), 50 * i, np.uint8)) for i in range(4)]
+
+
+def ask(url: str, frames: list[Frame] = FRAMES, **config: Any) -> str:
+    settings = {"base_url": url, "model": "m", "retry_wait": 0.01, "timeout": 5.0, **config}
+    return asyncio.run(Witness(WitnessConfig(**settings)).ask("What is it?", frames))
+
+
+def picture(url: str) -> np.ndarray:
+    return np.array(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))))
+
+
+@pytest.mark.parametrize("image_format", ["png", "jpeg"])
+def test_frames_in_order_then_the_prompt(serve: Serve, image_format: str) -> None:
+    server = serve(lambda body, number: Reply(" B \n"))
+    assert ask(server.url, image_format=image_format) == "B"
+    (message,) = server.bodies[0]["messages"]
+    *images, text = message["content"]
+    assert (message["role"], text) == ("user", {"type": "text", "text": "What is it?"})
+    urls = [image["image_url"]["url"] for image in images]
+    assert all(url.startswith(f"data:image/{image_format};base64,") for url in urls)
+    for number, url in enumerate(urls):
+        shown = picture(url)
+        assert shown.shape == (28, 56, 3)
+        assert abs(int(shown.mean()) - 50 * number) <= 1
+    assert (server.bodies[0]["model"], server.bodies[0]["max_tokens"]) == ("m", 256)
+
+
+def test_without_frames_only_the_prompt_is_sent(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply("B"))
+    ask(server.url, [])
+    assert server.bodies[0]["messages"][0]["content"] == [{"type": "text", "text": "What is it?"}]
+
+
+def test_png_is_exact_and_quality_makes_jpeg_smaller() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    frame = Frame(0, 0.0, noise)
+    assert (picture(data_url(frame, "png", 1)) == noise).all()
+    assert len(data_url(frame, "jpeg", 10)) < len(data_url(frame, "jpeg", 90)) / 2
+
+
+def test_read_only_frames_of_another_process_are_encoded() -> None:
+    image = np.zeros((4, 4, 3), np.uint8)
+    image.flags.writeable = False
+    assert picture(data_url(Frame(0, 0.0, image[:, ::-1]), "png", 90)).shape == (4, 4, 3)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reply(status=429),
+        Reply(status=500),
+        Reply(""),
+        Reply("  \n"),
+        Reply(None),
+        Reply(hang_up=True),
+        Reply(body=b"{"),
+    ],
+)
+def test_faults_are_retried_a_bounded_number_of_times(serve: Serve, fault: Reply) -> None:
+    server = serve(lambda body, number: fault if number < 3 else Reply("B"))
+    assert ask(server.url) == "B"
+    server = serve(lambda body, number: fault)
+    with pytest.raises(WitnessError, match=r"witness: .* 4 tries"):
+        ask(server.url)
+    assert len(server.bodies) == 4
+
+
+def test_a_prompt_that_is_too_long_is_not_repeated(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply(status=400))
+    with pytest.raises(WitnessError):
+        ask(server.url)
+    assert len(server.bodies) == 1
+
+
+def test_refused_connection_is_a_judge_error_too() -> None:
+    with pytest.raises(JudgeError, match="2 tries"):
+        ask("http://127.0.0.1:1/v1", max_retries=1)
+
+
+def test_without_a_witness_the_message_says_what_to_set() -> None:
+    with pytest.raises(WitnessError, match=r"agentic_video\.witness\.base_url"):
+        ask("")
+
+
+@pytest.mark.parametrize(("key", "value"), [("image_format", "gif"), ("image_quality", 0), ("on_failure", "retry")])
+def test_a_config_that_makes_no_sense_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=key):
+        WitnessConfig(**{key: value})

@@ -1,0 +1,199 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.report.viewer.episodes import LOG_PROBS, detail_of, group_advantages
+from agentic_video.report.viewer.index import index_of
+from agentic_video.report.viewer.safe_json import to_json
+from agentic_video.report.viewer.sources import (
+    ViewError,
+    find_sources,
+    load_episodes,
+    locate_video,
+    missing_videos,
+    read_grouping,
+)
+from tests.report.viewer.records import illegal, record, write, write_old
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+def test_advantages_by_hand() -> None:
+    # mean 2; deviations -1, 0, 1; sample standard deviation 1
+    assert group_advantages([1.0, 2.0, 3.0]) == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
+    assert group_advantages([1.0, 2.0, 3.0], by_std=False) == [-1.0, 0.0, 1.0]
+    assert group_advantages([0.5, 0.5]) == [0.0, 0.0]
+    assert group_advantages([0.5]) == [None]
+
+
+def test_advantages_are_those_of_verl() -> None:
+    import numpy as np
+    import torch
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    rewards = [1.5, 0.0, 0.1, 1.0, 1.5]
+    scores = torch.tensor(rewards).unsqueeze(1)
+    theirs, _ = compute_grpo_outcome_advantage(scores, torch.ones_like(scores), np.array(["q"] * len(rewards)))
+    assert group_advantages(rewards) == pytest.approx(theirs[:, 0].tolist(), abs=1e-5)
+
+
+def test_a_runs_folder(tmp_path: Path) -> None:
+    run = tmp_path / "run-001"
+    write(run / "episodes" / "step_000001.jsonl", record(rollout=0, reward=1.0), record(rollout=1, reward=0.0, acc=0.0))
+    write(run / "episodes" / "step_000002.jsonl", record(id="q2"))
+    write(run / "validation" / "20.jsonl", record(id="held-out"))
+    (run / "metrics-001.jsonl").write_text('{"step": 1, "data": {}}\n')
+    (run / "hydra" / ".hydra").mkdir(parents=True)
+    config = "actor_rollout_ref:\n  rollout:\n    n: 8\nalgorithm:\n  norm_adv_by_std_in_grpo: false\n"
+    (run / "hydra" / ".hydra" / "config.yaml").write_text(config)
+    episodes, grouping = load_episodes([run])
+    assert [(row.set_name, row.step) for row in episodes.rows] == [
+        ("episodes", 1), ("episodes", 1), ("episodes", 2), ("validation", 20),
+    ]  # fmt: skip
+    assert (grouping.size, grouping.by_std) == (8, False)
+    # two rollouts of one question: mean 0.5, not divided
+    assert [row.advantage for row in episodes.rows] == [0.5, -0.5, None, None]
+    assert episodes.newest(2) == [3, 2]
+    assert episodes.problems == []
+    assert read_grouping(run / "episodes" / "step_000001.jsonl") == grouping
+
+
+def test_rollouts_of_one_question_in_two_steps_are_two_groups(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.jsonl", record(provenance={"step": 1}), record(provenance={"step": 2}))
+    episodes, _ = load_episodes([first])
+    assert [row.group for row in episodes.rows] == [0, 1]
+    assert [row.step for row in episodes.rows] == [1, 2]
+
+
+def test_records_of_the_earlier_trainer_are_read(tmp_path: Path) -> None:
+    episodes, _ = load_episodes([write_old(tmp_path / "step_000007.jsonl", record())])
+    assert episodes.rows[0].step == 7 and episodes.problems == []
+
+
+def test_bad_lines_are_counted_and_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "e.jsonl", record())
+    with file.open("ab") as lines:
+        for bad in (b'{"trajectory"', b"[1]", b"null", b"\xff\xfe", b'{"version": 9}', b"[" * 100_000, b"{}"):
+            lines.write(bad + b"\n")
+    write(tmp_path / "f.jsonl", record(id="last"))
+    episodes, _ = load_episodes([tmp_path])
+    assert len(episodes) == 2
+    assert [problem.split(" line ")[1].split(":")[0] for problem in episodes.problems] == list("2345678")
+
+
+def test_nothing_to_view_says_what_to_name(tmp_path: Path) -> None:
+    with pytest.raises(ViewError, match="neither a folder nor a file"):
+        load_episodes([tmp_path / "nowhere"])
+    (tmp_path / "x.jsonl").write_text("{}\n")
+    with pytest.raises(ViewError, match=r"no episode in .*first problem"):
+        load_episodes([tmp_path / "x.jsonl"])
+    with pytest.raises(ViewError, match="run's folder"):
+        load_episodes([tmp_path])
+
+
+def test_an_evaluation_s_folder_and_a_job_s_are_read(tmp_path: Path) -> None:
+    """What `agentic-video eval` and `distill` leave: shards of records, and records beside the job's own journal."""
+    write(tmp_path / "eval" / "episodes-000.jsonl", record(id="a"))
+    write(tmp_path / "eval" / "episodes-001.jsonl", record(id="b"))
+    failed = {"data_source": "test", "id": "c", "error": "gone"}
+    (tmp_path / "eval" / "failures-000.jsonl").write_text(json.dumps(failed) + "\n")
+    write(tmp_path / "job" / "kept.jsonl", record(id="d"))
+    write(tmp_path / "job" / "rejected.jsonl", record(id="e", provenance={"rejected": "wrong"}))
+    lines = [{"key": "d", "verdict": "kept", "result": record(id="d").to_dict()}]
+    (tmp_path / "job" / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    episodes, _ = load_episodes([tmp_path / "eval", tmp_path / "job"])
+    assert episodes.problems == []
+    assert [question.id for question in episodes.questions] == ["a", "b", "d", "e"]
+    # a torn line doesn't hide the rest of its file
+    (tmp_path / "torn").mkdir()
+    whole = (tmp_path / "job" / "kept.jsonl").read_text()
+    (tmp_path / "torn" / "kept.jsonl").write_text(whole[: len(whole) // 2] + "\n" + whole)
+    torn, _ = load_episodes([tmp_path / "torn"])
+    assert len(torn) == 1 and len(torn.problems) == 1
+
+
+def test_a_single_file_is_its_own_set(tmp_path: Path) -> None:
+    file = write(tmp_path / "distilled.jsonl", record())
+    assert find_sources(file)[0].set_name == "distilled"
+    assert find_sources(tmp_path)[0].set_name == "distilled"
+    assert find_sources(file.rename(tmp_path / "episodes-003.jsonl"))[0].set_name == "episodes"
+
+
+def test_search_reads_turns_and_ignores_case_and_line_breaks(tmp_path: Path) -> None:
+    file = write(tmp_path / "e.jsonl", record(thought="Look\nNEAR the Ärmel"), record(id="q2", thought="else"))
+    episodes, _ = load_episodes([file])
+    assert episodes.search("look near") == [0]
+    assert episodes.search("ÄRMEL") == [0]
+    assert episodes.search("what colour") == [0, 1]
+    assert episodes.search("q2") == [1]
+    assert episodes.search("nowhere") == []
+
+
+def test_videos_are_looked_for(tmp_path: Path) -> None:
+    videos = tmp_path / "videos"
+    (videos / "train").mkdir(parents=True)
+    (videos / "train" / "1.mp4").touch()
+    (videos / "1.mp4").touch()
+    file = tmp_path / "e.jsonl"
+    assert locate_video("/gone/train/1.mp4", file, videos) == str(videos / "train" / "1.mp4")
+    assert locate_video("/gone/1.mp4", file, videos) == str(videos / "1.mp4")
+    assert locate_video("../../1.mp4", file, videos) == str(videos / "1.mp4")
+    assert locate_video("videos/1.mp4", file, None) == str(videos / "1.mp4")
+    assert locate_video("/gone/2.mp4", file, videos) == "/gone/2.mp4"
+    episodes, _ = load_episodes(
+        [
+            write(
+                file, record("videos/1.mp4"), record("/gone.mp4"), record("\0"), record("x" * 5000), record("/gone.mp4")
+            )
+        ]
+    )
+    total, missing = missing_videos(episodes.questions)
+    assert total == 4 and len(missing) == 3
+
+
+def test_detail_has_frames_actions_and_tokens() -> None:
+    one = record(provenance={LOG_PROBS: [[-0.1, math.nan, -2.0], [-1.0]], "model": "m"})
+    detail = detail_of(one, lambda token: chr(token + 54))
+    assert detail["opening"][0]["parts"][2] == [0, 0.0, 56, 28]
+    assert detail["turns"][0]["action"]["calls"][0]["name"] == "video_zoom"
+    assert detail["turns"][0]["tokens"] == [["A", -0.1], ["B", None], ["C", -2.0]]
+    # one log-probability for two ids: not told which
+    assert detail["turns"][1]["tokens"] == [["D", None], ["E", None]]
+    assert detail["provenance"] == {"model": "m"}
+    assert detail_of(illegal("no"))["turns"][0]["tokens"] is None
+    for nonsense in ("x", [1], {}, [["a"]]):
+        assert detail_of(record(provenance={LOG_PROBS: nonsense}))["turns"][0]["tokens"][0] == ["#11 ", None]
+
+
+def test_index_counts_names_once(tmp_path: Path) -> None:
+    file = write(tmp_path / "e.jsonl", record(), illegal("no", rollout=1, reward=None), record(rollout=2, reward=0.0))
+    episodes, grouping = load_episodes([file])
+    index = index_of(episodes, grouping, "t")
+    assert index["names"]["end"] == ["answer", "illegal"] and index["columns"]["end"] == [0, 1, 0]
+    assert index["columns"]["reward"] == [1.0, None, 0.0]
+    # of the two scored ones: mean 0.5, standard deviation sqrt(0.5)
+    assert index["columns"]["advantage"] == pytest.approx([0.5**0.5, None, -(0.5**0.5)], abs=1e-5)
+    assert index["videos"] == {"total": 1, "missing": 1, "paths": [str(tmp_path / "v.mp4")]}
+
+
+@given(VALUES)
+def test_json_is_safe_in_a_page_and_keeps_its_value(value: object) -> None:
+    text = to_json(value)
+    assert text.isascii() and not set(text) & set("<>&\n")
+
+    def without_nan(inner: object) -> object:
+        if isinstance(inner, float):
+            return inner if math.isfinite(inner) else None
+        if isinstance(inner, list):
+            return [without_nan(item) for item in inner]
+        return {key: without_nan(item) for key, item in inner.items()} if isinstance(inner, dict) else inner
+
+    assert json.loads(text) == without_nan(value)

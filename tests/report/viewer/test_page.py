@@ -1,0 +1,169 @@
+import base64
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from agentic_video.cli import main
+from agentic_video.report.viewer.page import CHUNK, write_page
+from agentic_video.report.viewer.pictures import make_strip
+from agentic_video.report.viewer.sources import load_episodes
+from agentic_video.video.store import FrameStore
+from tests.report.viewer.records import illegal, record, write
+from tests.video.conftest import video  # noqa: F401  (a fixture)
+
+HOSTILE = (
+    "</script><script>document.title='owned'</script>",
+    "<img src=x onerror=\"document.title='owned'\">",
+    "javascript:document.title='owned'",
+    "<!--<script>",
+    "]]><svg/onload=alert(1)>",
+    "\u2028\u2029\0\x1b[31m\u202eright to left",
+    "half \ud800 of a pair",
+    "%%script%% {{x}} ${y} \\u003c",
+    "<a href='javascript:alert(1)'>x</a>",
+)
+VideoFile = Callable[[str], str]
+
+
+class Parts(HTMLParser):
+    """The scripts, styles and other tags of a page, as an HTML parser sees them."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.raw: dict[str, list[str]] = {"script": [], "style": []}
+        self._inside: str | None = None
+        self.data: dict[str, str] = {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag in self.raw:
+            self.raw[tag].append("")
+            self._inside = tag
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self.raw:
+            attributes = [found for name, found in self.tags if name == tag][-1]
+            if attributes.get("type") == "application/json":
+                self.data[str(attributes["id"])] = self.raw[tag].pop()
+            self._inside = None
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.raw[self._inside][-1] += data
+
+
+def page(tmp_path: Path, *records: object, images: int = 10) -> Parts:
+    episodes, grouping = load_episodes([write(tmp_path / "episodes.jsonl", *records)])  # type: ignore[arg-type]
+    write_page(tmp_path / "out.html", episodes, grouping, "title", images=images, side=96)
+    return Parts((tmp_path / "out.html").read_text(encoding="utf-8"))
+
+
+def test_nothing_hostile_becomes_markup(tmp_path: Path) -> None:
+    plain = page(tmp_path, *(record(rollout=k) for k in range(len(HOSTILE))))
+    hostile = page(
+        tmp_path,
+        *(
+            record(rollout=k, thought=text, question=text, id=f"{k}{text}", provenance={text: text}, video=f"{k}{text}")
+            for k, text in enumerate(HOSTILE)
+        ),
+    )
+    names = [tag for tag, _ in plain.tags if tag != "script"]
+    assert [tag for tag, _ in hostile.tags if tag != "script"] == names
+    assert hostile.raw == plain.raw and len(plain.raw["script"]) == 1
+    said = [episode["turns"][0]["text"] for episode in json.loads(hostile.data["chunk-0"])["episodes"]]
+    assert said == list(HOSTILE)
+
+
+def test_the_policy_admits_this_script_and_style_only(tmp_path: Path) -> None:
+    found = page(tmp_path, record())
+    policy = next(
+        a["content"] for t, a in found.tags if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy
+
+    def hashed(text: str) -> str:
+        return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == rules["connect-src"] == "'none'"
+    assert rules["script-src"] == f"'{hashed(found.raw['script'][0])}'"
+    assert rules["style-src"] == f"'{hashed(found.raw['style'][0])}'"
+    assert rules["img-src"] == "data:"
+    assert not [a for _, a in found.tags if any(name in a for name in ("src", "href", "style", "onclick"))]
+
+
+def test_the_script_makes_no_markup_of_text() -> None:
+    folder = Path(__file__).parents[3] / "agentic_video" / "report" / "viewer" / "assets"
+    script = (folder / "viewer.js").read_text(encoding="utf-8")
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|srcdoc|\.href"
+    assert not re.search(forbidden, script)
+    for name in ("viewer.js", "viewer.css", "viewer.html"):
+        assert "http" not in (folder / name).read_text(encoding="utf-8").replace("http-equiv", "")
+
+
+def test_pictures_of_the_newest_episodes(tmp_path: Path, video: VideoFile) -> None:  # noqa: F811
+    path = video("h264_b_frames")
+    old = record(path, id="old", provenance={"step": 1})
+    found = page(tmp_path, old, record(path, id="new", provenance={"step": 2}), record("/gone.mp4", id="x"), images=1)
+    index, strip = json.loads(found.data["index"]), json.loads(found.data["strip-0"])
+    assert index["strips"] == [0, 0, None]  # the same video
+    assert sorted(strip["pictures"]) == ["0", "25", "30", "40"]
+    assert strip["error"] == "" and strip["duration"] == pytest.approx(60 / 25)
+    picture = Image.open(io.BytesIO(base64.b64decode(strip["pictures"]["30"])))
+    assert picture.format == "JPEG" and picture.size == (96, 48)  # of 128 x 64
+
+
+def test_what_is_no_video_is_not_opened(tmp_path: Path, video: VideoFile) -> None:  # noqa: F811
+    store = FrameStore()
+    text = tmp_path / "text.mp4"
+    text.write_text("no video")
+    for path in ("/gone.mp4", "http://localhost:1/v.mp4", "concat:a|b", "\0", str(tmp_path), "/dev/zero", str(text)):
+        strip = make_strip(store, path, [0], 96)
+        assert strip.error and not strip.pictures and strip.duration is None
+    strip = make_strip(store, video("h264_b_frames"), [5, 5, 10_000], 96)
+    assert list(strip.pictures) == [5] and "lacks 1 of the frames" in strip.error
+
+
+def test_many_episodes_in_blocks(tmp_path: Path) -> None:
+    count = 2 * CHUNK + 1
+    found = page(tmp_path, *(record(rollout=k, id=f"q{k // 4}") for k in range(count)))
+    blocks = [json.loads(found.data[f"chunk-{k}"]) for k in range(3)]
+    assert [len(block["episodes"]) for block in blocks] == [CHUNK, CHUNK, 1]
+    assert [len(block["openings"]) for block in blocks] == [1, 1, 1]  # the same for all
+
+
+def test_the_command_writes_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run-001"
+    write(run / "episodes" / "step_000001.jsonl", record("/gone.mp4"), illegal("no", rollout=1))
+    assert main(["view", str(run)]) == 0
+    said = capsys.readouterr()
+    assert f"2 episodes, 2 with pictures (2 of their videos couldn't be read)" in said.out  # noqa: F541
+    assert "2 of 2 videos are missing" in said.err and "/gone.mp4" in said.err
+    assert (run / "episodes.html").stat().st_size > 10_000
+    assert not list(run.glob("*.part"))
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "e.jsonl", record())
+    for arguments, message in (
+        ([str(tmp_path / "none")], "neither a folder nor a file"),
+        ([str(file), "--out", str(tmp_path / "no" / "x.html")], "name another file with --out"),
+        ([str(file), "--out", "x.html", "--serve"], "choose one"),
+        ([str(file), "--serve", "--port", "99999"], "can't serve on port 99999"),
+        ([str(file), "--tokenizer", str(tmp_path)], "holds no tokenizer"),
+        ([str(file), "--tokenizer", str(file)], "wants a checkpoint's folder"),
+    ):
+        assert main(["view", *arguments]) == 1
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["view", str(file), "--images", "-1"])

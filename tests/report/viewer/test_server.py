@@ -1,0 +1,96 @@
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.report.viewer.server import ViewServer
+from agentic_video.report.viewer.sources import load_episodes
+from tests.report.viewer.records import record, write
+from tests.video.conftest import video  # noqa: F401  (a fixture)
+
+Ask = Callable[..., tuple[http.client.HTTPResponse, bytes]]
+
+
+@pytest.fixture
+def server(tmp_path: Path, video: Callable[[str], str]) -> Iterator[ViewServer]:  # noqa: F811
+    path = video("h264_b_frames")
+    file = write(
+        tmp_path / "e.jsonl",
+        record(path, thought="</script>"),
+        record("/gone.mp4", id="q2"),
+        record("/etc/passwd", id="q3"),
+    )
+    serving = ViewServer(*load_episodes([file]), "title", 0, 96)
+    thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield serving
+    serving.shutdown()
+    serving.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def ask(server: ViewServer) -> Ask:
+    def get(path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+        connection.request(method, path, headers=headers)
+        reply = connection.getresponse()
+        return reply, reply.read()
+
+    return get
+
+
+def value(answer: tuple[http.client.HTTPResponse, bytes]) -> Any:
+    assert answer[0].status == 200
+    return json.loads(answer[1])
+
+
+def test_only_this_machine_is_served(server: ViewServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_page_and_its_headers(ask: Ask) -> None:
+    reply, body = ask("/")
+    assert reply.status == 200 and b'"mode":"server"' in body
+    policy = reply.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "connect-src 'self'" in policy and "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    assert reply.headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert "Access-Control-Allow-Origin" not in reply.headers
+
+
+def test_episode_search_and_pictures(ask: Ask) -> None:
+    assert value(ask("/api/episode/0"))["turns"][0]["text"] == "</script>"
+    assert value(ask("/api/search?q=LOOK+near")) == [1, 2]
+    assert value(ask("/api/search?q=%3C%2Fscript")) == [0]
+    overview, observed = value(ask("/api/pictures/0/0")), value(ask("/api/pictures/0/1"))
+    assert sorted(overview["pictures"]) == ["0", "25"] and sorted(observed["pictures"]) == ["30", "40"]
+    assert value(ask("/api/pictures/0/2"))["pictures"] == {}
+    assert value(ask("/api/pictures/1/0"))["error"] == "the video isn't there"
+    passwd = value(ask("/api/pictures/2/0"))
+    assert passwd["error"] and passwd["pictures"] == {}
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/x", "/api/episode/3", "/api/episode/-1", "/api/episode/x", "/api/pictures/0/9", "/../../etc/passwd",
+     "//etc/passwd", "/api/episode/" + "9" * 400, "/%2e%2e/", "/api/pictures/0/0/etc/passwd"],
+)  # fmt: skip
+def test_there_is_nothing_else(ask: Ask, path: str) -> None:
+    assert ask(path)[0].status == 404
+
+
+def test_another_name_for_this_machine_is_refused(ask: Ask, server: ViewServer) -> None:
+    assert ask("/", Host=f"evil.example:{server.server_port}")[0].status == 403
+    assert ask("/api/episode/0", Host="127.0.0.1:1")[0].status == 403
+    assert ask("/", Host=f"localhost:{server.server_port}")[0].status == 200
+
+
+def test_nothing_can_be_written(ask: Ask) -> None:
+    for method in ("POST", "PUT", "DELETE"):
+        assert ask("/api/episode/0", method)[0].status == 501

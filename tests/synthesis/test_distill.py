@@ -1,0 +1,195 @@
+"""Distillation from a real server, killed half way, and what SFT makes of its output."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from verl.utils import hf_processor, hf_tokenizer
+
+from agentic_video.cli import main
+from agentic_video.config.compose import compose_recipe
+from agentic_video.synthesis.distill import read_yes_no
+from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.types.record import load_records
+from agentic_video.types.row import VideoQA
+from tests.synthesis.conftest import RECIPES, command, lines, oracle_turns, wrong_letter
+from tests.synthesis.oracle_server import MODEL, Oracle, Part
+
+OUTPUTS = ("kept.jsonl", "rejected.jsonl", "report.json")
+
+
+def zoomer_parts(asked: list[VideoQA]) -> dict[str, Part]:
+    """Rights, and one of each thing that is rejected."""
+    parts = {qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked}
+    parts["q1"].turns = oracle_turns("videozoomer", asked[1], wrong_letter(asked[1]))
+    parts["q2"].turns = ("<think>hm</think>no idea",)
+    far = '<think>far</think><video_zoom>{"segment": [900, 901], "fps": 1}</video_zoom>'
+    parts["q3"].turns = (far, parts["q3"].turns[-1])
+    parts["q4"].turns = (parts["q4"].turns[0], parts["q4"].turns[1].replace("<think>", "so <think>"))
+    parts["q5"].turns = (parts["q5"].turns[0],)
+    return parts
+
+
+def verdicts(out: Path) -> dict[str, str]:
+    return {row["video_qa"]["id"]: row["provenance"]["rejected"] for row in lines(out / "rejected.jsonl")}
+
+
+def test_what_is_kept_and_why_the_rest_is_not(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
+    server = Oracle(zoomer_parts(asked), faults=True)
+    prices = ("--price-in", "2", "--price-out", "10")
+    with server.running() as url:
+        assert main(command("videozoomer", "distill", url, data, tmp_path / "out", *prices)) == 0
+    out = tmp_path / "out"
+    kept = lines(out / "kept.jsonl")
+    assert [row["video_qa"]["id"] for row in kept] == ["q0", *(f"q{n}" for n in range(6, len(asked)))]
+    assert verdicts(out) == {
+        "q1": "wrong answer",
+        "q2": "no answer: illegal",
+        "q3": "illegal call",
+        "q4": "format",
+        "q5": "no answer: turn_limit",
+    }
+    assert kept[0]["provenance"] == {"source": "distillation", "teacher": MODEL, "sample": 0}
+    assert kept[0]["reward_extra_info"] == {"acc": 1.0, "format": 1.0}
+    assert kept[0]["trajectory"]["turns"][0]["token_ids"] == []
+    report = json.loads((out / "report.json").read_text())
+    assert (report["items"], report["kept"], report["failed"]) == (12, 7, 0)
+    # by hand: each request of turn t (from 0) has 1 + 2 t messages and costs 101 + 2 t prompt tokens
+    turns = [len(row["trajectory"]["turns"]) for row in [*kept, *lines(out / "rejected.jsonl")]]
+    prompt = sum(101 + 2 * t for count in turns for t in range(count))
+    assert report["usage"] == {"prompt_tokens": prompt, "completion_tokens": 10 * sum(turns), "requests": sum(turns)}
+    assert report["cost"] == round((2 * prompt + 10 * 10 * sum(turns)) / 1e6, 6)
+    table = capsys.readouterr().out
+    assert "rejected: wrong answer" in table and "cost per kept" in table
+    assert sum(server.faulty[name] for name in ("busy", "error", "nonsense", "empty")) > 0, "the faults were met"
+
+
+@pytest.mark.slow
+def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    server = Oracle(zoomer_parts(asked))
+    with server.running() as url:
+        assert main(command("videozoomer", "distill", url, data, whole)) == 0
+        server.delay = 0.1
+        again = command("videozoomer", "distill", url, data, cut, "--concurrency", "2")
+        journal = cut / "journal.jsonl"
+        with subprocess.Popen(
+            [sys.executable, "-m", "agentic_video.cli", *again], stderr=subprocess.DEVNULL
+        ) as process:
+            deadline = time.monotonic() + 240
+            while process.poll() is None and time.monotonic() < deadline:
+                if journal.is_file() and journal.read_bytes().count(b"\n") >= 3:
+                    break
+                time.sleep(0.01)
+            os.kill(process.pid, signal.SIGKILL)
+        before = journal.read_bytes()
+        before = before[: before.rfind(b"\n") + 1]
+        assert 3 <= before.count(b"\n") < len(asked), "it was killed in the middle"
+        assert not (cut / "kept.jsonl").exists()
+        with journal.open("ab") as file:
+            file.write(b'{"key": ["hal')
+        server.delay = 0.0
+        assert main(again) == 0
+        assert journal.read_bytes().startswith(before), "nothing was played twice"
+        for name in OUTPUTS:
+            assert (cut / name).read_bytes() == (whole / name).read_bytes()
+        asked_before = len(server.asked)
+        assert main(again) == 0
+        assert len(server.asked) == asked_before, "nothing is left to do"
+        capsys.readouterr()
+        assert main([*again, "--min-acc", "0.5"]) == 2
+        assert "min_acc = 1.0, and now it is 0.5" in capsys.readouterr().err
+
+
+def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    server = Oracle({qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked})
+    server.parts["q2"].broken = True
+    with server.running() as url:
+        arguments = command("videozoomer", "distill", url, data, out, "--limit", "4")
+        assert main(arguments) == 1
+        assert [row["key"] for row in lines(out / "failures.jsonl")] == [[asked[2].data_source, "q2", 0]]
+        assert json.loads((out / "report.json").read_text())["failed"] == 1
+        server.parts["q2"].broken = False
+        assert main(arguments) == 0
+    assert [row["video_qa"]["id"] for row in lines(out / "kept.jsonl")] == ["q0", "q1", "q2", "q3"]
+
+
+def test_samples_differ_by_their_seed(asked: list[VideoQA], data: Path, tmp_path: Path, capsys: Any) -> None:
+    qa = asked[0]
+    right, wrong = oracle_turns("videozoomer", qa), oracle_turns("videozoomer", qa, wrong_letter(qa))
+    server = Oracle({"q0": Part(samples={7: wrong, 8: right, 9: wrong})})
+    more = ("--limit", "1", "--samples", "3", "--seed", "7")
+    with server.running() as url:
+        assert main(command("videozoomer", "distill", url, data, tmp_path / "x", *more, "--temperature", "0")) == 2
+        assert "--temperature" in capsys.readouterr().err
+        assert main(command("videozoomer", "distill", url, data, tmp_path / "out", *more, "--temperature", "1")) == 0
+    (kept,) = lines(tmp_path / "out" / "kept.jsonl")
+    assert kept["provenance"]["sample"] == 1
+    assert {(body["seed"], body["temperature"]) for body in server.asked} == {(7, 1.0), (8, 1.0), (9, 1.0)}
+
+
+def test_illogical_paths_of_framethinker(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
+    parts = {qa.id: Part(oracle_turns("framethinker", qa)) for qa in asked[:4]}
+    lookup, _, answer = parts["q1"].turns
+    parts["q1"].turns = (lookup, answer)
+    parts["q2"].critic = "No."
+    parts["q3"].critic = "Yes, it is logical"
+    with Oracle(parts).running() as url:
+        critic = ("--limit", "4", "--critic", url)
+        assert main(command("framethinker", "distill", url, data, tmp_path, *critic)) == 0
+    assert [row["video_qa"]["id"] for row in lines(tmp_path / "kept.jsonl")] == ["q0"]
+    assert verdicts(tmp_path) == {"q1": "inconsistent: logical_flow", "q2": "critic: no", "q3": "critic: unclear"}
+
+
+@pytest.mark.parametrize("name", ["videozoomer", "framethinker", "eva"])
+def test_sft_takes_what_is_kept(name: str, asked: list[VideoQA], data: Path, checkpoint: Path, tmp_path: Path) -> None:
+    with Oracle({qa.id: Part(oracle_turns(name, qa)) for qa in asked}).running() as url:
+        single = ["--single-teacher"] if name == "eva" else []
+        assert main(command(name, "distill", url, data, tmp_path, "--limit", "2", *single)) == 0
+    config = compose_recipe(RECIPES / name, "sft_laptop", ["data.train_files=none", "model.path=none",
+                            "data.max_prompt_length=3000", "data.max_response_length=6000"])  # fmt: skip
+    tokenizer, processor = hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint))
+    kept = tmp_path / "kept.jsonl"
+    samples = TrajectoryDataset(str(kept), tokenizer, config.data, processor)
+    assert samples.problems == [] and len(samples) == 2
+    records, _ = load_records([kept])
+    for sample, record in zip((samples[0], samples[1]), records, strict=True):
+        learnt = tokenizer.decode(sample["input_ids"][sample["loss_mask"].bool()])
+        said = [turn.text for turn in record.trajectory.turns]
+        assert learnt.replace("<|im_end|>", "") == "".join(said)
+
+
+@given(st.text(max_size=12))
+def test_only_a_clear_yes_counts(text: str) -> None:
+    assert (read_yes_no(text) is True) == (text.strip().lower() in ("yes", "yes."))
+
+
+def test_a_reasoning_critic_is_read_after_its_thoughts() -> None:
+    assert read_yes_no("<think>no ... or yes?</think>\nYes") is True
+    assert read_yes_no("NO.") is False
+    assert read_yes_no("yes and no") is None
+
+
+def test_bad_options_name_the_remedy(data: Path, tmp_path: Path, capsys: Any, checkpoint: Path) -> None:
+    assert main(command("eva", "distill", str(checkpoint), data, tmp_path, "--engine", "toy")) == 2
+    assert "--single-teacher" in capsys.readouterr().err
+    assert main(command("videozoomer", "distill", "http://127.0.0.1:9/v1", data, tmp_path)) == 2
+    assert "--teacher-name" in capsys.readouterr().err
+    assert not (tmp_path / "journal.jsonl").exists()
+
+
+def test_a_checkpoint_in_this_process_teaches_too(
+    asked: list[VideoQA], data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    more = ("--engine", "toy", "--limit", "2")
+    assert main(command("videozoomer", "distill", str(checkpoint), data, tmp_path, *more)) == 0
+    assert json.loads((tmp_path / "report.json").read_text())["items"] == 2

@@ -1,0 +1,110 @@
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.rollout.chat_policy import Usage
+from agentic_video.synthesis.jobs import Key, Outcome, Prices, open_job, read_journal
+from agentic_video.utils.journal import SetupError
+
+SETTINGS = {"model": "m", "system": {"max_turns": 5}}
+
+
+def items(count: int) -> dict[Key, int]:
+    return {("rows", number): number for number in range(count)}
+
+
+def play(folder: Path, count: int, broken: set[int] = frozenset(), settings: Any = SETTINGS) -> list[int]:  # type: ignore[assignment]
+    """A job whose odd items are rejected and which ends in reverse order; what it did."""
+    done: list[int] = []
+
+    async def work(number: int) -> Outcome:
+        await asyncio.sleep(0.002 * (count - number))
+        if number in broken:
+            raise OSError("no server")
+        done.append(number)
+        verdict = "odd" if number % 2 else "kept"
+        return Outcome(verdict, {"number": number, "text": "\ud800é"}, Usage(10, number, 1))
+
+    with open_job(folder, settings, "test job") as job:
+        asyncio.run(job.play(items(count), work, concurrency=count))
+        job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results() if outcome.kept))
+        job.write_report("A test", Prices(1e6, 2e6))
+    return done
+
+
+def test_outputs_are_in_input_order_and_counted(tmp_path: Path) -> None:
+    assert play(tmp_path, 4) == [3, 2, 1, 0]
+    rows = [json.loads(line) for line in (tmp_path / "kept.jsonl").read_text().splitlines()]
+    assert [row["number"] for row in rows] == [0, 2]
+    assert rows[0]["text"] == "\ud800é"
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report == {
+        "items": 4,
+        "kept": 2,
+        "rejected": {"odd": 2},
+        "failed": 0,
+        "usage": {"prompt_tokens": 40, "completion_tokens": 6, "requests": 4},
+        "cost": 52.0,
+        "cost_per_kept": 26.0,
+    }
+
+
+def test_a_job_that_was_cut_short_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+    play(tmp_path / "whole", 6)
+    play(tmp_path / "cut", 6)
+    journal = tmp_path / "cut" / "journal.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:2]) + b"no json\n" + lines[3] + lines[4][:20])
+    again = play(tmp_path / "cut", 6)
+    assert sorted(again) == sorted(json.loads(line)["result"]["number"] for line in (lines[2], *lines[4:]))
+    for name in ("kept.jsonl", "report.json"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert play(tmp_path / "cut", 6) == [], "nothing is left to do"
+
+
+def test_failed_items_are_listed_and_tried_again(tmp_path: Path) -> None:
+    play(tmp_path, 3, broken={1})
+    failed = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
+    assert failed == [{"key": ["rows", 1], "error": "OSError: no server"}]
+    assert json.loads((tmp_path / "report.json").read_text())["failed"] == 1
+    assert play(tmp_path, 3) == [1]
+    assert (tmp_path / "failures.jsonl").read_text() == ""
+    assert json.loads((tmp_path / "report.json").read_text())["failed"] == 0
+
+
+def test_a_result_that_is_no_json_fails_its_item_only(tmp_path: Path) -> None:
+    async def work(number: int) -> Outcome:
+        return Outcome(result=object() if number else 1)
+
+    with open_job(tmp_path, SETTINGS, "test job") as job:
+        asyncio.run(job.play(items(2), work, 1))
+        assert [key for key, _ in job.results()] == [("rows", 0)]
+        assert "not JSON serializable" in job.failures[("rows", 1)]
+    assert list(read_journal(tmp_path / "journal.jsonl")) == [("rows", 0)]
+
+
+def test_a_folder_belongs_to_its_settings_and_to_one_process(tmp_path: Path) -> None:
+    play(tmp_path, 1)
+    with pytest.raises(SetupError, match=r"a test job with system\.max_turns = 5, and now it is 3"):
+        play(tmp_path, 1, settings={**SETTINGS, "system": {"max_turns": 3}})
+    other = "with job = 'test job', and now it is 'other job'"
+    with pytest.raises(SetupError, match=other), open_job(tmp_path, SETTINGS, "other job"):
+        pass
+    with open_job(tmp_path, SETTINGS, "test job"), pytest.raises(SetupError, match="another process"):
+        play(tmp_path, 1)
+
+
+def test_rounds_build_on_each_other_and_keys_are_unique(tmp_path: Path) -> None:
+    async def work(number: int) -> Outcome:
+        return Outcome(result=number)
+
+    with open_job(tmp_path, SETTINGS, "test job") as job:
+        first = asyncio.run(job.play({("a",): 1, ("b",): 2}, work, 2))
+        assert [outcome.result for outcome in first.values()] == [1, 2]
+        asyncio.run(job.play({("c",): 3}, work, 2))
+        assert [key for key, _ in job.results()] == [("a",), ("b",), ("c",)]
+        with pytest.raises(ValueError, match="its key was there before"):
+            asyncio.run(job.play({("a",): 1}, work, 2))

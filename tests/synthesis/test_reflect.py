@@ -1,0 +1,184 @@
+"""Corrections from a real server, and what SFT learns from them."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from verl.utils import hf_processor, hf_tokenizer
+
+from agentic_video.cli import main
+from agentic_video.config.compose import compose_recipe
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.synthesis.reflect import Diagnosis, correctable, read_diagnosis
+from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.types.record import Record, load_records, write_record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.store import FrameStore
+from tests.synthesis.conftest import RECIPES, command, lines, oracle_turns, system_of, wrong_letter
+from tests.synthesis.oracle_server import Oracle, Part, images_in
+
+FAR = '<think>look at the start</think><video_zoom>{"segment": [0, 1], "fps": 2}</video_zoom>'
+ILLEGAL = '<think>look at all</think><video_zoom>{"segment": [0, 60], "fps": 30}</video_zoom>'
+FLAW = json.dumps({"turn": 1, "flaw": "the stretch is not where the question asks"})
+
+
+def rollout(qa: VideoQA, *turns: str) -> Trajectory:
+    """A recorded episode that says these turns."""
+    policy = ScriptedPolicy(lambda view: turns[min(len(view.turns), len(turns) - 1)])
+    return asyncio.run(play(system_of("videozoomer"), policy, qa, FrameStore()))
+
+
+def wrong_answer(qa: VideoQA) -> str:
+    return oracle_turns("videozoomer", qa, wrong_letter(qa))[-1]
+
+
+def corrected(qa: VideoQA) -> tuple[str, ...]:
+    call, answer = oracle_turns("videozoomer", qa)
+    return call.replace("<think>", "<think>that was the wrong place; "), answer
+
+
+@pytest.fixture(scope="module")
+def failed(asked: list[VideoQA], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Episodes of a run: failures of several kinds, and one that is right."""
+    episodes = [
+        Record(asked[0], rollout(asked[0], FAR, wrong_answer(asked[0])), {"acc": 0.0}, {"step": 3}),
+        Record(asked[1], rollout(asked[1], *oracle_turns("videozoomer", asked[1])), {"acc": 1.0}),
+        Record(asked[2], rollout(asked[2], ILLEGAL, wrong_answer(asked[2]))),  # not graded yet
+        Record(asked[3], rollout(asked[3], wrong_answer(asked[3])), {"acc": 0.0}),
+        Record(asked[4], rollout(asked[4], FAR, wrong_answer(asked[4])), {"acc": 0.0}),
+        Record(asked[5], rollout(asked[5], FAR, "no idea")),
+        Record(asked[6], rollout(asked[6], FAR, wrong_answer(asked[6])), {"acc": 0.0}),
+        Record(asked[0], rollout(asked[0], FAR, FAR, FAR, FAR, FAR, FAR)),
+    ]
+    path = tmp_path_factory.mktemp("failed") / "episodes-000.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        for record in episodes:
+            write_record(file, record)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(asked: list[VideoQA]) -> Oracle:
+    parts = {qa.id: Part(diagnosis=FLAW, corrected=corrected(qa)) for qa in asked}
+    parts["q4"].diagnosis = "The first call was wrong."
+    parts["q6"].corrected = (FAR, corrected(asked[6])[1])
+    return Oracle(parts)
+
+
+@pytest.fixture(scope="module")
+def out(server: Oracle, failed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reflected")
+    with server.running() as url:
+        assert main(command("videozoomer", "reflect", url, failed, folder)) == 0
+    return folder
+
+
+def test_failures_are_corrected_from_the_flawed_call_on(out: Path, asked: list[VideoQA], failed: Path) -> None:
+    kept = lines(out / "kept.jsonl")
+    assert [row["video_qa"]["id"] for row in kept] == ["q0", "q2", "q5", "q0"]
+    first = kept[0]
+    assert [turn["text"] for turn in first["trajectory"]["turns"]] == [FAR, *corrected(asked[0])]
+    assert [turn.get("taught", True) for turn in first["trajectory"]["turns"]] == [False, True, True]
+    before = lines(failed)[0]
+    assert first["trajectory"]["opening"] == before["trajectory"]["opening"]
+    assert first["trajectory"]["turns"][0]["observation"] == before["trajectory"]["turns"][0]["observation"]
+    note = first["provenance"]
+    assert note["original"] == {
+        "trajectory": before["trajectory"],
+        "reward_extra_info": {"acc": 0.0},
+        "provenance": {"step": 3},
+    }
+    assert (note["source"], note["flawed_turn"]) == ("reflection", 1)
+    assert note["flaw"] == "the stretch is not where the question asks"
+    illegal = kept[1]["trajectory"]["turns"]
+    assert [turn["illegal_calls"] for turn in illegal] == [1, 0, 0], "the flaw may be illegal, its correction not"
+
+
+def test_the_rest_is_counted(out: Path) -> None:
+    report = json.loads((out / "report.json").read_text())
+    assert report["items"] == 7, "the right one is no failure"
+    assert report["rejected"] == {"no call to correct": 1, "the same call again": 1, "unclear diagnosis": 1}
+
+
+def test_the_teacher_sees_the_failed_attempt_with_its_frames(out: Path, server: Oracle, failed: Path) -> None:
+    diagnosis = next(body for body in server.asked if "[q0]" in str(body) and "Do not continue" in str(body))
+    shown = len(load_records([failed])[0][0].trajectory.frames)
+    assert images_in(diagnosis) == shown
+    assert "These turns hold a call that was carried out or refused: 1." in str(diagnosis)
+
+
+def test_going_on_changes_nothing(out: Path, server: Oracle, failed: Path, tmp_path: Path) -> None:
+    with server.running() as url:
+        again = tmp_path / "again"
+        arguments = command("videozoomer", "reflect", url, failed, again, "--concurrency", "3")
+        assert main(arguments) == 0
+        journal = again / "journal.jsonl"
+        journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]) + b'{"key"')
+        assert main(arguments) == 0
+    for name in ("kept.jsonl", "rejected.jsonl", "report.json"):
+        assert (again / name).read_bytes() == (out / name).read_bytes()
+
+
+def test_sft_learns_the_correction_and_not_the_flaw(
+    out: Path, asked: list[VideoQA], checkpoint: Path, tmp_path: Path
+) -> None:
+    config = compose_recipe(RECIPES / "videozoomer", "sft_laptop", ["data.train_files=none", "model.path=none",
+                            "data.max_prompt_length=3000", "data.max_response_length=6000",
+                            "agentic_video.max_turn_tokens=0"])  # fmt: skip
+    tokenizer, processor = hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint))
+    samples = TrajectoryDataset(str(out / "kept.jsonl"), tokenizer, config.data, processor)
+    assert samples.problems == []
+    sample: dict[str, Any] = samples[0]
+    learnt = tokenizer.decode(sample["input_ids"][sample["loss_mask"].bool()])
+    assert learnt.replace("<|im_end|>", "") == "".join(corrected(asked[0]))
+    assert FAR in tokenizer.decode(sample["input_ids"])
+
+
+def test_other_frames_than_recorded_are_noticed(
+    asked: list[VideoQA], server: Oracle, failed: Path, tmp_path: Path
+) -> None:
+    row = lines(failed)[0]
+    row["video_qa"]["video"] = asked[1].video
+    frame = next(part for part in row["trajectory"]["turns"][0]["observation"] if isinstance(part, dict))
+    frame["index"] += 1
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with server.running() as url:
+        assert main(command("videozoomer", "reflect", url, path, tmp_path / "out")) == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["rejected"] == {"plays differently now": 1}
+
+
+def test_what_can_be_corrected(asked: list[VideoQA]) -> None:
+    assert correctable(rollout(asked[0], FAR, FAR, wrong_answer(asked[0])), max_turns=3) == [1, 2]
+    assert correctable(rollout(asked[0], FAR, FAR, wrong_answer(asked[0])), max_turns=2) == [1]
+    assert correctable(rollout(asked[0], wrong_answer(asked[0])), max_turns=3) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "found"),
+    [
+        ('{"turn": 2, "flaw": " x "}', Diagnosis(2, "x")),
+        ('<think>hm</think>```json\n{"turn": 1, "flaw": "x"}\n```', None),  # thoughts are cut off before
+        ('```json\n{"turn": 1, "flaw": "x"}\n```', Diagnosis(1, "x")),
+        ('{"turn": 3, "flaw": "x"}', None),
+        ('{"turn": true, "flaw": "x"}', None),
+        ('{"turn": 1, "flaw": ""}', None),
+        ('{"turn": 1}', None),
+        ("[1]", None),
+        ("turn 1", None),
+    ],
+)
+def test_diagnoses(reply: str, found: Diagnosis | None) -> None:
+    assert read_diagnosis(reply, [1, 2]) == found
+
+
+@given(st.text() | st.from_regex(r'\{"turn": .{0,6}, "flaw": .{0,9}\}', fullmatch=True))
+def test_any_reply_is_read(reply: str) -> None:
+    found = read_diagnosis(reply, [1, 2])
+    assert found is None or (found.turn in (1, 2) and found.flaw)

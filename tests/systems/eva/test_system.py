@@ -1,0 +1,386 @@
+import asyncio
+import json
+import random
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentic_video.graders.base import Graders
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.systems.eva.oracle import turns
+from agentic_video.systems.eva.system import Eva, shown_seconds
+from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.world import COLOURS, WorldRecipe, make_scene, write_video
+from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import text_of
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.store import FrameStore
+from tests.conftest import MemorySource
+
+
+def call(start: object = 41, end: object = 43, nframes: object = 4, resize: object = 1) -> str:
+    arguments = f'{{"start_time": {start}, "end_time": {end}, "nframes": {nframes}, "resize": {resize}}}'
+    return f'<tool_call>{{"tool": "frame_select", "arguments": {arguments}}}</tool_call>'
+
+
+LOOK = "<think>near 42</think>" + call()
+REPLY = "<think>seen</think><answer>B</answer>"
+SMALL = Eva(min_pixels=784, max_pixels=784, max_tokens=16, max_frames=16, max_images=48, csv=False)
+
+
+def run(system: Eva, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
+    return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns) % len(texts)]), qa, source))
+
+
+def refs(trajectory: Trajectory, turn: int = 0) -> list[FrameRef]:
+    return [part for part in trajectory.turns[turn].observation if isinstance(part, FrameRef)]
+
+
+def test_the_first_turn_shows_question_length_and_resolution_and_no_frame(qa: VideoQA) -> None:
+    trajectory = run(SMALL, qa, MemorySource(60.0, size=(1280, 720)), REPLY)
+    system, user = trajectory.opening
+    assert (system.role, user.role) == ("system", "user")
+    assert "frame_select" in text_of(system.parts) and "{max" not in text_of(system.parts)  # type: ignore[arg-type]
+    assert user.parts == (
+        "Length: 59 seconds. Original resolution: 720p.\n"
+        "What colour flashes at 42 s?\n(A) red\n(B) green\n(C) blue\n(D) grey",
+    )
+
+
+@pytest.mark.parametrize(("duration", "told"), [(60.0, 59), (60.5, 60), (61.4, 60), (1.2, 1), (0.1, 1)])
+def test_length_is_half_a_second_less_in_whole_seconds(duration: float, told: int) -> None:
+    assert shown_seconds(duration) == told
+
+
+def test_another_overview_can_be_chosen(qa: VideoQA, source: MemorySource) -> None:
+    system = replace(SMALL, overview="uniform", overview_frames=6)
+    trajectory = run(system, qa, source, REPLY)
+    # 600 frames at 10 a second: numbers 0, 119.8, 239.6, 359.4, 479.2, 599
+    assert [frame.index for frame in trajectory.frames] == [0, 120, 240, 359, 479, 599]
+    assert trajectory.opening[1].parts[2] == "\nFrame 1 at [00:12]: "
+
+
+def test_an_overview_keeps_within_the_budget_of_a_call(qa: VideoQA) -> None:
+    source = MemorySource(60.0, size=(1280, 720))
+    trajectory = run(Eva(overview="uniform", overview_frames=64), qa, source, REPLY)
+    assert len(trajectory.frames) == 64
+    assert sum(frame.width * frame.height // 784 for frame in trajectory.frames) <= 12_000
+
+
+def test_reply_labels_frames_with_minutes_and_seconds_and_reminds_of_the_question(
+    qa: VideoQA, source: MemorySource
+) -> None:
+    trajectory = run(SMALL, qa, MemorySource(100.0), "<think>x</think>" + call(58, 61), REPLY)
+    observation = trajectory.turns[0].observation
+    # 58, 59, 60, 61 s
+    assert [part for part in observation if isinstance(part, str)][:5] == [
+        "<tool_response>", "Frame 0 at [00:58]: ", "\nFrame 1 at [00:59]: ", "\nFrame 2 at [01:00]: ",
+        "\nFrame 3 at [01:01]: ",
+    ]  # fmt: skip
+    assert isinstance(observation[2], FrameRef)
+    assert str(observation[-1]).endswith("(C) blue\n(D) grey</tool_response>")
+    assert "What colour flashes at 42 s?" in str(observation[-1])
+
+
+def test_frames_are_where_and_as_large_as_asked(qa: VideoQA) -> None:
+    source = MemorySource(60.0, size=(1280, 720))
+    trajectory = run(Eva(csv=False), qa, source, "<think>x</think>" + call(resize=0.5), REPLY)
+    assert [ref.time for ref in refs(trajectory)] == [41.0, 41.7, 42.3, 43.0]
+    # 640 x 360 to the nearest multiples of 28
+    assert {(ref.width, ref.height) for ref in refs(trajectory)} == {(644, 364)}
+
+
+def test_several_calls_are_carried_out_in_order_and_numbered_through(qa: VideoQA, source: MemorySource) -> None:
+    both = "<think>x</think>" + call(10, 11, 2) + "\n" + call(5, 7, 1)
+    trajectory = run(SMALL, qa, source, both, REPLY)
+    assert [ref.time for ref in refs(trajectory)] == [10.0, 11.0, 6.0]
+    assert "\nFrame 2 at [00:06]: " in trajectory.turns[0].observation
+    assert (trajectory.turns[0].legal_calls, trajectory.turns[0].illegal_calls) == (2, 0)
+
+
+def test_calls_beyond_the_cap_are_refused(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(replace(SMALL, max_calls=2), qa, source, "<think>x</think>" + call(nframes=1) * 5, REPLY)
+    assert (trajectory.turns[0].legal_calls, trajectory.turns[0].illegal_calls) == (2, 3)
+    assert len(refs(trajectory)) == 2
+    assert str(trajectory.turns[0].observation[-1]).startswith("\nError: only 2 calls fit in a turn.")
+
+
+def test_a_refused_call_beside_a_legal_one_is_told(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>x</think>" + call(nframes=0) + call(nframes=1), REPLY)
+    assert trajectory.end is EndReason.ANSWER
+    assert (trajectory.tool_calls, trajectory.illegal_calls) == (1, 1)
+    assert "Error: call 1: nframes must be a whole number" in str(trajectory.turns[0].observation[-1])
+
+
+@pytest.mark.parametrize("text", ["<tool_call>{</tool_call>", call(nframes=0), call(70, 80), "I don't know."])
+def test_a_turn_that_asks_for_nothing_legal_ends_the_episode(qa: VideoQA, source: MemorySource, text: str) -> None:
+    trajectory = run(SMALL, qa, source, text, REPLY)
+    assert (trajectory.end, trajectory.illegal_calls, source.requested) == (EndReason.ILLEGAL, 1, 0)
+
+
+def test_or_the_agent_is_told(qa: VideoQA, source: MemorySource) -> None:
+    system = replace(SMALL, end_on_refusal=False)
+    trajectory = run(system, qa, source, "<tool_call>{</tool_call>", call(nframes=0), REPLY)
+    assert trajectory.end is EndReason.ANSWER
+    assert [turn.illegal_calls for turn in trajectory.turns] == [1, 1, 0]
+    assert "Error: the call is not valid JSON." in str(trajectory.turns[0].observation[-1])
+    assert "Error: call 1: nframes" in str(trajectory.turns[1].observation[-1])
+    assert run(system, qa, source, "I don't know.", REPLY).end is EndReason.ILLEGAL
+
+
+def test_an_unknown_tool_is_refused(qa: VideoQA, source: MemorySource) -> None:
+    text = call().replace("frame_select", "shell")
+    assert run(SMALL, qa, source, text).end is EndReason.ILLEGAL
+
+
+def test_a_call_in_the_sixth_turn_ends_unanswered(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>x</think>" + call(nframes=1))
+    assert (trajectory.end, len(trajectory.turns), trajectory.tool_calls) == (EndReason.TURN_LIMIT, 6, 5)
+
+
+def test_image_cap_ends_before_the_images_are_shown(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>x</think>" + call(0, 50, 16))
+    # 16 a call: 48 fit, 64 don't
+    assert (trajectory.end, len(trajectory.frames)) == (EndReason.IMAGE_BUDGET, 48)
+
+
+def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
+    assert run(SMALL, qa, MemorySource(fail=True), LOOK).end is EndReason.TOOL_ERROR
+
+
+ONE = ToolCall("frame_select", {"start_time": 41, "end_time": 43, "nframes": 4, "resize": 1})
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (LOOK, Calls((ONE,))),
+        (call().replace("arguments", "parameters"), Calls((ONE,))),
+        (call() + "\nand\n" + call(), Calls((ONE, ONE))),
+        (call().replace("</tool_call>", call()[11:]), Calls((ONE, ONE))),  # two objects between two tags
+        (LOOK + " now I wait for the frames", Calls((ONE,))),
+        (REPLY, Answer("B")),
+        (LOOK + REPLY, Answer("B")),  # an answer counts before calls
+        (call() + "<answer>B</answer>", Answer("B")),
+        ("<answer>A</answer> no, <answer>B</answer>", Answer("A")),  # the first one
+        ("<think>is it <answer>A</answer>?</think><answer>B</answer>", Answer("B")),  # a thought is no answer
+        (f"<think>shall I {call(1, 2)}</think>{call()}", Calls((ONE,))),  # and no call
+        (call() + "<answer> </answer>", Calls((ONE,))),  # an empty answer is none
+        ("<answer>it is\nred</answer>", Answer("it is\nred")),
+    ],
+)
+def test_what_a_turn_is(text: str, action: object) -> None:
+    assert SMALL.parse(text) == action
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "B", "<answer>B", "B</answer>", "</answer>B<answer>", "<think><answer>B</answer>", "<think>" + call(),
+        "<think><answer>B</answer></think>", "<answer></answer>", call()[:-12], call() + "<tool_call>{}", "\x00" * 1000,
+        "<tool_call></tool_call>", "<tool_call>7</tool_call>", call(start="[1]"), call(start="NaN"),
+    ],
+)  # fmt: skip
+def test_what_is_no_turn(text: str) -> None:
+    assert isinstance(SMALL.parse(text), Illegal)
+
+
+def test_impossible_constants_are_refused() -> None:
+    for wrong in (
+        {"max_tokens": 1}, {"max_calls": 0}, {"overview": "some"}, {"answer_match": "lenient"}, {"max_pixels": 100},
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            Eva(**wrong)  # type: ignore[arg-type]
+
+
+class OneTurnEngine:
+    """Generates given ids and stops as an engine does: at the end-of-turn token, a stop text or the limit."""
+
+    def __init__(self, texts: Sequence[str], chat_format: ChatFormat):
+        self.format = chat_format
+        self.turns = [[*chat_format.encode(text), *chat_format.eos_ids, 5, 5, 5] for text in texts]
+        self.stops: list[tuple[str, ...]] = []
+
+    async def generate(
+        self,
+        prompt_ids: Sequence[int],
+        frames: Sequence[Frame],
+        *,
+        stop: Sequence[str],
+        max_tokens: int,
+        banned_ids: Collection[int],
+    ) -> Completion:
+        self.stops.append(tuple(stop))
+        ids = self.turns[len(self.stops) - 1]
+        length = min(ids.index(*self.format.eos_ids) + 1, max_tokens)
+        return Completion(tuple(ids[:length]))
+
+
+def test_turns_end_with_the_end_of_turn_token(qa: VideoQA, source: MemorySource, chat_format: ChatFormat) -> None:
+    engine = OneTurnEngine([LOOK + call(1, 2, 1), REPLY], chat_format)
+    policy = TokenPolicy(engine, chat_format, TokenLimits(10**6, 10**6, 10**6), SMALL)
+    trajectory = asyncio.run(play(SMALL, policy, qa, source))
+    assert engine.stops == [(), ()]
+    assert [turn.finished for turn in trajectory.turns] == [True, True]
+    assert [turn.text for turn in trajectory.turns] == [LOOK + call(1, 2, 1), REPLY]
+    assert (trajectory.end, trajectory.tool_calls) == (EndReason.ANSWER, 2)
+    assert policy.sequence is not None
+    shown = chat_format.decode(policy.sequence.response_ids)
+    assert shown.count("<|im_end|>") == 3  # of both turns and of the reply; none twice
+
+
+def test_a_turn_cut_in_a_call_is_over(qa: VideoQA, source: MemorySource, chat_format: ChatFormat) -> None:
+    room = len(chat_format.encode(LOOK)) - 3
+    policy = TokenPolicy(OneTurnEngine([LOOK], chat_format), chat_format, TokenLimits(10**6, 10**6, room), SMALL)
+    assert asyncio.run(play(SMALL, policy, qa, source)).end is EndReason.TOKEN_BUDGET
+
+
+def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
+    score = asyncio.run(SMALL.score(run(SMALL, qa, source, LOOK, REPLY), qa, Graders()))
+    assert (score.reward, score.acc, score.format) == (1.0, 1.0, 1.0)
+
+
+# Whatever a model says.
+
+FRAGMENTS = [
+    "<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>", "<tool_response>", "<|image_pad|>",
+    "<|im_end|>", "B", "A. B. C. D.", '{"tool": "frame_select", "arguments": ', "{", "}", "[", "]", ",", ":", "}}",
+    '"start_time"', '"end_time"', '"nframes"', '"resize"', "1", "-1", "1e308", "1e999", "NaN", "-Infinity", "9" * 5000,
+    "null", "true", call(), call(0, 60, 10**9), call(-1e308, 1e308, 1e300, 1e-300), call(1, 1, 1, 1e308), call() * 9,
+    call(nframes=10**400), call(nframes="true"), call(resize='"1"'), "é", "\u202e", "\x00", "\ud7ff", "🎬", "\n",
+]  # fmt: skip
+CORPUS = [
+    "", call() * 1000, "<tool_call>" * 10_000 + "</tool_call>", "<answer>" * 10_000 + "B" + "</answer>" * 10_000,
+    "<think>" * 50_000, "</think>" * 50_000, "<tool_call>" + "[" * 100_000 + "</tool_call>",
+    "<tool_call>" + "[" * 3_900 + "</tool_call>", "<tool_call>" + "9" * 10**6 + "</tool_call>",
+    ("<tool_call>" + "[" * 3_900 + "</tool_call>") * 50, "<answer>" + "A. B. " * 10**5 + "</answer>",
+    "<answer>" * 10**5, "<answer></answer>" * 10**5 + call(), "<answer>" + "\\boxed{" * 10**5 + "</answer>",
+    '<tool_call>{"tool": "\\ud800", "arguments": {"\\ud800": "\\ud800"}}</tool_call>' + call(),
+    '<tool_call>{"tool": "frame_select", "arguments": {"x": ' + "[" * 900 + "]" * 900 + "}}</tool_call>",
+    "<think>a</think><answer>A</answer><answer>B</answer><answer>C</answer><answer>D</answer>",
+    "<answer>A, B, C and D</answer>", "<answer>red green blue grey</answer>", "<answer>A\nB</answer>",
+]  # fmt: skip
+
+
+def check(texts: list[str], seconds: float = 60.0) -> None:
+    source = MemorySource(seconds)
+    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("red", "green", "blue", "grey"))
+    trajectory = run(SMALL, qa, source, *texts)
+    score: Score = asyncio.run(SMALL.score(trajectory, qa, Graders()))
+    assert 1 <= len(trajectory.turns) <= SMALL.max_turns
+    assert len(trajectory.frames) <= SMALL.max_images
+    assert source.requested <= SMALL.max_calls * SMALL.max_frames * (SMALL.max_turns - 1)
+    assert score.reward in (0.0, 0.05, 1.0)
+    assert score.acc == 0.0 or trajectory.answer is not None
+    record = trajectory.to_dict()
+    assert Trajectory.from_dict(record) == trajectory
+    # No text that a call smuggles in keeps the record from being written.
+    calls = [turn["action"] for turn in record["turns"] if turn["action"]["kind"] == "calls"]
+    json.dumps(calls, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
+def test_corpus(text: str) -> None:
+    started = time.monotonic()
+    check([text])
+    check([LOOK, text])
+    assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("text", CORPUS[-4:])
+def test_naming_several_options_earns_nothing(text: str) -> None:
+    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("red", "green", "blue", "grey"))
+    trajectory = run(SMALL, qa, MemorySource(), text)
+    assert asyncio.run(SMALL.score(trajectory, qa, Graders())).reward == 0.0
+
+
+def test_thousands_of_random_outputs() -> None:
+    rng = random.Random(0)
+    started = time.monotonic()
+    for _ in range(1500):
+        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 12))) for _ in range(rng.randint(1, 4))]
+        check(texts, rng.choice([0.1, 1.0, 60.0, 5000.0]))
+    assert time.monotonic() - started < 120.0
+
+
+@given(st.lists(st.text(max_size=60) | st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
+@settings(max_examples=200)
+def test_any_text(pieces: list[str]) -> None:
+    check(["".join(pieces)])
+    check([f"<tool_call>{''.join(pieces)}</tool_call>", REPLY])
+
+
+# The oracle, on encoded videos.
+
+LAPTOP = replace(SMALL, max_tokens=6, max_frames=6, max_turns=3, max_images=24, prompt="eva_short", reminder="")
+
+
+class Watching(ScriptedPolicy):
+    """The oracle, keeping the frames that it is shown."""
+
+    def __init__(self) -> None:
+        def say(view) -> str:  # type: ignore[no-untyped-def]
+            extra = view.qa.extra
+            said = turns(view, extra["event_time"], extra["answer_text"], view.qa.answer)
+            return said[len(view.turns)]
+
+        super().__init__(say)
+        self.seen: list[Frame] = []
+
+    async def show(self, parts: Sequence[str | Frame]) -> bool:
+        self.seen += [part for part in parts if isinstance(part, Frame)]
+        return True
+
+
+def share(frame: Frame, colour: tuple[int, int, int]) -> float:
+    """Share of a frame's pixels that have a colour, encoding and resizing allowed for."""
+    return float((np.abs(frame.image.astype(int) - colour).max(-1) < 45).mean())
+
+
+RECIPE = WorldRecipe(mixture=(("colour", 0.4), ("shape", 0.3), ("overview", 0.3)))
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
+    folder = tmp_path_factory.mktemp("videos")
+    made = []
+    for scene in scenes("heldout", 8, 3, RECIPE):
+        path = folder / f"{scene.seed}.mp4"
+        write_video(scene, path, RECIPE)
+        made.append(row_of(scene, str(path), "heldout"))
+    return made
+
+
+def test_oracle_finds_what_flashes(rows: list[VideoQA]) -> None:
+    source = FrameStore()
+    assert {qa.extra["kind"] for qa in rows} == {"colour", "shape", "overview"}
+    for qa in rows:
+        policy = Watching()
+        trajectory = asyncio.run(play(LAPTOP, policy, qa, source))
+        score = asyncio.run(LAPTOP.score(trajectory, qa, Graders()))
+        assert (score.reward, score.format, trajectory.illegal_calls) == (1.0, 1.0, 0)
+        assert [(frame.width, frame.height) for frame in policy.seen] == [(28, 28)] * 4
+        for flash in make_scene(qa.extra["seed"], RECIPE).flashes:
+            assert max(share(frame, COLOURS[flash.figures[0].colour]) for frame in policy.seen) > 0.2
+        if qa.extra["kind"] == "overview":
+            assert policy.seen[-1].time == pytest.approx(qa.extra["seconds"] - 1, abs=0.11)
+
+
+def test_oracle_answers_in_words_without_options(rows: list[VideoQA]) -> None:
+    qa = next(qa for qa in rows if qa.extra["kind"] == "colour")
+    word = qa.extra["answer_text"]
+    qa = replace(qa, options=(), answer=f"it is {word}", answer_type="open_ended")
+    trajectory = asyncio.run(play(LAPTOP, Watching(), qa, FrameStore()))
+    assert trajectory.answer == f"it is {word}"
+    assert trajectory.turns[1].text == f"<think>{word}</think><answer>it is {word}</answer>"
+    assert asyncio.run(LAPTOP.score(trajectory, qa, Graders())).reward == pytest.approx(1.0)

@@ -1,0 +1,355 @@
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentic_video.datasets.rows import load_rows
+from agentic_video.graders.base import Graders
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.oracle import turns as oracle_turns
+from agentic_video.systems.framemind.reward import TAGS, FrameMindWeights
+from agentic_video.systems.framemind.system import REFUSED, FrameMind, read_call
+from agentic_video.systems.prompts import load_prompt
+from agentic_video.toyworld.questions import build_world
+from agentic_video.toyworld.world import EVENT_SECONDS, WorldRecipe
+from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.store import FrameStore
+from tests.conftest import MemorySource
+
+SMALL = FrameMind(
+    low=Rung(8, 28, 28), high=Rung(4, 56, 56), tool_side=28, clip_min_frames=4, clip_max_frames=6, max_images=24
+)
+REPLY = "<think>seen</think><answer>B</answer>"
+REST = "<think>hm</think><turn_sum>nothing yet</turn_sum>"
+
+
+def at(seconds: object) -> str:
+    return f'<tool_call>{{"name": "FrameAt", "arguments": {{"t": {seconds}}}}}</tool_call>'
+
+
+def clip(start: object, end: object) -> str:
+    return f'<tool_call>{{"name": "VideoClip", "arguments": {{"t_start": {start}, "t_end": {end}}}}}</tool_call>'
+
+
+def look(*calls: str) -> str:
+    return f"<think>closer</think>{''.join(calls)}<turn_sum>a</turn_sum>"
+
+
+def run(system: FrameMind, qa: VideoQA, source: MemorySource, *texts: str, rollout_index: int = 0) -> Trajectory:
+    policy = ScriptedPolicy(lambda view: texts[len(view.turns)])
+    return asyncio.run(play(system, policy, qa, source, rollout_index=rollout_index))
+
+
+def opening_frames(trajectory: Trajectory) -> list[FrameRef]:
+    return [part for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
+
+
+def times(trajectory: Trajectory, turn: int) -> list[float]:
+    return [part.time for part in trajectory.turns[turn].observation if isinstance(part, FrameRef)]
+
+
+def test_rollouts_of_a_group_begin_with_different_views(qa: VideoQA) -> None:
+    views = [opening_frames(run(FrameMind(), qa, MemorySource(60.0), REPLY, rollout_index=i)) for i in range(8)]
+    assert [len(frames) for frames in views] == [64, 59, 55, 50, 46, 41, 37, 32]
+    assert [{(frame.width, frame.height) for frame in frames} for frames in views] == [
+        {(side, side)} for side in (224, 252, 280, 308, 364, 392, 420, 448)
+    ]
+
+
+def test_a_view_spans_the_whole_video(qa: VideoQA, source: MemorySource) -> None:
+    # 600 frames: linspace(0, 599, 4) is 0, 199.67, 399.33, 599
+    frames = opening_frames(run(SMALL, qa, source, REPLY, rollout_index=7))
+    assert [frame.index for frame in frames] == [0, 200, 399, 599]
+
+
+def test_validation_begins_with_the_many_small_frames(qa: VideoQA, source: MemorySource) -> None:
+    frames = opening_frames(run(FrameMind(), qa, source, REPLY))  # one rollout: number 0
+    assert (len(frames), frames[0].width) == (64, 224)
+
+
+def test_a_group_of_one_has_the_many_small_frames(qa: VideoQA, source: MemorySource) -> None:
+    frames = opening_frames(run(FrameMind(group_size=1), qa, source, REPLY))
+    assert (len(frames), frames[0].width) == (64, 224)
+
+
+def test_opening_says_what_the_agent_may_do(qa: VideoQA, source: MemorySource) -> None:
+    texts = [part for part in run(FrameMind(), qa, source, REPLY).opening[0].parts if isinstance(part, str)]
+    assert "at most 3 turns" in texts[0] and "8 to 20 frames" in texts[0] and "60.00 seconds" in texts[0]
+    assert '{"name": "FrameAt", "arguments": {"t": seconds}}' in texts[0]
+    assert texts[1] == "<0.00s>"
+    assert texts[-1] == "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
+
+
+def test_short_prompt_is_short() -> None:
+    assert len(load_prompt("framemind_short").split()) <= 45
+
+
+def test_frame_at_shows_the_closest_frame_in_large(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(FrameMind(), qa, source, look(at(42.04)), REPLY)
+    assert trajectory.turns[0].observation == (
+        "<tool_response>\n", "FrameAt:\n", "<42.00s>", FrameRef(420, 42.0, 448, 448), "\n", "</tool_response>",
+    )  # fmt: skip
+
+
+def test_video_clip_shows_both_ends_and_more_of_a_longer_stretch(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(FrameMind(), qa, source, look(clip(40, 43.5)), look(clip(0, 60)), REPLY)
+    # 2 * 3.5 = 7, at least 8: every half second
+    assert times(trajectory, 0) == [40.0, 40.5, 41.0, 41.5, 42.0, 42.5, 43.0, 43.5]
+    assert len(times(trajectory, 1)) == 20
+    assert times(trajectory, 1)[0] == 0.0 and times(trajectory, 1)[-1] == 59.9
+
+
+def test_a_clip_shows_no_frame_twice(qa: VideoQA, source: MemorySource) -> None:
+    # 0.2 s at 10 frames a second hold three frames
+    assert times(run(FrameMind(), qa, source, look(clip(5, 5.2)), REPLY), 0) == [5.0, 5.1, 5.2]
+
+
+def test_several_calls_are_answered_in_order(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, look(clip(41, 43), at(50), at(99)), REPLY)
+    turn = trajectory.turns[0]
+    texts = [part for part in turn.observation if isinstance(part, str)]
+    assert [text for text in texts if text.endswith(":\n")] == ["VideoClip:\n", "FrameAt:\n"]
+    assert texts[-2] == "ERROR: t lies outside the video, which lasts 60.00 seconds.\n"
+    assert (turn.legal_calls, turn.illegal_calls) == (2, 1)
+    assert times(trajectory, 0) == [41.0, 41.7, 42.3, 43.0, 50.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("FrameAt(3)", "not valid JSON"),
+        ("", "not valid JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"name": "Zoom", "arguments": {"t": 3}}', "no such tool, only FrameAt and VideoClip"),
+        ('{"name": "refused", "arguments": {"reason": "x"}}', "no such tool"),
+        ('{"name": ["FrameAt"], "arguments": {"t": 3}}', "no such tool"),
+        ('{"arguments": {"t": 3}}', "no such tool"),
+        ('{"name": "FrameAt"}', "must be a JSON object"),
+        ('{"name": "FrameAt", "arguments": [3]}', "must be a JSON object"),
+        ('{"name": "FrameAt", "arguments": {"t": "3"}}', "must be a number"),
+        ('{"name": "FrameAt", "arguments": {"t": true}}', "must be a number"),
+        ('{"name": "FrameAt", "arguments": {"t": [3]}}', "must be a number"),
+        ('{"name": "FrameAt", "arguments": {"t": ' + "[" * 400 + "]" * 400 + "}}", "nested too deeply"),
+        ('{"name": "FrameAt", "arguments": {"t": NaN}}', "NaN is not a number"),
+        ('{"name": "FrameAt", "arguments": {"t": 1e999}}', "too large"),
+        ('{"name": "FrameAt", "arguments": {"t": ' + "9" * 1000 + "}}", "too large"),
+        ('{"name": "FrameAt", "arguments": {"t": 3}}' + " " * 3000, "longer than 2000"),
+    ],
+)
+def test_a_malformed_call_is_told_and_may_be_corrected(
+    body: str, reason: str, qa: VideoQA, source: MemorySource
+) -> None:
+    trajectory = run(SMALL, qa, source, look(f"<tool_call>{body}</tool_call>"), look(at(42)), REPLY)
+    told = str(trajectory.turns[0].observation[1])
+    assert told.startswith("ERROR: ") and reason in told
+    assert (trajectory.end, trajectory.tool_calls, trajectory.illegal_calls) == (EndReason.ANSWER, 1, 1)
+    score = asyncio.run(SMALL.score(trajectory, qa, Graders()))
+    assert (score.reward, score.format) == (2.5, 1.0)
+
+
+def test_calls_beyond_the_cap_are_refused_at_once(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, look(*[at(42)] * 1000), REPLY)
+    turn = trajectory.turns[0]
+    assert (turn.legal_calls, turn.illegal_calls) == (3, 1)
+    assert "only 3 calls are allowed" in str(turn.observation[-2])
+
+
+def test_a_summary_without_calls_goes_on(qa: VideoQA, source: MemorySource) -> None:
+    assert SMALL.parse(REST) == Calls(())
+    trajectory = run(SMALL, qa, source, REST, REPLY)
+    assert trajectory.end is EndReason.ANSWER
+    assert trajectory.turns[0].observation == ("<tool_response>\n", "No call was made.\n", "</tool_response>")
+    assert (trajectory.tool_calls, trajectory.illegal_calls) == (0, 0)
+
+
+def test_the_last_turn_is_announced_and_the_third_is_the_last(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, look(at(1)), look(at(2)), look(at(3)))
+    assert (trajectory.end, len(trajectory.turns), trajectory.tool_calls) == (EndReason.TURN_LIMIT, 3, 2)
+    announced = ["last turn" in str(turn.observation[-1:]) for turn in trajectory.turns]
+    assert announced == [False, True, False]
+
+
+def test_neither_summary_nor_answer_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, f"<think>well</think>{at(3)}")
+    assert trajectory.end is EndReason.ILLEGAL
+    assert trajectory.illegal_calls == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (look(at(42)), Calls((ToolCall("FrameAt", {"t": 42.0}),))),
+        (look(clip(1, 2.5)), Calls((ToolCall("VideoClip", {"t_start": 1.0, "t_end": 2.5}),))),
+        (REPLY, Answer("B")),
+        ("<answer>A</answer> no, <answer> B </answer>", Answer("B")),
+        (look(at(42)) + REPLY, Answer("B")),  # an answer stops
+        ("<think>maybe <answer>A</answer></think><answer>B</answer>", Answer("B")),  # a thought is no answer
+        ("<think>maybe <answer>A</answer></think><turn_sum>a</turn_sum>", Calls(())),
+        (f"<think>{at(42)}</think><turn_sum>a</turn_sum>", Calls(())),  # nor a call
+        (f"<think>a</think><turn_sum>{at(42)}</turn_sum>", Calls(())),
+        ("<think>the <turn_sum>a</turn_sum>", Calls(())),  # a thought that is never closed hides nothing
+        ("<think>the <answer>B</answer>", Answer("B")),
+        ("<tool_call>{}<turn_sum>a</turn_sum>", Calls(())),  # a call that isn't closed is none
+    ],
+)
+def test_what_a_turn_is(text: str, action: object) -> None:
+    assert SMALL.parse(text) == action
+
+
+@pytest.mark.parametrize("text", ["", "B", "<answer>B", "</answer><answer>", "</turn_sum>", "<think>a</turn_sum>"])
+def test_what_is_neither(text: str) -> None:
+    assert isinstance(SMALL.parse(text), Illegal)
+
+
+def test_faded_messages_keep_everything_but_frames_and_their_labels() -> None:
+    picture = Frame(0, 0.0, np.zeros((28, 28, 3), np.uint8))
+    opening = ("instructions", "<0.00s>", picture, "<9.00s>", picture, "\nquestion")
+    assert SMALL.fade(opening) == ("instructions", "\nquestion")
+    shown = ("<tool_response>\n", "VideoClip:\n", "<1.00s>", picture, "\n", "ERROR: no.\n", "</tool_response>")
+    assert SMALL.fade(shown) == ("<tool_response>\n", "VideoClip:\n", "\n", "ERROR: no.\n", "</tool_response>")
+
+
+def test_images_count_by_turn_unless_all_stay(qa: VideoQA, source: MemorySource) -> None:
+    # 8 at first, then 6 and 6
+    texts = (look(clip(0, 9)), look(clip(10, 19)), REPLY)
+    assert run(replace(SMALL, max_images=19), qa, source, *texts).end is EndReason.ANSWER
+    assert run(replace(SMALL, max_images=19, context="all"), qa, source, *texts).end is EndReason.IMAGE_BUDGET
+    assert run(replace(SMALL, max_images=20, context="all"), qa, source, *texts).end is EndReason.ANSWER
+
+
+@pytest.mark.parametrize(
+    ("constants", "reason"),
+    [
+        ({"answer_match": "x"}, "answer_match"),
+        ({"context": "x"}, "context"),
+        ({"overview": "x"}, "overview"),
+        ({"group_size": 0}, "group_size"),
+        ({"max_images": 50}, "a first view has 64 frames"),  # the text's limit doesn't hold the paper's own view
+        ({"clip_min_frames": 21}, "clip_min_frames"),
+        ({"clip_fps": 0.0}, "clip_fps"),
+    ],
+)
+def test_bad_constants_are_refused(constants: dict, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        FrameMind(**constants)
+
+
+@pytest.mark.parametrize(
+    ("answer", "acc"), [("B", 1.0), (" B ", 1.0), ("B.", 0.0), ("b", 0.0), ("A B C D", 0.0), ("green", 0.0)]
+)
+def test_answers_must_match_exactly(answer: str, acc: float, qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, f"<think>a</think><answer>{answer}</answer>")
+    assert asyncio.run(SMALL.score(trajectory, qa, Graders())).acc == acc
+
+
+def test_reward_of_played_episodes(qa: VideoQA, source: MemorySource) -> None:
+    both = run(SMALL, qa, source, look(at(42), clip(41, 43)), REPLY)
+    assert asyncio.run(SMALL.score(both, qa, Graders())).reward == pytest.approx(2.7)  # 1 + 0 + 1.2 + 0.5
+    by_sums = replace(SMALL, weights=FrameMindWeights(turn_bonus="turn_sums"))
+    assert asyncio.run(by_sums.score(both, qa, Graders())).reward == pytest.approx(2.2)
+
+
+# The oracle, on encoded videos
+
+
+@pytest.fixture(scope="module")
+def world_rows(tmp_path_factory: pytest.TempPathFactory) -> Sequence[VideoQA]:
+    recipe = WorldRecipe(mixture=(("colour", 0.8), ("overview", 0.2)))
+    world = build_world(tmp_path_factory.mktemp("world"), train=0, heldout=12, seed=11, recipe=recipe)
+    return load_rows([world.heldout])[0]
+
+
+def test_oracle_solves_the_world(world_rows: Sequence[VideoQA]) -> None:
+    source, named = FrameStore(), replace(SMALL, answer_match="robust")
+    kinds = set()
+    for number, qa in enumerate(world_rows):
+        aim = qa.extra["event_time"]
+        said = oracle_turns(None, aim, qa.extra["answer_text"], qa.answer)  # type: ignore[arg-type]
+        policy = ScriptedPolicy(lambda view, said=said: said[len(view.turns)])
+        trajectory = asyncio.run(play(named, policy, qa, source, rollout_index=number % 8))
+        score = asyncio.run(named.score(trajectory, qa, Graders()))
+        assert (score.acc, score.format, trajectory.illegal_calls) == (1.0, 1.0, 0)
+        if aim is None:
+            assert score.reward == 1.0
+            continue
+        both = int(aim) % 2
+        kinds.add(both)
+        assert score.reward == pytest.approx(2.7 if both else 2.5)
+        seen = [abs(time - aim) < EVENT_SECONDS / 2 for time in times(trajectory, 0)]
+        assert sum(seen) >= (2 if both else 1)
+    assert kinds == {0, 1}
+
+
+# Whatever a model says
+
+FRAGMENTS = [
+    *(f"<{slash}{tag}>" for tag in (*TAGS, "tool_response") for slash in ("", "/")),
+    "<|image_pad|>", "<|im_end|>", "FrameAt:\n", "VideoClip:\n", "ERROR: ", "B", "A. B. C. D.", "{", "}", "[", '"name"',
+    ":", '"FrameAt"', '"VideoClip"', "1", "-1", "1e308", "1e999", "NaN", "9" * 5000, "null", "true", at(3), at(-1),
+    at(1e308), clip(1, 9), clip(9, 1), clip("null", "[]"), look(at(3), clip(0, 60)), look(*[clip(0, 60)] * 9), REPLY,
+    REST, "é", "\u202e", "\x00", "🎬", "\n",
+]  # fmt: skip
+CORPUS = [
+    look(*[clip(0, 60)] * 2000), "<tool_call>" * 100_000 + "</turn_sum>", "<think>" * 100_000 + REPLY,
+    "<answer>" * 50_000 + "B" + "</answer>" * 50_000, look("<tool_call>" + "[" * 100_000 + "</tool_call>"),
+    look("<tool_call>" + "[" * 990 + "]" * 990 + "</tool_call>"), look(at("[" * 900 + "]" * 900)),
+    look(at("9" * 1_000_000)), look(at("9" * 1900)), "<turn_sum></turn_sum>" * 50_000, "<" * 1_000_000,
+    REST * 3 + "<answer>B</answer>", "<think>a</think><answer>A</answer><answer>B</answer>",
+    "<think></think>" * 30_000 + "<answer>B</answer>", "FrameAt:\nVideoClip:\n" + REPLY,
+]  # fmt: skip
+
+
+def played(texts: Sequence[str], seconds: float = 60.0) -> tuple[Trajectory, Score, MemorySource]:
+    source = MemorySource(seconds)
+    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("red", "green", "blue", "grey"))
+    trajectory = run(SMALL, qa, source, *[texts[i % len(texts)] for i in range(3)])
+    return trajectory, asyncio.run(SMALL.score(trajectory, qa, Graders())), source
+
+
+def check(texts: Sequence[str], seconds: float = 60.0) -> None:
+    trajectory, score, source = played(texts, seconds)
+    assert 1 <= len(trajectory.turns) <= SMALL.max_turns
+    assert source.requested <= 8 + 2 * SMALL.max_calls * SMALL.clip_max_frames
+    assert all(len(turn.observation) < 200 for turn in trajectory.turns)
+    assert -1.0 <= score.reward <= 2.7 + 1e-9
+    assert score.acc == 0.0 or trajectory.answer is not None
+    assert score.terms["tool"] == 0.0 or trajectory.tool_calls > 0
+    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
+
+
+@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
+def test_hostile_corpus(text: str) -> None:
+    started = time.monotonic()
+    check([text])
+    check([look(at(3)), text])
+    assert time.monotonic() - started < 5.0
+
+
+def test_thousands_of_random_outputs() -> None:
+    rng = random.Random(0)
+    for _ in range(1500):
+        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 12))) for _ in range(3)]
+        if rng.random() < 0.5:
+            texts = [text + rng.choice(["<turn_sum>a</turn_sum>", "<answer>B</answer>"]) for text in texts]
+        check(texts, rng.choice([0.1, 1.0, 60.0, 5000.0]))
+
+
+@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), max_size=8))
+@settings(max_examples=200)
+def test_any_text(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    check([text])
+    check([look(f"<tool_call>{text}</tool_call>"), REPLY])
+    assert read_call(text).name in ("FrameAt", "VideoClip", REFUSED)

@@ -1,0 +1,447 @@
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentic_video.graders.base import Graders
+from agentic_video.rollout.episode import play, play_attempts
+from agentic_video.rollout.policy import EngineError, Policy, ScriptedPolicy, Utterance
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.framethinker import oracle as oracle
+from agentic_video.systems.framethinker.consistency import ConsistencyRules
+from agentic_video.systems.framethinker.reward import FrameThinkerWeights
+from agentic_video.systems.framethinker.system import FrameThinker, GuardRules
+from agentic_video.systems.prompts import load_prompt
+from agentic_video.toyworld.questions import build_world
+from agentic_video.toyworld.world import COLOURS, WorldRecipe, make_scene
+from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.store import FrameStore
+from tests.conftest import MemorySource
+
+LOOKUP = "<think>when is 00:42</think><action>get frame number at time 00:42</action>"
+LOOK = "<think>look between 410 and 430</think><action>choose frames between 410 and 430</action>"
+ELSEWHERE = "<think>look between 100 and 200</think><action>choose frames between 100 and 200</action>"
+UNFAITHFUL = "<think>look near 420</think><action>choose frames between 100 and 200</action>"
+REPLY = "<think>it is green B</think><action>output answer: B</action>"
+WRONG = "<think>it is red A</think><action>output answer: A</action>"
+SMALL = FrameThinker(
+    overview_frames=6,
+    look_frames=4,
+    max_width=28,
+    max_height=28,
+    long_overview_frames=6,
+    long_look_frames=4,
+    max_turns=4,
+    prompt="framethinker_short",
+)
+
+
+@pytest.fixture
+def asked(qa: VideoQA) -> VideoQA:
+    return replace(qa, question="What colour flashes at 00:42?")
+
+
+def run(system: System, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
+    return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns)]), qa, source))
+
+
+def reward(system: System, trajectory: Trajectory, qa: VideoQA) -> float:
+    return asyncio.run(system.score(trajectory, qa, Graders())).reward
+
+
+def test_the_opening_is_instructions_then_question_and_numbered_frames(asked: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, asked, source, REPLY)
+    system, user = trajectory.opening
+    assert (system.role, user.role) == ("system", "user")
+    assert "output answer: X" in str(system.parts[0])
+    assert user.parts[0] == "What colour flashes at 00:42?\nA. red\nB. green\nC. blue\nD. grey\n"
+    # linspace(0, 599, 6) = 0, 119.8, 239.6, 359.4, 479.2, 599
+    assert [frame.index for frame in trajectory.frames] == [0, 120, 240, 359, 479, 599]
+    assert user.parts[1] == "frame 0: "
+    assert user.parts[3::2] == tuple(f"\nframe {index}: " for index in (120, 240, 359, 479, 599))
+
+
+def test_short_and_long_videos(asked: VideoQA) -> None:
+    # one frame a second keeps the arrays few; 1920x1080 fits 640x360 by a third, 448x252 by 0.2333
+    for seconds, frames, size in ((300.0, 8, (640, 360)), (301.0, 12, (448, 252))):
+        source = MemorySource(seconds, fps=1.0, size=(1920, 1080))
+        look = "<think>0 100</think><action>choose frames between 0 and 100</action>"
+        trajectory = run(FrameThinker(), asked, source, look, REPLY)
+        assert len(trajectory.frames) == 2 * frames
+        assert {(frame.width, frame.height) for frame in trajectory.frames} == {size}
+        assert f"shows {frames} frames" in str(trajectory.opening[0].parts[0])
+
+
+def test_small_frames_are_not_enlarged(asked: VideoQA) -> None:
+    trajectory = run(FrameThinker(), asked, MemorySource(size=(320, 180)), REPLY)
+    assert {(frame.width, frame.height) for frame in trajectory.frames} == {(320, 180)}
+
+
+def test_overview_and_look_have_counts_of_their_own(asked: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, asked, source, LOOK, REPLY)
+    assert len(trajectory.frames) == 6 + 4
+    observation = trajectory.turns[0].observation
+    # linspace(411, 429, 4) = 411, 417, 423, 429
+    assert [part.index for part in observation if isinstance(part, FrameRef)] == [411, 417, 423, 429]
+    assert [part for part in observation if isinstance(part, str)] == [
+        "frame 411: ", "\nframe 417: ", "\nframe 423: ", "\nframe 429: ",
+    ]  # fmt: skip
+
+
+def test_a_lookup_is_answered_in_words(asked: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, asked, source, LOOKUP, LOOK, REPLY)
+    assert trajectory.turns[0].observation == ("The frame at 00:42 is: 420",)
+    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (2, 0, EndReason.ANSWER)
+    assert reward(SMALL, trajectory, asked) == pytest.approx(1.52)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<action>output answer: B</action>",  # no thought
+        "<think>x</think> the answer is B",
+        "<think>x</think><action>dance</action>",
+        "<think>x</think><action>output answer: </action>",
+        "<think>x</think><action>choose frames between 430 and 410</action>",
+        "<think>x</think><action>choose frames between 410 and 414</action>",  # no more than four frames
+        "<think>x</think><action>choose frames between 600 and 900</action>",
+        "<think>x</think><action>get frame number at time 42</action>",
+    ],
+)
+def test_an_illegal_action_ends_the_episode_with_nothing(text: str, asked: VideoQA, source: MemorySource) -> None:
+    generous = replace(SMALL, weights=FrameThinkerWeights(conditional=False, format=1.0))
+    trajectory = run(generous, asked, source, LOOKUP, text)
+    assert (trajectory.end, trajectory.illegal_calls) == (EndReason.ILLEGAL, 1)
+    assert reward(generous, trajectory, asked) == 0.0
+
+
+def test_a_call_in_the_last_turn_ends_unanswered(asked: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, asked, source, LOOKUP, LOOK, ELSEWHERE, LOOKUP)
+    assert (trajectory.end, trajectory.tool_calls) == (EndReason.TURN_LIMIT, 3)
+    assert reward(SMALL, trajectory, asked) == 0.0
+
+
+def test_unreadable_frames_are_a_tool_error(asked: VideoQA) -> None:
+    source = MemorySource()
+
+    def script(view: object) -> str:
+        source.fail_frames = True
+        return LOOK
+
+    assert asyncio.run(play(SMALL, ScriptedPolicy(script), asked, source)).end is EndReason.TOOL_ERROR
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        (LOOK, Calls((ToolCall("choose_frames", {"start": 410, "end": 430}),))),
+        (LOOKUP, Calls((ToolCall("frame_number", {"time": "00:42"}),))),
+        (REPLY, Answer("B")),
+        ("<think>x</think><action>\noutput answer: a red car \n</action>", Answer("a red car")),
+        (LOOK + REPLY, Answer("B")),  # the last action counts
+        (REPLY + LOOKUP, Calls((ToolCall("frame_number", {"time": "00:42"}),))),
+        ("<think>a <action>output answer: A</action></think>", Illegal("no action after a thought")),
+        ("", Illegal("no action after a thought")),
+        (
+            "<think>x</think><action>" + " " * 300 + "choose frames between 1 and 99</action>",
+            Calls((ToolCall("choose_frames", {"start": 1, "end": 99}),)),
+        ),
+        ("<think>x</think><action>choose frames between" + " " * 300 + "1 and 99</action>", Illegal("unknown action")),
+    ],
+)
+def test_what_a_turn_is(text: str, action: object) -> None:
+    assert SMALL.parse(text) == action
+
+
+@pytest.mark.parametrize(
+    ("answer", "rule", "acc"),
+    [
+        ("B", "exact", 1.0),
+        ("B green", "exact", 1.0),  # the first word counts
+        ("B.", "exact", 0.0),
+        ("b", "exact", 0.0),
+        ("B.", "robust", 1.0),
+        ("green", "robust", 1.0),
+        ("A B C D", "robust", 0.0),
+        ("B or A", "robust", 0.0),
+        ("A", "robust", 0.0),
+    ],
+)
+def test_accuracy(answer: str, rule: str, acc: float, asked: VideoQA, source: MemorySource) -> None:
+    system = replace(SMALL, answer_match=rule)  # type: ignore[arg-type]
+    trajectory = run(system, asked, source, f"<think>x</think><action>output answer: {answer}</action>")
+    assert asyncio.run(system.score(trajectory, asked, Graders())).acc == acc
+
+
+def test_the_lookup_bonus_needs_a_clock_time_in_question_or_options(asked: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, asked, source, LOOKUP, LOOK, REPLY)
+    assert reward(SMALL, trajectory, replace(asked, question="What flashes at 42 s?")) == pytest.approx(1.02)
+    options = replace(asked, question="When is it?", options=("00:11", "00:42", "00:50", "never"))
+    assert reward(SMALL, trajectory, options) == pytest.approx(1.52)
+
+
+@pytest.mark.parametrize(
+    "texts", [(UNFAITHFUL, REPLY), (LOOKUP, REPLY), (LOOK, LOOK, REPLY), (LOOKUP, ELSEWHERE, REPLY)]
+)
+def test_a_failed_check_takes_the_reward_unless_switched_off(
+    texts: tuple[str, ...], asked: VideoQA, source: MemorySource
+) -> None:
+    trajectory = run(SMALL, asked, source, *texts)
+    assert trajectory.answer == "B"  # training isn't guarded: the episode goes on to its end
+    assert reward(SMALL, trajectory, asked) == 0.0
+    assert reward(replace(SMALL, ccv=ConsistencyRules(enable=False)), trajectory, asked) >= 1.0
+
+
+def test_a_check_alone_can_be_switched_off(asked: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, asked, source, UNFAITHFUL, REPLY)
+    assert reward(replace(SMALL, ccv=ConsistencyRules(fidelity=False)), trajectory, asked) == pytest.approx(1.02)
+
+
+# The guard
+
+
+def attempts(system: FrameThinker, qa: VideoQA, source: MemorySource, *scripts: tuple[str, ...]) -> list[Trajectory]:
+    """Play as in evaluation; each attempt says its own script. All scripts must be asked for."""
+    left = list(scripts)
+
+    def make(current: System) -> Policy:
+        texts = left.pop(0)
+        return ScriptedPolicy(lambda view: texts[len(view.turns)])
+
+    played = list(asyncio.run(play_attempts(system, make, qa, source)))
+    assert not left
+    return played
+
+
+def instructions(trajectory: Trajectory) -> str:
+    return str(trajectory.opening[0].parts[0])
+
+
+def test_a_sound_attempt_is_accepted(asked: VideoQA, source: MemorySource) -> None:
+    assert len(attempts(SMALL, asked, source, (LOOKUP, LOOK, WRONG))) == 1  # wrong answers aren't the guard's business
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (UNFAITHFUL, REPLY),
+        (LOOKUP, REPLY),  # an answer straight after a lookup: only the finished attempt shows it
+        (LOOKUP, ELSEWHERE, REPLY),
+        (LOOK, LOOK, REPLY),
+        ("<think>x</think><action>dance</action>",),
+        (LOOKUP, LOOK, ELSEWHERE, LOOK),  # never answers
+    ],
+)
+def test_a_failed_attempt_is_played_again(bad: tuple[str, ...], asked: VideoQA, source: MemorySource) -> None:
+    played = attempts(SMALL, asked, source, bad, (LOOKUP, LOOK, REPLY))
+    assert len(played) == 2
+    assert instructions(played[0]) == instructions(played[1])
+    assert reward(SMALL, played[-1], asked) == pytest.approx(1.52)
+
+
+def test_after_the_attempts_the_question_is_asked_directly(asked: VideoQA, source: MemorySource) -> None:
+    played = attempts(SMALL, asked, source, (UNFAITHFUL, REPLY), (LOOKUP, REPLY), (REPLY,))
+    assert len(played) == 3
+    assert instructions(played[2]) == load_prompt("framethinker_direct").strip()
+    assert [frame.index for frame in played[2].frames] == [0, 120, 240, 359, 479, 599]
+    assert played[2].answer == "B"
+    assert reward(SMALL, played[2], asked) == 1.0
+
+
+def test_the_direct_answer_is_accepted_whatever_it_is(asked: VideoQA, source: MemorySource) -> None:
+    bad = (UNFAITHFUL, REPLY)
+    asks_on = attempts(SMALL, asked, source, bad, bad, (LOOK,))
+    assert (len(asks_on), asks_on[-1].end) == (3, EndReason.TURN_LIMIT)
+    nonsense = attempts(SMALL, asked, source, bad, bad, ("B",))
+    assert (len(nonsense), nonsense[-1].end) == (3, EndReason.ILLEGAL)
+
+
+def test_number_of_attempts(asked: VideoQA, source: MemorySource) -> None:
+    bad = (UNFAITHFUL, REPLY)
+    once = replace(SMALL, guard=GuardRules(attempts=1))
+    assert len(attempts(once, asked, source, bad, (REPLY,))) == 2
+    four = replace(SMALL, guard=GuardRules(attempts=4))
+    assert len(attempts(four, asked, source, bad, bad, bad, bad, (REPLY,))) == 5
+    with pytest.raises(ValueError, match="attempts"):
+        GuardRules(attempts=0)
+
+
+def test_the_guard_off(asked: VideoQA, source: MemorySource) -> None:
+    off = replace(SMALL, guard=GuardRules(enable=False))
+    assert len(attempts(off, asked, source, (UNFAITHFUL, REPLY))) == 1
+
+
+def test_the_guard_makes_the_chosen_checks_also_where_the_reward_does_not(asked: VideoQA, source: MemorySource) -> None:
+    unfiltered = replace(SMALL, ccv=ConsistencyRules(enable=False))
+    assert len(attempts(unfiltered, asked, source, (UNFAITHFUL, REPLY), (REPLY,))) == 2
+    unchecked = replace(SMALL, ccv=ConsistencyRules(fidelity=False))
+    assert len(attempts(unchecked, asked, source, (UNFAITHFUL, REPLY))) == 1
+
+
+class _Silent(ScriptedPolicy):
+    async def say(self, view: EpisodeView) -> Utterance:
+        raise EngineError("down")
+
+
+def test_an_engine_that_fails_is_not_asked_again(asked: VideoQA, source: MemorySource) -> None:
+    make: Callable[[System], Policy] = lambda current: _Silent(lambda view: "")  # noqa: E731
+    played = asyncio.run(play_attempts(SMALL, make, asked, source))
+    assert [trajectory.end for trajectory in played] == [EndReason.ENGINE_ERROR]
+
+
+@pytest.mark.parametrize("key", ["look_frames", "long_look_frames"])
+def test_a_look_without_frames_is_refused(key: str) -> None:
+    with pytest.raises(ValueError, match=key):
+        FrameThinker(**{key: 0})  # type: ignore[arg-type]
+
+
+def test_unknown_rules_are_refused() -> None:
+    with pytest.raises(ValueError, match="answer_match"):
+        FrameThinker(answer_match="lenient")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="overview"):
+        FrameThinker(overview="all")  # type: ignore[arg-type]
+
+
+# The oracle on encoded videos
+
+
+class _Watching(ScriptedPolicy):
+    """The oracle, keeping the frames that it is shown after the overview."""
+
+    def __init__(self, turns: tuple[str, ...]):
+        super().__init__(lambda view: turns[len(view.turns)])
+        self.shown: list[Frame] = []
+
+    async def show(self, parts: "tuple[Part, ...]") -> bool:  # type: ignore[override]
+        self.shown += [part for part in parts if isinstance(part, Frame)]
+        return True
+
+
+def test_the_oracle_finds_the_event_of_encoded_videos(tmp_path: Path) -> None:
+    recipe = WorldRecipe(fps=10, mixture=(("colour", 0.7), ("overview", 0.3)))
+    build_world(tmp_path, train=0, heldout=6, seed=11, recipe=recipe)
+    import pyarrow.parquet as pq
+
+    store = FrameStore()
+    rewards = []
+    for row in pq.read_table(tmp_path / "heldout.parquet").to_pylist():
+        qa = VideoQA.from_row({**row, "video": str(tmp_path / row["video"])})
+        scene = make_scene(qa.extra["seed"], recipe)
+        info = asyncio.run(store.aprobe(qa.video))
+        assert info.fps == pytest.approx(10.0)
+
+        async def episode(qa: VideoQA = qa) -> tuple[_Watching, Trajectory]:
+            from agentic_video.tools.base import Video
+
+            view = EpisodeView(qa, await Video.open(qa.video, store))
+            turns = oracle.turns(view, qa.extra["event_time"], qa.extra["answer_text"], qa.answer)
+            policy = _Watching(turns)
+            return policy, await play(SMALL, policy, qa, store)
+
+        policy, trajectory = asyncio.run(episode())
+        # Whatever the world's wording, the second is asked about as a clock time.
+        timed = qa if scene.event_time is None else replace(qa, question="At 00:11? " + qa.question)
+        rewards.append(reward(SMALL, trajectory, timed))
+        if scene.event_time is not None:
+            second = int(scene.event_time)
+            assert trajectory.turns[0].observation == (f"The frame at 00:{second:02d} is: {second * 10}",)
+            colour = np.array(COLOURS[scene.answer])
+            shares = [float((np.abs(frame.image.astype(int) - colour).max(-1) < 45).mean()) for frame in policy.shown]
+            assert len(shares) == 4
+            assert max(shares) > 0.2, scene
+    assert sorted({round(value, 2) for value in rewards}) == [1.0, 1.52]
+
+
+def test_the_oracle_speaks_from_the_digits_of_the_second(asked: VideoQA, source: MemorySource) -> None:
+    from agentic_video.tools.base import Video
+
+    view = EpisodeView(asked, Video("memory", source.info, source))
+    reply = "<think>it is green</think><action>output answer: green</action>"
+    assert oracle.turns(view, 42, "green", "B") == (LOOKUP, LOOK, reply)
+    assert oracle.turns(view, None, "green", "B") == (reply,)
+
+
+# Hostile outputs
+
+FRAGMENTS = [
+    "<think>", "</think>", "<action>", "</action>", "<answer>", "<|image_pad|>", "<|im_end|>", "output answer:", "B",
+    "A B C D", "choose frames between ", "410 and 430", " 0 and 599", "get frame number at time ", "00:42", "-1:20",
+    "9" * 5000, "A", "1e308", "NaN", " ", "\n", "\x00", "\ud7ff", "🎬", "٤٢", "is: 7", LOOK, LOOKUP, REPLY, ELSEWHERE,
+]  # fmt: skip
+CORPUS = [
+    "", "<", "<action>" * 100_000, "</action>" * 100_000, "<think>" * 100_000 + "</think>" * 100_000,
+    "<think></think>" * 50_000 + "<action></action>" * 50_000, LOOK * 5_000, REPLY * 5_000,
+    "<think>" + "1 " * 500_000 + "</think><action>choose frames between 1 and 100</action>",
+    "<think>" + "9" * 1_000_000 + "</think><action>choose frames between 1 and 100</action>",
+    "<think>x</think><action>output answer: " + "B " * 500_000 + "</action>",
+    "<think>x</think><action>output answer: " + "\\boxed{" * 100_000 + "</action>",
+    "<think>x</think><action>choose frames between " + " " * 1_000_000 + "1 and 2</action>",
+    "<think>x</think><action>choose frames between 1 and " + "9" * 1_000_000 + "</action>",
+    "<think>x</think><action>get frame number at time 999:99</action>",
+    "<think><action>output answer: A</action></think><action>output answer: B</action>",
+    "<think>x</think><action>output answer: B</action><action>output answer: A</action>",
+]  # fmt: skip
+
+
+def check(turns: list[str], seconds: float = 60.0) -> None:
+    source = MemorySource(seconds)
+    qa = VideoQA(id="q", video="v", question="What at 00:42?", answer="B", options=("red", "green", "blue", "grey"))
+
+    async def episode() -> None:
+        policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)])
+        trajectory = await play(SMALL, policy, qa, source)
+        score = await SMALL.score(trajectory, qa, Graders())
+        assert len(trajectory.turns) <= SMALL.max_turns
+        assert source.requested <= SMALL.overview_frames + SMALL.look_frames * (SMALL.max_turns - 1)
+        assert any(score.reward == pytest.approx(value) for value in (0.0, 1.0, 1.02, 1.52))
+        assert score.reward == 0.0 or (trajectory.answer is not None and score.acc == score.format == 1.0)
+        assert score.reward <= 1.0 or trajectory.tool_calls > 0
+        assert sum(score.terms.values()) == score.reward
+        SMALL.retry((trajectory,))
+
+    asyncio.run(episode())
+
+
+@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
+def test_hostile_corpus(text: str) -> None:
+    started = time.monotonic()
+    check([text])
+    check([LOOK, text])
+    assert time.monotonic() - started < 5.0
+
+
+def test_random_outputs() -> None:
+    rng = random.Random(0)
+    for _ in range(1_000):
+        turns = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 8))) for _ in range(SMALL.max_turns)]
+        if rng.random() < 0.5:
+            turns = [f"<think>{turn}</think><action>{rng.choice(FRAGMENTS)}</action>" for turn in turns]
+        check(turns, rng.choice([0.2, 1.0, 60.0, 5000.0]))
+
+
+@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
+@settings(max_examples=200)
+def test_any_text(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    check([text])
+    check([f"<think>{text}</think><action>choose frames between {text}</action>", REPLY])
+    check([f"<think>x</think><action>output answer: {text}</action>"])
+
+
+def test_messages_are_what_a_chat_template_takes(asked: VideoQA, source: MemorySource) -> None:
+    from agentic_video.tools.base import Video
+
+    messages = asyncio.run(SMALL.opening(EpisodeView(asked, Video("memory", source.info, source))))
+    assert all(isinstance(message, Message) for message in messages)
+    assert not [part for part in messages[0].parts if not isinstance(part, str)]

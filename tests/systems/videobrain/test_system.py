@@ -1,0 +1,368 @@
+import asyncio
+import json
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import Judge, JudgeConfig, JudgeError
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.videobrain.oracle import turns
+from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.toyworld.oracles import oracle
+from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.world import COLOURS, WorldRecipe, write_video
+from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.store import FrameStore
+from tests.conftest import MemorySource
+
+THOUGHT = "<thinking>look</thinking>"
+REPLY = "<thinking>seen</thinking><answer>B</answer>"
+BASE = VideoBrain(max_width=64, max_height=64, answer_match="robust")
+
+
+def call(name: str, **arguments: Any) -> str:
+    return f"{THOUGHT}<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+LOOK = call("uniform_sample", start_frame=410, end_frame=430)
+FIND = call("clip_sample", start_frame=0, end_frame=600, prompt="a red car")
+
+
+class Nearest:
+    """A retriever that finds the frames nearest to a number, and keeps what it was asked."""
+
+    def __init__(self, wanted: int = 0):
+        self.wanted = wanted
+        self.asked: list[tuple[str, list[int]]] = []
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        self.asked.append((prompt, list(indices)))
+        return [-abs(index - self.wanted) for index in indices]
+
+
+class FixedJudge(Judge):
+    """Gives one grade, and keeps what it was asked."""
+
+    def __init__(self, grade: float = 1.0):
+        super().__init__(JudgeConfig())
+        self.fixed = grade
+        self.asked: list[tuple[str, str, str, str]] = []
+
+    async def grade(self, question: str, reference: str, candidate: str, scale: str = "binary") -> float:
+        self.asked.append((question, reference, candidate, scale))
+        return self.fixed
+
+
+def run(
+    system: VideoBrain, qa: VideoQA, *texts: str, source: MemorySource | None = None, retriever: Nearest | None = None
+) -> Trajectory:
+    policy = ScriptedPolicy(lambda view: texts[len(view.turns)])
+    return asyncio.run(play(system, policy, qa, source or MemorySource(), retriever))
+
+
+def seen(trajectory: Trajectory, turn: int) -> list[int]:
+    return [part.index for part in trajectory.turns[turn].observation if isinstance(part, FrameRef)]
+
+
+def told(trajectory: Trajectory, turn: int) -> str:
+    return "".join(part for part in trajectory.turns[turn].observation if isinstance(part, str))
+
+
+def classed(qa: VideoQA, name: str = "active") -> VideoQA:
+    return replace(qa, extra={"class": name})
+
+
+def test_opening_is_the_rules_then_question_and_labelled_frames(qa: VideoQA) -> None:
+    system, user = run(BASE, qa, REPLY).opening
+    assert (system.role, user.role) == ("system", "user")
+    assert '"end_frame": 600, "prompt"' in str(system.parts[0])  # the template's {num_frames} is filled in
+    assert user.parts[0] == "What colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
+    # 16 of 600 frames: steps of 599 / 15 = 39.93, rounded
+    frames = [part.index for part in user.parts if isinstance(part, FrameRef)]
+    assert frames[:3] + frames[-2:] == [0, 40, 80, 559, 599]
+    assert len(frames) == 16
+    assert user.parts[1:4] == ("\nframe 0: ", user.parts[2], "\nframe 40: ")
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [
+        ((1920, 1080), (640, 352)),  # 640x360, and 360 lies nearest to 352 = 11 * 32
+        ((1080, 1920), (192, 352)),  # 202x360
+        ((64, 64), (64, 64)),  # not enlarged
+    ],
+)
+def test_frames_fit_the_box_in_multiples_of_32(qa: VideoQA, size: tuple[int, int], shown: tuple[int, int]) -> None:
+    trajectory = run(VideoBrain(overview_frames=2), qa, REPLY, source=MemorySource(5.0, size=size))
+    assert {(frame.width, frame.height) for frame in trajectory.frames} == {shown}
+
+
+def test_uniform_sample_shows_eight_labelled_frames(qa: VideoQA) -> None:
+    trajectory = run(BASE, qa, LOOK, REPLY)
+    # 8 of the frames 410 to 429: steps of 19 / 7 = 2.71, rounded
+    assert seen(trajectory, 0) == [410, 413, 415, 418, 421, 424, 426, 429]
+    assert told(trajectory, 0).endswith("\nframe 426: \nframe 429: ")
+    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (1, 0, EndReason.ANSWER)
+
+
+def test_clip_sample_shows_the_four_best_in_order_of_time(qa: VideoQA) -> None:
+    retriever = Nearest(301)
+    trajectory = run(BASE, qa, FIND, REPLY, retriever=retriever)
+    # candidates 599 / 127 = 4.717 apart; numbers 63 to 66 are 297.1, 301.9, 306.6 and 311.3, number 62 is 292.4
+    assert seen(trajectory, 0) == [292, 297, 302, 307]
+    [(prompt, candidates)] = retriever.asked
+    assert prompt == "a red car"
+    assert (len(candidates), candidates[0], candidates[-1]) == (128, 0, 599)
+
+
+def test_clip_sample_keeps_to_its_range(qa: VideoQA) -> None:
+    find = call("clip_sample", start_frame=100, end_frame=9999, prompt="x")
+    assert seen(run(BASE, qa, find, REPLY, retriever=Nearest(0)), 0)[0] == 100
+    assert seen(run(BASE, qa, find, REPLY, retriever=Nearest(9999)), 0)[-1] == 599
+
+
+@pytest.mark.parametrize(("num_frames", "candidates"), [(20_000, 128), (20_001, 256)])
+def test_long_videos_have_more_candidates(qa: VideoQA, num_frames: int, candidates: int) -> None:
+    retriever = Nearest()
+    source = MemorySource(float(num_frames), fps=1.0)
+    run(BASE, qa, FIND, REPLY, source=source, retriever=retriever)
+    assert len(retriever.asked[0][1]) == candidates
+
+
+def test_an_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA) -> None:
+    broken = f"{THOUGHT}<tool_call>{{name: 1}}</tool_call>"
+    short = call("uniform_sample", start_frame=10, end_frame=12)
+    other = call("zoom", start_frame=10, end_frame=99)
+    trajectory = run(BASE, qa, broken, short, other, LOOK, REPLY)
+    assert trajectory.end is EndReason.ANSWER
+    assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.turns)) == (1, 3, 5)
+    assert told(trajectory, 0).startswith("Error: the call is not valid JSON.\n")
+    assert told(trajectory, 1).startswith("Error: the range holds 2 frames, at least 8 are needed.\n")
+    assert told(trajectory, 2).startswith("Error: there is no such tool")
+
+
+@pytest.mark.parametrize(
+    "text", [f"{THOUGHT}<tool_call>{{name: 1}}</tool_call>", call("uniform_sample", start_frame=600, end_frame=700)]
+)
+def test_an_illegal_call_can_end_the_episode(qa: VideoQA, text: str) -> None:
+    trajectory = run(replace(BASE, illegal_call="end"), qa, text, REPLY)
+    assert (trajectory.end, trajectory.illegal_calls, len(trajectory.turns)) == (EndReason.ILLEGAL, 1, 1)
+
+
+def test_a_refused_call_takes_the_whole_reward(qa: VideoQA) -> None:
+    short = call("uniform_sample", start_frame=10, end_frame=12)
+    assert score(BASE, run(BASE, qa, short, LOOK, REPLY), classed(qa)).reward == 0.0
+    assert score(BASE, run(BASE, qa, LOOK, REPLY), classed(qa)).reward == pytest.approx(1.55)
+
+
+def test_a_turn_without_call_and_answer_ends_the_episode(qa: VideoQA) -> None:
+    assert run(BASE, qa, "<thinking>well</thinking> I don't know.").end is EndReason.ILLEGAL
+
+
+def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
+    looks = [call("uniform_sample", start_frame=start, end_frame=start + 50) for start in (0, 100, 200, 300)]
+    trajectory = run(BASE, qa, *looks, REPLY)
+    assert ["last turn" in told(trajectory, turn) for turn in range(4)] == [False, False, False, True]
+    assert trajectory.end is EndReason.ANSWER
+    # a refused fourth call is answered with the same request
+    refused = run(BASE, qa, *looks[:3], call("zoom"), REPLY)
+    assert "last turn" in told(refused, 3)
+
+
+def test_a_call_in_the_fifth_turn_ends_unanswered(qa: VideoQA) -> None:
+    trajectory = run(BASE, qa, *[LOOK] * 5)
+    assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.TURN_LIMIT, None, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (LOOK, Calls),
+        (LOOK + "\n", Calls),
+        (REPLY, Answer),
+        (REPLY + LOOK, Calls),  # the engine stopped at the call: it counts
+        (LOOK + REPLY, Answer),
+        (LOOK + LOOK, Illegal),
+        ("</tool_call>", Illegal),
+        ("</tool_call><tool_call>{}</tool_call>", Illegal),
+        ("<tool_call>[1]</tool_call>", Illegal),
+        ("<tool_call>{}</tool_call>", Illegal),
+        ('<tool_call>{"name": "uniform_sample"}</tool_call>', Illegal),
+        ('<tool_call>{"name": ["uniform_sample"], "arguments": {}}</tool_call>', Illegal),
+        ('<tool_call>{"name": "uniform_sample", "arguments": [1, 9]}</tool_call>', Illegal),
+        ('<tool_call>{"name": "x", "arguments": {"a": [1]}}</tool_call>', Illegal),
+        ('<tool_call>{"name": "x", "arguments": {"a": NaN}}</tool_call>', Illegal),
+        (r'<tool_call>{"name": "x", "arguments": {"a": "\ud800"}}</tool_call>', Illegal),
+        (r'<tool_call>{"name": "x", "arguments": {"\ud800": 1}}</tool_call>', Illegal),
+        (r'<tool_call>{"name": "\ud800", "arguments": {}}</tool_call>', Illegal),
+        ("<answer>B", Illegal),
+        ("</answer><answer>", Illegal),
+        ("", Illegal),
+    ],
+)
+def test_what_a_turn_is(text: str, kind: type) -> None:
+    assert isinstance(BASE.parse(text), kind)
+
+
+def test_the_last_answer_counts() -> None:
+    assert BASE.parse("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
+
+
+def score(system: VideoBrain, trajectory: Trajectory, qa: VideoQA, judge: Judge | None = None) -> Score:
+    return asyncio.run(system.score(trajectory, qa, Graders(judge=judge)))
+
+
+def test_multiple_choice_is_judged_with_its_options(qa: VideoQA) -> None:
+    judge, judged = FixedJudge(1.0), replace(BASE, answer_match="judge")
+    assert score(judged, run(judged, qa, REPLY), classed(qa, "direct"), judge).reward == pytest.approx(1.55)
+    question = "What colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
+    assert judge.asked == [(question, "B. green", "B", "binary")]
+
+
+def test_open_ended_answers_get_a_partial_grade(qa: VideoQA) -> None:
+    judge = FixedJudge(0.75)
+    row = replace(classed(qa), answer="a green one", answer_type="open_ended", options=())
+    # 0.05 + 0.75 + 0.2: a tool was used, the answer isn't fully right
+    assert score(BASE, run(BASE, row, LOOK, REPLY), row, judge).reward == pytest.approx(1.0)
+    assert judge.asked == [(row.question, "a green one", "B", "unit")]
+
+
+def test_a_rule_needs_no_judge(qa: VideoQA) -> None:
+    assert score(BASE, run(BASE, qa, REPLY), classed(qa, "direct")).acc == 1.0
+    row = replace(classed(qa), answer_type="open_ended", options=())
+    with pytest.raises(JudgeError, match="row q1"):
+        score(BASE, run(BASE, row, REPLY), row)
+
+
+def test_a_broken_format_is_not_graded(qa: VideoQA) -> None:
+    judge, judged = FixedJudge(1.0), replace(BASE, answer_match="judge")
+    result = score(judged, run(judged, qa, "<answer>B</answer>"), classed(qa), judge)
+    assert (result.reward, result.acc, result.format, judge.asked) == (0.0, 0.0, 0.0, [])
+
+
+def test_a_row_without_a_class_is_refused_even_if_unanswered(qa: VideoQA) -> None:
+    with pytest.raises(RowError, match=r"row q1: field 'extra_info\.class'"):
+        score(BASE, run(BASE, qa, "nothing"), qa)
+
+
+def test_unknown_choices_are_refused() -> None:
+    with pytest.raises(ValueError, match="answer_match"):
+        VideoBrain(answer_match="jugde")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="illegal_call"):
+        VideoBrain(illegal_call="stop")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="overview"):
+        VideoBrain(overview="some")  # type: ignore[arg-type]
+
+
+# --- the oracle, on encoded videos ---
+
+LAPTOP = VideoBrain(
+    overview_frames=6, max_width=32, max_height=32, uniform_frames=4, clip_candidates=64, max_turns=3, max_images=24,
+    prompt="videobrain_short", turn_notice="", last_turn_notice="Answer now.", answer_match="robust",
+)  # fmt: skip
+
+
+class Coloured:
+    """A retriever that finds a colour by its pixels."""
+
+    def __init__(self, store: FrameStore):
+        self._store = store
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        frames = await self._store.aframes(path, indices)
+        return [share(frame.image, prompt) for frame in frames]
+
+
+def share(image: np.ndarray, colour: str) -> float:
+    return float((np.abs(image.astype(int) - COLOURS[colour]).max(-1) < 45).mean())
+
+
+def test_oracle_finds_what_it_looks_for(tmp_path: Path) -> None:
+    kinds = ("colour", "beside", "overview")
+    world = WorldRecipe(mixture=tuple((kind, 1 / 3) for kind in kinds))
+    store = FrameStore()
+    tools = []
+    for scene in scenes("heldout", 12, 5, world):
+        path = tmp_path / f"{scene.seed}.mp4"
+        write_video(scene, path, world)
+        qa = row_of(scene, str(path), "heldout")
+        trajectory = asyncio.run(play(LAPTOP, ScriptedPolicy(oracle(turns)), qa, store, Coloured(store)))
+        result = score(LAPTOP, trajectory, qa)
+        assert (result.reward, result.acc, result.format) == (pytest.approx(1.55), 1.0, 1.0)
+        if scene.event_time is None:
+            assert trajectory.tool_calls == 0
+            continue
+        tools.append(scene.kind)
+        frames = asyncio.run(store.aframes(str(path), seen(trajectory, 0)))
+        assert len(frames) == 4
+        assert max(share(frame.image, scene.answer) for frame in frames) > 0.2, scene
+    assert set(tools) == {"colour", "beside"}
+
+
+# --- whatever a model says ---
+
+CALL = LOOK.removeprefix(THOUGHT)
+FRAGMENTS = [
+    "<thinking>", "</thinking>", "<tool_call>", "</tool_call>", "<answer>", "</answer>", "<|image_pad|>", "<|im_end|>",
+    THOUGHT, THOUGHT, CALL, FIND.removeprefix(THOUGHT), "B", "A. B. C. D.", "{", "}", "[", '"name"', ":", ",", "NaN",
+    "1e999", "-1", "9" * 5000, '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1e308}}',
+    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "\\ud800"}}', "\x00", "é", " ",
+    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "x", "prompt": {"a": 1}}}',
+]  # fmt: skip
+NESTED = ["[" * depth + "]" * depth for depth in (100, 480, 600, 900)]
+CORPUS = [
+    "", LOOK * 1000, "<tool_call>" * 10_000 + "</tool_call>", "<thinking>" * 50_000, "<answer>" * 10_000 + "</answer>",
+    "<tool_call>" + "[" * 100_000 + "</tool_call>", "<tool_call>" + "9" * 1_000_000 + "</tool_call>",
+    "<answer>" + "x" * 1_000_000 + "</answer>", "<" * 1_000_000, "</thinking><thinking>" * 50_000,
+    *(f'<tool_call>{{"name": "x", "arguments": {{"a": {nested}}}}}</tool_call>' for nested in NESTED),
+    *(f'<tool_call>{{"name": "x", "arguments": {{}}, "more": {nested}}}</tool_call>' for nested in NESTED),
+    '<tool_call>{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9' + "9" * 1800 + "}}</tool_call>",
+]  # fmt: skip
+
+
+def check(texts: Sequence[str]) -> None:
+    source = MemorySource()
+    qa = VideoQA("q", "v", "What?", "B", options=("red", "green", "blue", "grey"), extra={"class": "active"})
+    policy = ScriptedPolicy(lambda view: texts[len(view.turns) % len(texts)])
+    trajectory = asyncio.run(play(BASE, policy, qa, source, Nearest()))
+    json.dumps(trajectory.to_dict(), ensure_ascii=False).encode()
+    assert source.requested <= 16 + 4 * 8
+    result = score(BASE, trajectory, qa)
+    assert round(result.reward, 6) in (0.0, 0.05, 0.25, 1.05, 1.55)
+    assert result.acc == 0.0 or trajectory.answer is not None
+    assert result.reward < 0.06 or (trajectory.tool_calls > 0) == (round(result.reward, 6) in (0.25, 1.55))
+
+
+@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
+def test_hostile_texts(text: str) -> None:
+    started = time.monotonic()
+    check([text])
+    check([LOOK, text, REPLY])
+    assert time.monotonic() - started < 5.0
+
+
+def test_random_outputs() -> None:
+    rng = random.Random(0)
+    for _ in range(600):
+        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 8))) for _ in range(4)]
+        check([*texts, rng.choice([REPLY, *texts])])
+
+
+@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), min_size=1, max_size=6))
+@settings(max_examples=150)
+def test_any_text(pieces: list[str]) -> None:
+    check(["".join(pieces)])
+    check([f"{THOUGHT}<tool_call>{''.join(pieces)}</tool_call>", REPLY])

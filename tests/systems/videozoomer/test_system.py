@@ -1,0 +1,149 @@
+import asyncio
+
+import pytest
+
+from agentic_video.graders.base import Graders
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from tests.conftest import MemorySource
+
+ZOOM = '<think>closer</think><video_zoom>{"segment": [41, 43], "fps": 2}</video_zoom>'
+REPLY = "<think>seen</think><answer>B</answer>"
+SMALL = VideoZoomer(min_pixels=784, max_pixels=3136)
+
+
+def run(system: VideoZoomer, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
+    return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns)]), qa, source))
+
+
+def shown(trajectory: Trajectory) -> list[str]:
+    return [part for message in trajectory.opening for part in message.parts if isinstance(part, str)]
+
+
+def test_overview_by_rate(qa: VideoQA) -> None:
+    # 60 s at 0.5 fps: frames at 0, 2, ... 58 s
+    trajectory = run(SMALL, qa, MemorySource(60.0), REPLY)
+    assert [frame.time for frame in trajectory.frames] == [2.0 * i for i in range(30)]
+
+
+def test_overview_of_a_long_video_is_64_uniform_frames(qa: VideoQA) -> None:
+    # 0.5 fps over 300 s would be 150 frames
+    trajectory = run(SMALL, qa, MemorySource(300.0, fps=1.0), REPLY)
+    assert len(trajectory.frames) == 64
+    assert trajectory.frames[0].index == 0
+    assert trajectory.frames[-1].index == 299
+
+
+def test_overview_of_128_seconds_is_still_by_rate(qa: VideoQA) -> None:
+    trajectory = run(SMALL, qa, MemorySource(128.0), REPLY)
+    assert [frame.time for frame in trajectory.frames][-2:] == [124.0, 126.0]
+    assert len(trajectory.frames) == 64
+
+
+def test_labels_carry_number_and_time(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, ZOOM, REPLY)
+    assert shown(trajectory)[1:3] == ["<frame0_time0.00s>", "<frame1_time2.00s>"]
+    observation = trajectory.turns[0].observation
+    # int(2 * 2) = 4 frames at 41, 41.667, 42.333, 43; the closest at 10 fps; numbers start again at 0
+    assert [part.time for part in observation if isinstance(part, FrameRef)] == [41.0, 41.7, 42.3, 43.0]
+    assert observation[:3] == ("<tool_response>\n", "<frame0_time41.00s>", observation[2])
+    assert "<frame3_time43.00s>" in observation
+    assert str(observation[-1]).startswith("\n</tool_response>")
+
+
+def test_frame_sizes_keep_the_pixel_budget(qa: VideoQA) -> None:
+    trajectory = run(VideoZoomer(), qa, MemorySource(10.0, size=(1920, 1080)), REPLY)
+    for frame in trajectory.frames:
+        assert 25_088 <= frame.width * frame.height <= 100_352
+        assert frame.width % 28 == frame.height % 28 == 0
+
+
+def test_question_and_options_come_last(qa: VideoQA, source: MemorySource) -> None:
+    assert shown(run(SMALL, qa, source, REPLY))[-1] == (
+        "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
+    )
+
+
+def test_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA, source: MemorySource) -> None:
+    broken = "<think>x</think><video_zoom>{segment: 1}</video_zoom>"
+    trajectory = run(SMALL, qa, source, broken, ZOOM, REPLY)
+    assert trajectory.end is EndReason.ANSWER
+    assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.turns)) == (1, 1, 3)
+    assert trajectory.turns[0].observation == ("<tool_response>\nError: the call is not valid JSON.\n</tool_response>",)
+
+
+def test_a_call_in_the_last_turn_ends_unanswered(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, *[ZOOM] * 5)
+    assert trajectory.end is EndReason.TURN_LIMIT
+    assert trajectory.answer is None
+    assert (len(trajectory.turns), trajectory.tool_calls) == (5, 4)
+
+
+def test_last_turn_is_announced_once_before_it(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, *[ZOOM] * 4, REPLY)
+    announced = ["No further call" in str(turn.observation[-1:]) for turn in trajectory.turns]
+    assert announced == [False, False, False, True, False]
+
+
+def test_a_refused_call_before_the_last_turn_announces_it_too(qa: VideoQA, source: MemorySource) -> None:
+    bad = "<think>x</think><video_zoom>{}</video_zoom>"
+    trajectory = run(SMALL, qa, source, *[bad] * 4, REPLY)
+    assert "No further call" in str(trajectory.turns[3].observation[0])
+
+
+def test_image_cap_ends_before_the_images_are_shown(qa: VideoQA, source: MemorySource) -> None:
+    many = '<think>x</think><video_zoom>{"segment": [0, 16], "fps": 1}</video_zoom>'
+    # 30 overview frames and 16 a call: 46, 62 fit 64, 78 doesn't
+    trajectory = run(VideoZoomer(min_pixels=784, max_pixels=3136, max_images=64), qa, source, *[many] * 4, REPLY)
+    assert trajectory.end is EndReason.IMAGE_BUDGET
+    assert len(trajectory.frames) == 62
+
+
+def test_a_turn_without_call_and_answer_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>well</think> I don't know.")
+    assert trajectory.end is EndReason.ILLEGAL
+    assert trajectory.illegal_calls == 1
+
+
+def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
+    source = MemorySource()
+
+    def script(view: object) -> str:
+        source.fail_frames = True
+        return ZOOM
+
+    trajectory = asyncio.run(play(SMALL, ScriptedPolicy(script), qa, source))
+    assert trajectory.end is EndReason.TOOL_ERROR
+    assert "made to fail" in trajectory.error
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (ZOOM, Calls),
+        (REPLY, Answer),
+        (REPLY + ZOOM, Calls),  # the engine stopped at the call: it counts
+        (ZOOM + REPLY, Answer),
+        (ZOOM + ZOOM, Illegal),
+        ("</video_zoom>", Illegal),
+        ("<answer>B", Illegal),
+        ("</answer><answer>", Illegal),
+        ("", Illegal),
+        ("\x00" * 1000, Illegal),
+    ],
+)
+def test_what_a_turn_is(text: str, kind: type) -> None:
+    assert isinstance(SMALL.parse(text), kind)
+
+
+def test_the_last_answer_counts() -> None:
+    assert SMALL.parse("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
+
+
+def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
+    score = asyncio.run(SMALL.score(run(SMALL, qa, source, ZOOM, REPLY), qa, Graders()))
+    assert (score.reward, score.acc, score.format) == (1.5, 1.0, 1.0)

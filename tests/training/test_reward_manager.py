@@ -1,0 +1,244 @@
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tensordict import TensorDict
+from verl import DataProto
+from verl.trainer.ppo.reward import get_custom_reward_fn
+
+from agentic_video.config.settings import settings_of
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import JudgeError
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.training.reward_manager import VideoAgentRewardManager, graders_of, score_with_policy
+from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+from tests.conftest import MemorySource
+from tests.faulty_server import FaultyServer, Reply, Script
+
+Serve = Callable[[Script], FaultyServer]
+ZOOMER = "agentic_video.systems.videozoomer.system.VideoZoomer"
+CHOICE = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
+OPEN = VideoQA(id="q", video="v", question="What?", answer="a cat", answer_type="open_ended")
+ANSWERED = Trajectory(
+    "q", "videozoomer", (),
+    (
+        Turn("<think>a</think><video_zoom>{}</video_zoom>", Calls((ToolCall("video_zoom", {}),)), 5, legal_calls=1),
+        Turn("<think>b</think><answer>B</answer>", Answer("B"), 5),
+    ),
+    EndReason.ANSWER,
+)  # fmt: skip
+FAILED = Trajectory("q", "videozoomer", (), (Turn("x", Illegal("y"), 1, illegal_calls=1),), EndReason.ILLEGAL)
+
+
+def batch_of(trajectory: Trajectory, qa: VideoQA) -> DataProto:
+    fields = np.empty(1, dtype=object)
+    fields[0] = {"trajectory": trajectory.to_dict(), "video_qa": qa.to_row()}
+    batch = TensorDict({"responses": torch.zeros(1, 3)}, batch_size=1)
+    return DataProto(batch=batch, non_tensor_batch={"tool_extra_fields": fields})
+
+
+def config_of(system: str = ZOOMER, **block: Any) -> DictConfig:
+    config = OmegaConf.create({"agentic_video": {"system": {"_target_": system}, **block}})
+    assert isinstance(config, DictConfig)
+    return config
+
+
+def run(
+    trajectory: Trajectory, qa: VideoQA, system: str = ZOOMER, witness: dict[str, Any] | None = None, **judge: Any
+) -> dict[str, Any]:
+    config = config_of(system, judge=judge, witness=witness or {})
+
+    async def score() -> dict[str, Any]:
+        manager = VideoAgentRewardManager(config, tokenizer=None, compute_score=None)
+        return await manager.run_single(batch_of(trajectory, qa))
+
+    return asyncio.run(score())
+
+
+def test_score_and_what_is_logged() -> None:
+    result = run(ANSWERED, CHOICE)
+    info = result["reward_extra_info"]
+    assert result["reward_score"] == info["reward"] == 1.5
+    assert info["reward_key"] == 15_000.0
+    assert (info["acc"], info["format"], info["tool"], info["turns"], info["tool_calls"]) == (1.0, 1.0, 1.0, 2.0, 1.0)
+    assert (info["end_answer"], info["end_illegal"]) == (1.0, 0.0)
+    assert sum(value for key, value in info.items() if key.startswith("end_")) == 1.0
+    assert sum(value for key, value in info.items() if key.startswith("term_")) == pytest.approx(1.5)
+
+
+def test_keys_are_always_the_same() -> None:
+    infos = [run(ANSWERED, CHOICE), run(FAILED, CHOICE), run(ANSWERED, OPEN, on_failure="zero")]
+    assert len({tuple(result["reward_extra_info"]) for result in infos}) == 1
+
+
+def test_a_judge_that_fails_drops_the_group_or_scores_zero() -> None:
+    unreachable = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "max_retries": 0}
+    with pytest.raises(JudgeError):
+        run(ANSWERED, OPEN, **unreachable)
+    result = run(ANSWERED, OPEN, **unreachable, on_failure="zero")
+    assert result["reward_score"] == pytest.approx(0.1)  # format alone
+    info = result["reward_extra_info"]
+    assert (info["judge_failed"], info["witness_failed"]) == (1.0, 0.0)
+
+
+class TwoGraders(VideoZoomer):
+    """Asks both: reward 1 for the judge's grade and 2 for a witness that says B."""
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        assert graders.judge is not None and graders.witness is not None
+        grade = await graders.judge.grade(qa.question, qa.answer, trajectory.answer or "")
+        said = await graders.witness.ask("What?", [])
+        return Score(grade + 2.0 * (said == "B"), grade, 1.0)
+
+
+DOWN = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "max_retries": 0}
+
+
+@pytest.mark.parametrize(
+    ("judge_up", "witness_up", "judge_policy", "witness_policy", "reward"),
+    [
+        (True, True, "drop_group", "drop_group", 3.0),
+        (False, True, "zero", "drop_group", 2.0),  # each policy is its own endpoint's
+        (False, True, "drop_group", "zero", None),
+        (True, False, "drop_group", "zero", 1.0),
+        (True, False, "zero", "drop_group", None),
+        (False, False, "zero", "zero", 0.0),
+        (False, False, "zero", "drop_group", None),
+        (False, False, "drop_group", "zero", None),
+    ],
+)
+def test_the_policy_of_the_endpoint_that_failed_applies(
+    serve: Serve, judge_up: bool, witness_up: bool, judge_policy: str, witness_policy: str, reward: float | None
+) -> None:
+    judge, witness = serve(lambda body, number: Reply("1")), serve(lambda body, number: Reply("B"))
+    blocks = {
+        "judge": {**DOWN, "on_failure": judge_policy} | ({"base_url": judge.url} if judge_up else {}),
+        "witness": {**DOWN, "on_failure": witness_policy} | ({"base_url": witness.url} if witness_up else {}),
+    }
+
+    def score() -> dict[str, Any]:
+        return run(ANSWERED, OPEN, f"{__name__}.TwoGraders", blocks["witness"], **blocks["judge"])
+
+    if reward is None:
+        with pytest.raises(JudgeError):
+            score()
+        return
+    result = score()
+    assert result["reward_score"] == reward
+    info = result["reward_extra_info"]
+    assert (info["judge_failed"], info["witness_failed"]) == (float(not judge_up), float(not witness_up))
+
+
+@pytest.mark.parametrize(("policy", "reward"), [("zero", 0.05), ("drop_group", None)])
+def test_frames_that_the_witness_cannot_have_are_dealt_with_by_its_policy(policy: str, reward: float | None) -> None:
+    look = Turn("<tool_call>", Calls((ToolCall("frame_select", {}),)), 5, observation=(FrameRef(0, 0.0, 28, 28),),
+                legal_calls=1)  # fmt: skip
+    trajectory = Trajectory("q", "eva", (), (look, Turn("<answer>B</answer>", Answer("B"), 5)), EndReason.ANSWER)
+    config = config_of("agentic_video.systems.eva.system.Eva", witness={"on_failure": policy})
+    settings = settings_of(config)
+    graders = replace(graders_of(settings, None, None), source=MemorySource(fail=True))
+    scored = score_with_policy(settings.system, trajectory, CHOICE, graders, settings)
+    if reward is None:
+        with pytest.raises(JudgeError, match="no frames for the witness"):
+            asyncio.run(scored)
+        return
+    score, failed = asyncio.run(scored)
+    assert (score.reward, failed) == (reward, {"witness"})
+
+
+def test_without_a_url_the_reward_model_that_verl_serves_is_asked(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply("1"))
+    own = serve(lambda body, number: Reply("0"))
+
+    def manager(**block: Any) -> VideoAgentRewardManager:
+        config = config_of(**block)
+        config.reward = {"reward_model": {"enable": True, "model_path": "/models/witness"}}
+        # the keywords with which verl's reward loop makes a manager
+        return VideoAgentRewardManager(
+            config=config, tokenizer=None, compute_score=None, reward_router_address=server.address,
+            reward_model_tokenizer=None,
+        )  # fmt: skip
+
+    async def ask(**block: Any) -> None:
+        graders = manager(**block).graders
+        assert graders.judge is not None and graders.witness is not None
+        await graders.witness.ask("What?", [])
+        await graders.judge.grade("q", "r", "c")
+
+    asyncio.run(ask())
+    assert server.paths == {"/v1/chat/completions"}
+    assert [body["model"] for body in server.bodies] == ["/models/witness"] * 2
+    asyncio.run(ask(judge={"base_url": own.url, "model": "judge"}, witness={"model": "another name"}))
+    assert [body["model"] for body in server.bodies[2:]] == ["another name"]
+    assert [body["model"] for body in own.bodies] == ["judge"]
+
+
+def test_verl_asks_the_manager_where_there_is_a_reward_model() -> None:
+    # Without a custom function verl would post the episode to the model as to a classifier (RewardLoopWorker)
+    config = OmegaConf.load(files("agentic_video.config") / "agentic_video.yaml")
+    assert get_custom_reward_fn(config) is not None
+
+
+def test_a_thousand_episodes_against_a_faulty_judge(serve: Serve) -> None:
+    rng = random.Random(0)
+    faults = [Reply(status=429, headers={"Retry-After": "0"}), Reply(status=500), Reply(hang_up=True),
+              Reply("well, 1"), Reply(body=b"{")]  # fmt: skip
+    failing = [rng.random() < 0.3 for _ in range(20_000)]
+    failures = [0]
+
+    def script(body: dict[str, Any], number: int) -> Reply:
+        if failing[number]:
+            failures[0] += 1
+            return faults[number % len(faults)]
+        return Reply("1" if "right" in json.loads(body["messages"][1]["content"])["candidate"] else "0")
+
+    server = serve(script)
+    config = config_of(judge={"base_url": server.url, "model": "m", "max_retries": 2, "retry_wait": 0.01,
+                              "concurrency": 32, "on_failure": "zero"})  # fmt: skip
+    answers = [f"{'right' if i % 2 else 'wrong'} {i}" for i in range(1000)]
+    episodes = [
+        replace(ANSWERED, qa_id=str(i), turns=(*ANSWERED.turns[:1], replace(ANSWERED.turns[1], action=Answer(answer))))
+        for i, answer in enumerate(answers)
+    ]
+
+    async def soak() -> list[dict[str, Any]]:
+        manager = VideoAgentRewardManager(config, tokenizer=None, compute_score=None)
+        return await asyncio.gather(*[manager.run_single(batch_of(episode, OPEN)) for episode in episodes])
+
+    started = time.monotonic()
+    results = asyncio.run(soak())
+    seconds = time.monotonic() - started
+    failed = [result["reward_extra_info"]["judge_failed"] == 1.0 for result in results]
+    print(f"{len(results)} scored in {seconds:.1f} s, {len(server.bodies)} requests, {failures[0]} faults, "
+          f"{sum(failed)} without a grade")  # fmt: skip
+    assert seconds < 20.0
+    assert len(results) == 1000
+    for answer, lost, result in zip(answers, failed, results, strict=True):
+        # 0.9 for the answer, 0.1 for the format, 0.5 for a right answer with the tool
+        assert result["reward_score"] == pytest.approx(1.5 if answer.startswith("right") and not lost else 0.1)
+    # Three tries each, all failing with probability 0.3 ** 3 = 0.027
+    assert 10 <= sum(failed) <= 50
+    # A request is either a grade or a fault; each episode had one grade, or three faults
+    assert len(server.bodies) == failures[0] + 1000 - sum(failed)
+    assert sum(map(bool, failing[: len(server.bodies)])) == failures[0]
+
+
+def test_an_unanswered_open_question_needs_no_judge() -> None:
+    assert run(FAILED, OPEN)["reward_score"] == 0.0
+
+
+def test_misspelt_choices_are_refused() -> None:
+    with pytest.raises(ValueError, match="on_failure must be one of"):
+        run(FAILED, CHOICE, on_failure="drop")

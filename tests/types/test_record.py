@@ -1,0 +1,158 @@
+"""Trajectory records: what is written is read back, and a bad line is named by file, line and field."""
+
+import copy
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.record import Record, RecordError, load_records, read_records, write_record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
+
+QA = VideoQA(id="q1", video="/videos/a.mp4", question="What?", answer="B", options=("red", "blue"), data_source="test")
+
+
+def make(*turns: Turn, end: EndReason = EndReason.ANSWER) -> Record:
+    opening = (RecordedMessage("user", ("<frame0>", FrameRef(3, 0.3, 28, 56), "What?")),)
+    trajectory = Trajectory("q1", "videozoomer", opening, turns, end, num_tokens=40)
+    return Record(QA, trajectory, {"reward": 1.5, "acc": 1}, {"source": "teacher", "model": "m"})
+
+
+CALL = Calls((ToolCall("zoom", {"segment": [1, 2], "note": None}),))
+FULL = make(
+    Turn("<zoom>", CALL, 3, observation=("here: ", FrameRef(9, 0.9, 28, 28)), legal_calls=1, token_ids=(5, 6, 7)),
+    Turn("?", Illegal("neither"), 1, finished=False, observation=("ERROR",), illegal_calls=1),
+    Turn("<answer>B</answer>", Answer("B"), 4),
+)
+
+
+def line_of(record: Record) -> dict[str, Any]:
+    file = io.StringIO()
+    write_record(file, record)
+    raw: dict[str, Any] = json.loads(file.getvalue())
+    return raw
+
+
+def test_a_record_is_read_back_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        write_record(file, FULL)
+        file.write("\n")
+        write_record(file, make(Turn("x", Answer("x"), 1)))
+    first, second = read_records(path)
+    assert first == FULL
+    assert second.trajectory.answer == "x"
+
+
+def test_the_file_holds_the_documented_fields() -> None:
+    raw = line_of(FULL)
+    assert set(raw) == {"version", "video_qa", "trajectory", "reward_extra_info", "provenance"}
+    assert raw["version"] == 1
+    assert raw["reward_extra_info"] == {"reward": 1.5, "acc": 1.0}
+    assert raw["trajectory"]["opening"][0]["parts"][1] == {"index": 3, "time": 0.3, "width": 28, "height": 56}
+    assert raw["trajectory"]["turns"][0]["action"]["kind"] == "calls"
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=())))
+def test_whatever_a_model_wrote_comes_back(text: str) -> None:
+    record = make(Turn(text, Calls((ToolCall(text, {text: text}),)), 1), end=EndReason.TURN_LIMIT)
+    file = io.StringIO()
+    write_record(file, record)
+    line = file.getvalue()
+    assert line.encode("utf-8").count(b"\n") == 1
+    assert Record.from_dict(json.loads(line)) == record
+
+
+def test_a_relative_video_starts_at_the_files_folder(tmp_path: Path) -> None:
+    raw = line_of(FULL)
+    raw["video_qa"]["video"] = "videos/a.mp4"
+    (tmp_path / "r.jsonl").write_text(json.dumps(raw))
+    (record,) = read_records(tmp_path / "r.jsonl")
+    assert record.qa.video == str(tmp_path / "videos/a.mp4")
+
+
+def test_rewards_and_provenance_may_be_left_out() -> None:
+    raw = line_of(FULL)
+    del raw["reward_extra_info"], raw["provenance"], raw["trajectory"]["turns"][0]["token_ids"]
+    record = Record.from_dict(raw)
+    assert (record.rewards, record.provenance, record.trajectory.turns[0].token_ids) == ({}, {}, ())
+
+
+MISSING = object()
+BAD = [
+    ("version", 2, "field 'version' is 2, this program reads version 1"),
+    ("version", MISSING, "field 'version' is missing"),
+    ("surprise", 1, "field 'surprise' is unknown"),
+    ("video_qa", [], "field 'video_qa' must be an object, got []"),
+    ("video_qa.answer", "Z", "video_qa: field 'answer' must be a letter from A to B"),
+    ("trajectory.qa_id", "q2", "field 'trajectory.qa_id' is 'q2', but 'video_qa.id' 'q1'"),
+    ("trajectory.end", "bored", "field 'trajectory.end' must be one of"),
+    ("trajectory.turns", MISSING, "field 'trajectory.turns' is missing"),
+    ("trajectory.num_tokens", True, "field 'trajectory.num_tokens' must be a whole number, got True"),
+    ("trajectory.opening.0.role", "assistant", "field 'trajectory.opening[0].role' must be system or user"),
+    ("trajectory.opening.0.parts.1.width", 0, "field 'trajectory.opening[0].parts[1]' is no frame"),
+    ("trajectory.opening.0.parts.1.time", "1", "field 'trajectory.opening[0].parts[1].time' must be a number"),
+    ("trajectory.turns.0.text", None, "field 'trajectory.turns[0].text' must be a string, got None"),
+    ("trajectory.turns.0.finished", 1, "field 'trajectory.turns[0].finished' must be true or false, got 1"),
+    ("trajectory.turns.0.action.kind", "sleep", "field 'trajectory.turns[0].action.kind' must be one of"),
+    ("trajectory.turns.0.action.calls.0.name", 7, "field 'trajectory.turns[0].action.calls[0].name' must be a string"),
+    ("trajectory.turns.0.observation.0", 7, "field 'trajectory.turns[0].observation[0]' must be an object, got 7"),
+    ("trajectory.turns.0.token_ids", [-1], "field 'trajectory.turns[0].token_ids' must hold token ids, got -1"),
+    ("reward_extra_info.acc", "high", "field 'reward_extra_info.acc' must be a number, got 'high'"),
+]
+
+
+@pytest.mark.parametrize(("field", "value", "message"), BAD, ids=[bad[0] for bad in BAD])
+def test_a_bad_field_is_named(field: str, value: object, message: str) -> None:
+    raw = line_of(FULL)
+    place: Any = raw
+    *path, last = field.split(".")
+    for step in path:
+        place = place[int(step)] if isinstance(place, list) else place[step]
+    if value is MISSING:
+        del place[last]
+    elif isinstance(place, list):
+        place[int(last)] = value
+    else:
+        place[last] = value
+    with pytest.raises(RecordError, match=r"^file line 3: ") as caught:
+        Record.from_dict(raw, "file line 3")
+    assert message in str(caught.value)
+
+
+def test_bad_lines_are_counted_and_the_rest_is_kept(tmp_path: Path) -> None:
+    good = line_of(FULL)
+    bad = copy.deepcopy(good)
+    del bad["trajectory"]
+    cut = json.dumps(good)[:50]
+    path = tmp_path / "r.jsonl"
+    lines = [json.dumps(good), json.dumps(bad), cut, "[" * 100_000, "7"]
+    path.write_bytes("\n".join(lines).encode() + b"\n\xff\xfe\n" + json.dumps(good).encode())
+    records, problems = load_records([path])
+    assert records == [FULL, FULL]
+    assert [problem.split(": ")[0] for problem in problems] == [f"{path} line {n}" for n in (2, 3, 4, 5, 6)]
+    assert "field 'trajectory' is missing" in problems[0]
+    with pytest.raises(RecordError, match="line 2"):
+        list(read_records(path))
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="can't be read"):
+        load_records([tmp_path / "no.jsonl"])
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*line_of(FULL), "end"]), inner),
+    )
+)
+def test_no_json_value_breaks_the_reader(raw: Any) -> None:
+    with pytest.raises(RecordError):
+        Record.from_dict(raw)

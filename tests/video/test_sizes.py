@@ -1,0 +1,96 @@
+"""Sizes: worked by hand, and against Qwen2-VL's own arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
+
+from agentic_video.types.frame import Frame
+from agentic_video.video.sizes import PixelBudget, fit_size, fit_within, resize
+
+SIDE = st.integers(1, 5000)
+
+
+def test_fit_size_worked_by_hand() -> None:
+    # 640x360 -> 23x13 cells of 28 = 644x364 = 234416 pixels, within the budget.
+    assert fit_size(640, 360, PixelBudget(56 * 56, 300_000)) == (644, 364)
+    # shrink = sqrt(1920*1080/100352) = 4.546; 1920/4.546/28 = 15.08, 1080/4.546/28 = 8.48.
+    assert fit_size(1920, 1080, PixelBudget(56 * 56, 100_352)) == (420, 224)
+    # grow = sqrt(3136/600) = 2.286; 30*2.286/28 = 2.45 -> 3, 20*2.286/28 = 1.63 -> 2.
+    assert fit_size(30, 20, PixelBudget(56 * 56, 100_352)) == (84, 56)
+    assert fit_size(64, 64, PixelBudget(0, 64 * 64, factor=32)) == (64, 64)
+
+
+@given(SIDE, SIDE, st.sampled_from([14, 28, 32]), st.integers(0, 40), st.integers(1, 4000))
+def test_fit_size_is_smart_resize(width: int, height: int, factor: int, low: int, more: int) -> None:
+    budget = PixelBudget(low * factor**2, (low + more) * factor**2, factor)
+    if max(width, height) / min(width, height) > 200:
+        with pytest.raises(ValueError, match="aspect ratio"):
+            fit_size(width, height, budget)
+        return
+    try:
+        high, wide = smart_resize(height, width, factor, budget.min_pixels, budget.max_pixels)
+    except ZeroDivisionError:  # no min_pixels and a side below half a factor
+        return
+    assert fit_size(width, height, budget) == (wide, high)
+
+
+@given(st.integers(28, 4000), st.integers(28, 4000))
+def test_fit_size_stays_within_the_budget(width: int, height: int) -> None:
+    budget = PixelBudget(16 * 28 * 28, 512 * 28 * 28)
+    if max(width, height) / min(width, height) > 10:
+        return
+    wide, high = fit_size(width, height, budget)
+    assert wide % 28 == high % 28 == 0
+    assert budget.min_pixels <= wide * high <= budget.max_pixels
+    assert fit_size(wide, high, budget) == (wide, high)
+
+
+def test_fit_within_worked_by_hand() -> None:
+    assert fit_within(1920, 1080, 640, 360) == (640, 360)
+    assert fit_within(1080, 1920, 640, 360) == (202, 360)  # 202.5 rounds to even
+    assert fit_within(320, 180, 640, 360) == (320, 180)
+    assert fit_within(1920, 1080, 640, 360, factor=28) == (616, 336)
+    assert fit_within(4000, 10, 640, 360) == (640, 2)
+
+
+@given(SIDE, SIDE, st.integers(28, 800), st.integers(28, 800), st.sampled_from([1, 2, 14, 28]))
+def test_fit_within_never_leaves_the_box(width: int, height: int, wide: int, high: int, factor: int) -> None:
+    fitted = fit_within(width, height, wide, high, factor)
+    assert factor <= fitted[0] <= wide and factor <= fitted[1] <= high
+    assert fitted[0] % factor == fitted[1] % factor == 0
+
+
+@pytest.mark.parametrize("arguments", [(0, 10, 20, 20), (10, -1, 20, 20), (10, 10, 20, 20, 28), (10, 10, 20, 20, 0)])
+def test_fit_within_rejects(arguments: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError):
+        fit_within(*arguments)
+
+
+@pytest.mark.parametrize("arguments", [(-1, 1000), (2000, 1000), (0, 27 * 28), (0, 100, 0)])
+def test_budgets_that_cannot_be_met(arguments: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError):
+        PixelBudget(*arguments)
+
+
+def test_resize() -> None:
+    image = np.zeros((40, 60, 3), dtype=np.uint8)
+    image[:, 30:] = 200
+    small = resize(image, 30, 20)
+    assert small.shape == (20, 30, 3) and small.dtype == np.uint8
+    assert (small[:, :12] == 0).all() and (small[:, 18:] == 200).all()
+    assert np.array_equal(small, resize(image, 30, 20))
+    assert resize(image, 60, 40) is image
+    with pytest.raises(ValueError, match="positive"):
+        resize(image, 0, 20)
+    with pytest.raises(ValueError, match="uint8"):
+        resize(image.astype(np.float32), 30, 20)
+
+
+def test_frames_know_their_size_and_compare() -> None:
+    frame = Frame(3, 0.12, np.zeros((40, 60, 3), dtype=np.uint8))
+    assert (frame.width, frame.height) == (60, 40)
+    assert frame == frame and frame != Frame(3, 0.12, frame.image)

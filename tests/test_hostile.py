@@ -22,7 +22,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
 from agentic_video.systems.eva.system import Eva
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.videobrain.system import VideoBrain
@@ -127,7 +127,7 @@ CASES = {
             right=1.0 + 0.02,  # the question holds no clock time
         ),
         Case(
-            FrameMind(low=Rung(8, 28, 28), high=Rung(4, 56, 56), tool_side=28, clip_min_frames=2, clip_max_frames=6),
+            FrameMind(low=FrameSampling(8, 28, 28), high=FrameSampling(4, 56, 56), tool_side=28, clip_min_frames=2, clip_max_frames=6),
             call='<think>a</think><tool_call>{"name": "FrameAt", "arguments": {"t": 2}}</tool_call>'
             '<tool_call>{"name": "VideoClip", "arguments": {"t_start": 1, "t_end": 3}}</tool_call>'
             "<turn_sum>b</turn_sum>",
@@ -235,7 +235,7 @@ class FakeRetriever:
         return [float(index % 7) for index in indices]
 
 
-class KnowingWitness:
+class KnowingVerifier:
     """Always right: what it lets pass is up to the agent's answer."""
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
@@ -249,9 +249,9 @@ def episode(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajec
         policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)])
         trajectory = await play(case.system, policy, QA, source, FakeRetriever())
         requested = source.requested
-        graders = Graders(witness=KnowingWitness(), source=source)  # type: ignore[arg-type]
+        graders = Graders(verifier=KnowingVerifier(), source=source)  # type: ignore[arg-type]
         score = await case.system.score(trajectory, QA, graders)
-        source.requested = requested  # a reward shows the witness frames once more
+        source.requested = requested  # a reward shows the verifier frames once more
         return trajectory, score
 
     return *asyncio.run(run()), source

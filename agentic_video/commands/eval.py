@@ -11,29 +11,18 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
-    from agentic_video.evaluation.backends.base import Speaker
-    from agentic_video.evaluation.model import ModelSpec
+    from agentic_video.evaluation.backends.base import Backend
     from agentic_video.evaluation.plan import Plan
     from agentic_video.evaluation.results import Failure
     from agentic_video.rollout.tokens import TokenLimits
     from agentic_video.systems.base import System
     from agentic_video.types.record import Record
     from agentic_video.types.row import VideoQA
-
-VLLM_KEYS = ("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
-             "enforce_eager", "enable_chunked_prefill", "enable_prefix_caching")  # fmt: skip
-"""Keys of verl's rollout config that vLLM's engine knows by the same name."""
-VLLM_NEVER = ("worker_extension_cls",)
-"""What training needs of vLLM and an evaluation doesn't."""
-ANSWER_TOKENS = 2_048
-"""Most tokens of a reply that is a single one: without tools."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,11 +73,11 @@ def run(arguments: argparse.Namespace) -> int:
     Returns:
         Exit status: 0 when every question was played, 1 when some couldn't be, 2 when nothing could start.
     """
-    from agentic_video.evaluation.model import SetupError
     from agentic_video.launch.profile import LaunchError
     from agentic_video.types.row import RowError
     from agentic_video.utils.devices import count_gpus
     from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+    from agentic_video.utils.errors import SetupError
 
     gpus = count_gpus()
     for name, value in {**COMMON_ENV, **({} if gpus else LAPTOP_ENV)}.items():
@@ -124,11 +113,12 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
     from agentic_video.config.compose import compose_recipe
     from agentic_video.config.settings import limits_of, settings_of
     from agentic_video.datasets.rows import load_rows
-    from agentic_video.evaluation.model import SetupError, choose_engine
+    from agentic_video.evaluation.model import choose_engine
     from agentic_video.evaluation.plan import Plan
     from agentic_video.evaluation.results import distinct
     from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
     from agentic_video.utils.environment import output_folder
+    from agentic_video.utils.errors import SetupError
     from agentic_video.video.retrieval.config import RetrievalConfig
 
     bad = [text for text in arguments.overrides if "=" not in text and not text.startswith("~")]
@@ -202,35 +192,6 @@ def _evaluate(arguments: argparse.Namespace, gpus: int) -> int:
     return play_parts(parts, plan_of, rows, identity, shards, benchmark, arguments.sweep)
 
 
-def find_recipe(name: str) -> Path:
-    """A recipe's folder by its system's name: below the working directory, or beside the package.
-
-    Raises:
-        SetupError: There is none.
-    """
-    from agentic_video.evaluation.model import SetupError
-
-    roots = (Path.cwd() / "recipes", Path(__file__).resolve().parents[2] / "recipes")
-    for root in roots:
-        if (root / name / "config").is_dir():
-            return root / name
-    raise SetupError(f"--system {name}: no such folder in {roots[0]}; name the recipe's folder with --recipe")
-
-
-def baseline_of(system: "System", frames: int, *, tiny: bool) -> "System":
-    """The plain baseline beside a system.
-
-    Args:
-        tiny: For the tiny model, whose frames are one visual token each.
-    """
-    from agentic_video.evaluation.baseline import Baseline
-
-    factor = int(getattr(system, "size_factor", 28))
-    style = str(getattr(system, "option_format", Baseline.option_format))
-    baseline = Baseline(frames, size_factor=factor, option_format=style)
-    return replace(baseline, min_pixels=factor**2, max_pixels=factor**2) if tiny else baseline
-
-
 def parts_of(
     arguments: argparse.Namespace, system: "System", title: str, limits: "TokenLimits", out: Path
 ) -> list[_Part]:
@@ -251,59 +212,6 @@ def parts_of(
         folder = out / f"{kind}-{curve}-{value:03d}"
         parts.append(_Part(folder, f"{system.name}, {kind} {value}", changed, fit_limits(changed, limits), value))
     return parts
-
-
-def fit_limits(system: "System", limits: "TokenLimits") -> "TokenLimits":
-    """Token budgets for a system: one that answers at once needs room for its frames, not for turns."""
-    from agentic_video.rollout.tokens import TokenLimits
-
-    if system.max_turns > 1:
-        return limits
-    total = limits.prompt + limits.response
-    answer = min(limits.turn, ANSWER_TOKENS, max(1, total // 4))
-    return TokenLimits(prompt=total - answer, response=answer, turn=answer)
-
-
-def model_spec(arguments: argparse.Namespace, config: "DictConfig", engine: Any, model: str) -> "ModelSpec":
-    """The model to evaluate, with the sampling of the recipe's validation unless the command says otherwise."""
-    from omegaconf import OmegaConf
-
-    from agentic_video.evaluation.model import ModelSpec, served_model
-    from agentic_video.rollout.chat_policy import ChatConfig
-
-    rollout = config.actor_rollout_ref.rollout
-    recipe_temperature = float(rollout.val_kwargs.temperature) if rollout.val_kwargs.do_sample else 0.0
-    temperature = recipe_temperature if arguments.temperature is None else arguments.temperature
-    top_p = float(rollout.val_kwargs.top_p) if arguments.top_p is None else arguments.top_p
-    if engine == "chat":
-        key = os.environ.get(arguments.api_key_env)
-        chat = ChatConfig(
-            base_url=model,
-            model=arguments.model_name or served_model(model, key),
-            api_key_env=arguments.api_key_env,
-            concurrency=arguments.concurrency,
-            temperature=temperature,
-            max_tokens=int(config.agentic_video.get("max_turn_tokens", 0)) or ChatConfig.max_tokens,
-            fields={"top_p": top_p} if top_p < 1 else {},
-        )
-        return ModelSpec(engine, model, temperature, top_p, arguments.seed, chat=chat)
-    vllm: dict[str, Any] = {}
-    if engine == "vllm":
-        vllm = {key: rollout[key] for key in VLLM_KEYS if rollout.get(key) is not None}
-        vllm["tensor_parallel_size"] = int(rollout.tensor_model_parallel_size)
-        extra = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
-        assert isinstance(extra, dict)
-        vllm |= {str(key): value for key, value in extra.items() if key not in VLLM_NEVER and value is not None}
-    return ModelSpec(engine, model, temperature, top_p, arguments.seed, vllm=vllm)
-
-
-def fit_images(spec: "ModelSpec", most: int) -> "ModelSpec":
-    """The model's settings with room for so many images in an episode."""
-    if spec.engine != "vllm":
-        return spec
-    limit = dict(spec.vllm.get("limit_mm_per_prompt") or {})
-    limit["image"] = max(int(limit.get("image", 0)), most)
-    return replace(spec, vllm={**spec.vllm, "limit_mm_per_prompt": limit})
 
 
 def count_shards(asked: int | None, engine: str, gpus_each: int, gpus: int) -> int:
@@ -336,7 +244,7 @@ def play_parts(
     wanted = {key_of(qa) for qa in rows}
     # One event loop for all parts: an engine belongs to the loop in which it was made.
     with asyncio.Runner() as runner:
-        speaker: Speaker | None = None
+        backend: Backend | None = None
         try:
             for part in parts:
                 plan = plan_of(part)
@@ -354,9 +262,9 @@ def play_parts(
                     f"{part.title}: {len(rows)} questions, {len(rows) - len(missing)} already played", file=sys.stderr
                 )
                 if missing and shards == 1:
-                    speaker = speaker or runner.run(_make_speaker(plan))
+                    backend = backend or runner.run(_make_backend(plan))
                 _play(plan, missing, [record for record in records if key_of(record.qa) in wanted], len(rows), shards,
-                      runner, speaker)  # fmt: skip
+                      runner, backend)  # fmt: skip
                 records = [record for record in finished(part.folder)[0] if key_of(record.qa) in wanted]
                 played = {key_of(record.qa) for record in records}
                 failed = [one for one in failures(part.folder) if one.key in wanted and one.key not in played]
@@ -367,17 +275,17 @@ def play_parts(
                 if part.value is not None and (one := point(part.value, result)) is not None:
                     points.append(one)
         finally:
-            if speaker is not None:
-                speaker.close()
+            if backend is not None:
+                backend.close()
     if sweep and points:
         print(f"picture: {_draw(parts[0].folder.parent, sweep[0], benchmark)}")
     return status
 
 
-async def _make_speaker(plan: "Plan") -> "Speaker":
-    from agentic_video.evaluation.backends.make import make_speaker
+async def _make_backend(plan: "Plan") -> "Backend":
+    from agentic_video.evaluation.backends.make import make_backend
 
-    return make_speaker(plan.model, int(getattr(plan.system, "size_factor", 28)))
+    return make_backend(plan.model, int(getattr(plan.system, "size_factor", 28)))
 
 
 def _play(
@@ -387,7 +295,7 @@ def _play(
     total: int,
     shards: int,
     runner: asyncio.Runner,
-    speaker: "Speaker | None",
+    backend: "Backend | None",
 ) -> None:
     """Play what is missing, with a progress bar."""
     from tqdm import tqdm
@@ -416,7 +324,7 @@ def _play(
             bar.update()
 
         if shards == 1:
-            runner.run(play_rows(plan, rows, 0, done, speaker))
+            runner.run(play_rows(plan, rows, 0, done, backend))
         else:
             play_sharded(plan, rows, shards, done)
 

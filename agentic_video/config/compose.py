@@ -8,6 +8,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig
 
+from agentic_video.utils.errors import SetupError
+
 
 def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The whole config of a run, as verl gets it.
@@ -29,3 +31,16 @@ def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) ->
             profile,
             overrides=[*overrides, f"hydra.searchpath=[pkg://agentic_video.config,'file://{stock}']"],
         )
+
+
+def find_recipe(name: str) -> Path:
+    """A recipe's folder by its system's name: below the working directory, or beside the package.
+
+    Raises:
+        SetupError: There is none.
+    """
+    roots = (Path.cwd() / "recipes", Path(__file__).resolve().parents[2] / "recipes")
+    for root in roots:
+        if (root / name / "config").is_dir():
+            return root / name
+    raise SetupError(f"--system {name}: no such folder in {roots[0]}; name the recipe's folder with --recipe")

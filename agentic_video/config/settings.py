@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.graders.judge import JudgeConfig
-from agentic_video.graders.verifier import WitnessConfig
+from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.video.retrieval.config import RetrievalConfig
@@ -42,7 +42,7 @@ class Settings:
     Attributes:
         system: The way of watching, with its constants.
         judge: How to reach the judge of open-ended answers.
-        witness: How to reach the model that rewards show frames to.
+        verifier: How to reach the model that rewards show frames to.
         frame_store: The store of decoded frames.
         retrieval: How frames are found by text.
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
@@ -51,7 +51,7 @@ class Settings:
 
     system: System
     judge: JudgeConfig
-    witness: WitnessConfig
+    verifier: VerifierConfig
     frame_store: StoreConfig
     retrieval: RetrievalConfig
     max_turn_tokens: int = 0
@@ -108,7 +108,7 @@ def _build(block: DictConfig) -> Settings:
         "toyworld",
         "system",
         "judge",
-        "witness",
+        "verifier",
         "frame_store",
         "retrieval",
         "max_turn_tokens",
@@ -135,7 +135,7 @@ def _build(block: DictConfig) -> Settings:
     return Settings(
         system=system,
         judge=part(JudgeConfig, "judge"),
-        witness=part(WitnessConfig, "witness"),
+        verifier=part(VerifierConfig, "verifier"),
         frame_store=part(StoreConfig, "frame_store"),
         retrieval=part(RetrievalConfig, "retrieval"),
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),

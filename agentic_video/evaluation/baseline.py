@@ -1,7 +1,7 @@
 """The plain baseline of every comparison: evenly spaced frames, the question, an answer. No tools, one turn."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -49,6 +49,12 @@ class Baseline(System):
             raise ValueError(f"the baseline needs at least 1 frame, got {self.frames}")
         object.__setattr__(self, "max_images", self.frames)
 
+    def with_frames(self, count: int) -> System:
+        return replace(self, frames=count)
+
+    def with_calls(self, count: int) -> System:
+        raise ValueError("the baseline makes no calls")
+
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
         size = fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
@@ -68,3 +74,14 @@ class Baseline(System):
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await self.grade(trajectory, qa, graders)
         return Score(acc, acc, float(trajectory.answer is not None), {"acc": acc})
+
+
+def baseline_of(system: System, frames: int, *, tiny: bool) -> System:
+    """The plain baseline beside a system.
+
+    Args:
+        tiny: For the tiny model, whose frames are one visual token each.
+    """
+    factor = system.visual_token_side
+    baseline = Baseline(frames, size_factor=factor, option_format=system.option_format)
+    return replace(baseline, min_pixels=factor**2, max_pixels=factor**2) if tiny else baseline

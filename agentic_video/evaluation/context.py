@@ -1,7 +1,7 @@
 """What the episodes of one process share: a backend, frames, retrieval, graders."""
 
-from agentic_video.evaluation.backends.base import Speaker
-from agentic_video.evaluation.backends.make import make_speaker
+from agentic_video.evaluation.backends.base import Backend
+from agentic_video.evaluation.backends.make import make_backend
 from agentic_video.evaluation.plan import Plan
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge
@@ -12,17 +12,17 @@ from agentic_video.video.source import FrameSource
 from agentic_video.video.store import FrameStore
 
 
-class Cast:
+class EvalContext:
     """What the episodes of one process share: who speaks, frames, retrieval, judge.
 
     Args:
-        speaker: Who speaks; None makes the plan's. An evaluation of many parts loads its model once.
+        backend: Who speaks; None makes the plan's. An evaluation of many parts loads its model once.
     """
 
-    def __init__(self, plan: Plan, speaker: Speaker | None = None):
+    def __init__(self, plan: Plan, backend: Backend | None = None):
         self.plan = plan
-        self._own = speaker is None
-        self.speaker = speaker or make_speaker(plan.model, int(getattr(plan.system, "size_factor", 28)))
+        self._own = backend is None
+        self.backend = backend or make_backend(plan.model, int(getattr(plan.system, "size_factor", 28)))
         self.source = FrameStore(plan.frame_store)
         self.graders = Graders(judge=Judge(plan.judge), source=self.source)
 
@@ -34,7 +34,7 @@ class Cast:
         """Let go of frames and, if it was made here, of the model."""
         self.source.close()
         if self._own:
-            self.speaker.close()
+            self.backend.close()
 
 
 def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | None:

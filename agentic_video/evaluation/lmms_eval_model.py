@@ -24,13 +24,14 @@ from tqdm import tqdm
 from agentic_video.commands.eval import add_arguments, baseline_of, fit_images, fit_limits, model_spec
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
-from agentic_video.evaluation.context import Cast
-from agentic_video.evaluation.model import SetupError, choose_engine
+from agentic_video.evaluation.context import EvalContext
+from agentic_video.evaluation.model import choose_engine
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
+from agentic_video.utils.errors import SetupError
 from agentic_video.video.errors import VideoError
 
 logger = logging.getLogger(__name__)
@@ -177,8 +178,8 @@ def question(context: str, visuals: Iterable[Any], where: str) -> VideoQA:
     return VideoQA(id=where, video=str(videos[0]), question=context, answer="-", answer_type="open_ended")
 
 
-async def _cast(plan: Plan) -> Cast:
-    return Cast(plan)
+async def _cast(plan: Plan) -> EvalContext:
+    return EvalContext(plan)
 
 
 def _true(value: Any) -> bool:

@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agentic_video.rollout.chat_policy import ChatConfig
-from agentic_video.utils.journal import SetupError as SetupError
+from agentic_video.utils.errors import SetupError
 
 EngineName = Literal["chat", "vllm", "toy"]
 
 
 SMALL_BYTES = 64 << 20
 """Weights up to this size run on the tiny model's own engine where there is no GPU."""
+
+
+VLLM_KEYS = ("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
+             "enforce_eager", "enable_chunked_prefill", "enable_prefix_caching")  # fmt: skip
+"""Keys of verl's rollout config that vLLM's engine knows by the same name."""
+VLLM_NEVER = ("worker_extension_cls",)
+"""What training needs of vLLM and an evaluation doesn't."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,69 @@ def served_model(
     if len(names) != 1:
         raise SetupError(f"{option} {base_url} serves {len(names)} models: choose one with {name_option}: {names[:10]}")
     return names[0]
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """A model as a command names it.
+
+    Attributes:
+        model: Folder of a checkpoint, its name on a hub, or the address of a server.
+        engine: What runs it: ``chat``, ``vllm``, or the dotted path of a :class:`~agentic_video.evaluation.backends.base.
+            Backend` class.
+        model_name: Its name on the server; empty where the server has one only.
+        temperature: Of sampling; None takes the recipe's ``val_kwargs``.
+        top_p: Likewise.
+        seed: See :class:`ModelSpec`.
+        concurrency: Most requests to a server at a time.
+        api_key_env: Environment variable that holds the server's key.
+    """
+
+    model: str
+    engine: str
+    model_name: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int = 0
+    concurrency: int = 32
+    api_key_env: str = "OPENAI_API_KEY"
+
+
+def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
+    """The model to evaluate, with the sampling of the recipe's validation unless the command says otherwise."""
+    rollout = config.actor_rollout_ref.rollout
+    recipe_temperature = float(rollout.val_kwargs.temperature) if rollout.val_kwargs.do_sample else 0.0
+    temperature = recipe_temperature if options.temperature is None else options.temperature
+    top_p = float(rollout.val_kwargs.top_p) if options.top_p is None else options.top_p
+    if options.engine == "chat":
+        key = os.environ.get(options.api_key_env)
+        chat = ChatConfig(
+            base_url=options.model,
+            model=options.model_name or served_model(options.model, key),
+            api_key_env=options.api_key_env,
+            concurrency=options.concurrency,
+            temperature=temperature,
+            max_tokens=int(config.agentic_video.get("max_turn_tokens", 0)) or ChatConfig.max_tokens,
+            fields={"top_p": top_p} if top_p < 1 else {},
+        )
+        return ModelSpec(options.engine, options.model, temperature, top_p, options.seed, chat=chat)
+    vllm: dict[str, Any] = {}
+    if options.engine == "vllm":
+        vllm = {key: rollout[key] for key in VLLM_KEYS if rollout.get(key) is not None}
+        vllm["tensor_parallel_size"] = int(rollout.tensor_model_parallel_size)
+        extra = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+        assert isinstance(extra, dict)
+        vllm |= {str(key): value for key, value in extra.items() if key not in VLLM_NEVER and value is not None}
+    return ModelSpec(options.engine, options.model, temperature, top_p, options.seed, vllm=vllm)
+
+
+def fit_images(spec: ModelSpec, most: int) -> ModelSpec:
+    """The model's settings with room for so many images in an episode."""
+    if spec.engine != "vllm":
+        return spec
+    limit = dict(spec.vllm.get("limit_mm_per_prompt") or {})
+    limit["image"] = max(int(limit.get("image", 0)), most)
+    return replace(spec, vllm={**spec.vllm, "limit_mm_per_prompt": limit})
 
 
 def turn_seeds(spec: ModelSpec, episode: str | None) -> Iterator[int | None]:

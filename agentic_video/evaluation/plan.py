@@ -12,6 +12,9 @@ from agentic_video.systems.base import System
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
+ANSWER_TOKENS = 2_048
+"""Most tokens of a reply that is a single one: without tools."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -33,3 +36,12 @@ class Plan:
     judge: JudgeConfig
     concurrency: int
     provenance: Mapping[str, Any]
+
+
+def fit_limits(system: System, limits: TokenLimits) -> TokenLimits:
+    """Token budgets for a system: one that answers at once needs room for its frames, not for turns."""
+    if system.max_turns > 1:
+        return limits
+    total = limits.prompt + limits.response
+    answer = min(limits.turn, ANSWER_TOKENS, max(1, total // 4))
+    return TokenLimits(prompt=total - answer, response=answer, turn=answer)

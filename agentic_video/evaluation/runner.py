@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agentic_video.evaluation.backends.base import Speaker, usage_of
-from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.backends.base import Backend, usage_of
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import Failure, append, journal, key_of
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
-from agentic_video.graders.endpoint import JudgeError
+from agentic_video.graders.endpoint import EndpointError
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy
@@ -45,7 +45,7 @@ class Played:
     seconds: float
 
 
-async def play_question(cast: Cast, retriever: Retriever | None, qa: VideoQA) -> Played:
+async def play_question(cast: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Played:
     """Play a question as in evaluation, with every attempt that the system asks for.
 
     Raises:
@@ -57,7 +57,7 @@ async def play_question(cast: Cast, retriever: Retriever | None, qa: VideoQA) ->
 
     def make_policy(system: System) -> Policy:
         episode = json.dumps([*key_of(qa), len(policies)])
-        policies.append(cast.speaker.policy(system, cast.plan.limits, episode))
+        policies.append(cast.backend.policy(system, cast.plan.limits, episode))
         return policies[-1]
 
     attempts = await play_attempts(cast.plan.system, make_policy, qa, cast.source, retriever)
@@ -67,7 +67,7 @@ async def play_question(cast: Cast, retriever: Retriever | None, qa: VideoQA) ->
     return Played(attempts, usage, time.monotonic() - started)
 
 
-async def play_one(cast: Cast, retriever: Retriever | None, qa: VideoQA) -> Record:
+async def play_one(cast: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Record:
     """Play and grade a question.
 
     Raises:
@@ -82,7 +82,7 @@ async def play_one(cast: Cast, retriever: Retriever | None, qa: VideoQA) -> Reco
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
         "frames": float(len(trajectory.frames)),
-        "visual_tokens": float(visual_tokens(trajectory, cast.speaker.factor)),
+        "visual_tokens": float(visual_tokens(trajectory, cast.backend.factor)),
         "prompt_tokens": float(played.usage.prompt_tokens),
         "completion_tokens": float(played.usage.completion_tokens),
         "attempts": float(len(played.attempts)),
@@ -97,7 +97,7 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
     found: dict[str, float] = {}
     try:
         found["acc"] = await system.grade(trajectory, qa, graders)
-    except JudgeError as error:
+    except EndpointError as error:
         logger.info("row %s: not graded: %s", qa.id, error)
     if qa.answer_type == "multiple_choice":
         found["acc_robust"] = float(match_choice(trajectory.answer, qa, "robust"))
@@ -118,14 +118,14 @@ async def play_rows(
     rows: Sequence[VideoQA],
     shard: int,
     done: Callable[[Record | Failure], None],
-    speaker: Speaker | None = None,
+    backend: Backend | None = None,
 ) -> None:
     """Play rows, some at a time, and write each episode down as it ends.
 
     Args:
         shard: Number of the journal.
         done: Told about every row.
-        speaker: See :class:`Cast`.
+        backend: See :class:`EvalContext`.
 
     Raises:
         SetupError: Another process plays this shard.
@@ -133,7 +133,7 @@ async def play_rows(
     with journal(plan.folder, shard) as file:
         failed = (plan.folder / f"failures-{shard:03d}.jsonl").open("w", encoding="utf-8")
         with failed:
-            cast = Cast(plan, speaker)
+            cast = EvalContext(plan, backend)
             try:
                 retriever = cast.retriever()
                 waiting = iter(rows)

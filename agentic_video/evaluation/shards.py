@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.evaluation.model import SetupError
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import FAILURES, JOURNALS, Failure
 from agentic_video.evaluation.runner import play_rows
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import SetupError
 
 POLL_SECONDS = 1.0
 

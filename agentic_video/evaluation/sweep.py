@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.baseline import Baseline
-from agentic_video.evaluation.model import SetupError
 from agentic_video.evaluation.report import Published, published_for
 from agentic_video.systems.base import System
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
+from agentic_video.utils.errors import SetupError
 
 KINDS = ("frames", "calls")
 FRAME_FIELDS = ("frames", "overview_max_frames", "overview_frames", "long_overview_frames")
-"""Fields of systems that say how many frames are shown before the first turn; a :class:`Rung` says so too."""
+"""Fields of systems that say how many frames are shown before the first turn; a :class:`FrameSampling` says so too."""
 CALL_FRAMES = "max_frames"
 """Field of systems that show no frame before the first turn: the most of one call."""
 
@@ -74,9 +74,9 @@ def swept(system: System, kind: str, value: int) -> System:
         more = 0
     else:
         shown = [now[name] for name in FRAME_FIELDS if name in now]
-        shown += [view.frames for view in now.values() if isinstance(view, Rung)]
+        shown += [view.frames for view in now.values() if isinstance(view, FrameSampling)]
         changes = dict.fromkeys(set(now).intersection(FRAME_FIELDS), value)
-        changes |= {name: replace(view, frames=value) for name, view in now.items() if isinstance(view, Rung)}
+        changes |= {name: replace(view, frames=value) for name, view in now.items() if isinstance(view, FrameSampling)}
         more = max(0, value - max(shown, default=value))
     if not changes:
         raise SetupError(

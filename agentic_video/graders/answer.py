@@ -11,13 +11,13 @@ from typing import Literal
 
 from agentic_video.types.row import LETTERS, VideoQA
 
-MatchRule = Literal["exact", "strict", "robust", "videozoomer"]
+MatchRule = Literal["exact", "strict", "robust", "last_letter"]
 """``exact``: equal to the gold letter, as strings (FrameThinker's released code). ``strict``: the gold letter, perhaps
-with one trailing dot or in brackets, and nothing else. ``robust``: see :func:`match_robust`. ``videozoomer``: see
-:func:`match_videozoomer`."""
+with one trailing dot or in brackets, and nothing else. ``robust``: see :func:`match_robust`. ``last_letter``: see
+:func:`match_last_letter`."""
 
 MAX_ANSWER_CHARS = 4_000
-"""A longer answer is wrong, except under ``videozoomer``, which reads all of it: a letter at the end of a long text
+"""A longer answer is wrong, except under ``last_letter``, which reads all of it: a letter at the end of a long text
 earns nothing."""
 
 _STRICT = re.compile(r"([A-Z])\.?|\(([A-Z])\)|\[([A-Z])\]")
@@ -55,7 +55,7 @@ def boxed(text: str) -> str | None:
     return None
 
 
-def match_videozoomer(prediction: str, gold: str) -> bool:
+def match_last_letter(prediction: str, gold: str) -> bool:
     r"""VideoZoomer's released rule (code): the answer equals the gold letter (gold without a trailing "."), or its
     boxed content does, or its last ``([A-Z])\.`` does."""
     prediction, gold = prediction.strip(), gold.strip().rstrip(".")
@@ -157,12 +157,12 @@ _RULES: dict[MatchRule, Callable[[str, VideoQA], bool]] = {
     "exact": lambda prediction, qa: prediction == qa.answer,
     "strict": lambda prediction, qa: match_strict(prediction, qa.answer),
     "robust": lambda prediction, qa: match_robust(prediction, qa.answer, qa.options),
-    "videozoomer": lambda prediction, qa: match_videozoomer(prediction, qa.answer),
+    "last_letter": lambda prediction, qa: match_last_letter(prediction, qa.answer),
 }
 
 
 def match_choice(prediction: str | None, qa: VideoQA, rule: MatchRule) -> bool:
     """Whether a multiple-choice answer is right; None (no answer) is wrong."""
-    if prediction is None or (len(prediction) > MAX_ANSWER_CHARS and rule != "videozoomer"):
+    if prediction is None or (len(prediction) > MAX_ANSWER_CHARS and rule != "last_letter"):
         return False
     return _RULES[rule](prediction, qa)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agentic_video.graders.judge import Judge
-from agentic_video.graders.verifier import Witness
+from agentic_video.graders.verifier import Verifier
 from agentic_video.video.source import FrameSource
 
 
@@ -13,10 +13,10 @@ class Graders:
 
     Attributes:
         judge: Grades an answer by its text.
-        witness: A vision-language model that is shown frames and asked.
-        source: Frames by reference, for the witness.
+        verifier: A vision-language model that is shown frames and asked.
+        source: Frames by reference, for the verifier.
     """
 
     judge: Judge | None = None
-    witness: Witness | None = None
+    verifier: Verifier | None = None
     source: FrameSource | None = None

@@ -1,7 +1,7 @@
 """An OpenAI-compatible server that rewards ask: bounded retries, bounded time, bounded concurrency.
 
-The judge and the witness share it. Nothing that the server does makes a request hang or raise anything but
-:class:`JudgeError`.
+The judge and the verifier share it. Nothing that the server does makes a request hang or raise anything but
+:class:`EndpointError`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _WORTH_RETRYING = {408, 409, 425, 429}
 """Client errors that may pass; other ones (a wrong key, no such model, a prompt that is too long) don't."""
 
 
-class JudgeError(Exception):
+class EndpointError(Exception):
     """An endpoint gave no verdict; the message says why."""
 
 
@@ -93,7 +93,7 @@ class Endpoint:
 
     def _connect(self) -> Any:
         if not self.config.base_url or not self.config.model:
-            raise JudgeError(f"there is no {self._key}: set agentic_video.{self._key}.base_url and .model")
+            raise EndpointError(f"there is no {self._key}: set agentic_video.{self._key}.base_url and .model")
         if self._client is None:
             from openai import AsyncOpenAI
 
@@ -117,7 +117,7 @@ class Endpoint:
             What ``read`` returned.
 
         Raises:
-            JudgeError: As :meth:`complete`.
+            EndpointError: As :meth:`complete`.
         """
         return await self.complete(messages, lambda reply: read((reply["message"]["content"] or "").strip()))
 
@@ -136,7 +136,7 @@ class Endpoint:
             fields: More fields of the request; they take the place of the configured ones, and None leaves one out.
 
         Raises:
-            JudgeError: No readable reply after all retries, a request that the server will never accept, or nothing
+            EndpointError: No readable reply after all retries, a request that the server will never accept, or nothing
                 is configured.
         """
         client = self._connect()
@@ -169,7 +169,7 @@ class Endpoint:
                 asked_to_wait = _retry_after(error)
         problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem[:300]}"
         logger.warning(problem)
-        raise JudgeError(problem)
+        raise EndpointError(problem)
 
 
 def _retry_after(error: Exception) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentic_video.graders.answer import MatchRule, match_choice
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, JudgeError, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
 from agentic_video.types.row import VideoQA
 
 Scale = Literal["binary", "unit"]
@@ -60,7 +60,7 @@ class Judge:
             scale: ``binary``: it means the same (1.0) or not (0.0). ``unit``: any number from 0 to 1.
 
         Raises:
-            JudgeError: No readable grade after all retries, or no judge is configured.
+            EndpointError: No readable grade after all retries, or no judge is configured.
         """
 
         def read(reply: str) -> float:
@@ -82,12 +82,12 @@ async def grade_answer(
         scale: Of the judge's grade.
 
     Raises:
-        JudgeError: The judge is needed and there is none, or it gave no grade.
+        EndpointError: The judge is needed and there is none, or it gave no grade.
     """
     if answer is None:
         return 0.0
     if qa.answer_type == "multiple_choice":
         return float(match_choice(answer, qa, rule))
     if judge is None:
-        raise JudgeError(f"row {qa.id} is open ended: a judge is needed")
+        raise EndpointError(f"row {qa.id} is open ended: a judge is needed")
     return await judge.grade(qa.question, qa.answer, answer, scale)

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, JudgeError, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
 from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.types.frame import Frame
 
 
-class WitnessError(JudgeError):
-    """The witness said nothing."""
+class VerifierError(EndpointError):
+    """The verifier said nothing."""
 
 
 @dataclass(frozen=True)
-class WitnessConfig(EndpointConfig):
-    """How to reach the witness (see :class:`EndpointConfig`).
+class VerifierConfig(EndpointConfig):
+    """How to reach the verifier (see :class:`EndpointConfig`).
 
     Attributes:
         timeout: Seconds for one request.
@@ -40,18 +40,18 @@ class WitnessConfig(EndpointConfig):
             raise ValueError(f"image_quality must be from 1 to 95, got {self.image_quality}")
 
 
-class Witness:
+class Verifier:
     """Looks at frames and says something about them."""
 
-    def __init__(self, config: WitnessConfig):
+    def __init__(self, config: VerifierConfig):
         self.config = config
-        self._endpoint = Endpoint(config, "witness")
+        self._endpoint = Endpoint(config, "verifier")
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         """The model's reply to the frames, in order, and the prompt after them.
 
         Raises:
-            WitnessError: No reply after all retries, or no endpoint is configured.
+            VerifierError: No reply after all retries, or no endpoint is configured.
         """
         # Encoding a call's frames takes up to seconds: off the event loop, which serves all episodes of the worker.
         images = await asyncio.to_thread(self._encode, frames)
@@ -59,8 +59,8 @@ class Witness:
         content.append({"type": "text", "text": prompt})
         try:
             return await self._endpoint.chat([{"role": "user", "content": content}], _not_empty)
-        except JudgeError as error:
-            raise WitnessError(str(error)) from error
+        except EndpointError as error:
+            raise VerifierError(str(error)) from error
 
     def _encode(self, frames: Sequence[Frame]) -> list[str]:
         return [data_url(frame, self.config.image_format, self.config.image_quality) for frame in frames]

@@ -17,7 +17,7 @@ from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import LaunchError, choose_profile
 from agentic_video.launch.run_folder import run_folder, run_identity, write_record
 from agentic_video.launch.stage import TORCHRUN, ray_overrides, stage_command
-from agentic_video.launch.toyworld import MODEL_KEYS, build_toyworld, laptop_overrides, witness_server
+from agentic_video.launch.toyworld import MODEL_KEYS, build_toyworld, laptop_overrides, verifier_server
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder
 
@@ -88,9 +88,9 @@ def launch(
         "TENSORBOARD_DIR": str(folder / "tensorboard"),
         "PYTHONUNBUFFERED": "1",
     }
-    with clean_machine() as temporary, witness_server(paths.get("witness")) as witness:
+    with clean_machine() as temporary, verifier_server(paths.get("verifier")) as verifier:
         command += [
-            *witness,
+            *verifier,
             f"hydra.run.dir={folder / 'hydra'}",
             f"trainer.default_local_dir={folder / 'checkpoints'}",
         ]

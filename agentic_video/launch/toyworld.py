@@ -30,7 +30,7 @@ def build_toyworld(
         cold_start: For GRPO: False where another checkpoint is used.
 
     Returns:
-        Paths by name: ``train``, ``heldout``, ``base``, ``model`` and, where GRPO needs them, ``clip`` and ``witness``.
+        Paths by name: ``train``, ``heldout``, ``base``, ``model`` and, where GRPO needs them, ``clip`` and ``verifier``.
 
     Raises:
         LaunchError: The build failed; its own message came before.
@@ -45,7 +45,7 @@ def build_toyworld(
         assert build.stdout is not None
         for line in build.stdout:
             name, _, value = line.strip().partition(": ")
-            if name in ("train", "heldout", "base", "model", "clip", "witness"):
+            if name in ("train", "heldout", "base", "model", "clip", "verifier"):
                 paths[name] = value
             elif line.startswith("["):
                 print(line, end="", flush=True)
@@ -65,8 +65,8 @@ def laptop_overrides(paths: Mapping[str, str], stage: str = "grpo") -> list[str]
 
 
 @contextlib.contextmanager
-def witness_server(model: str | None) -> Iterator[list[str]]:
-    """Serve the tiny base model for as long as the context lasts, where a recipe wants a witness.
+def verifier_server(model: str | None) -> Iterator[list[str]]:
+    """Serve the tiny base model for as long as the context lasts, where a recipe wants a verifier.
 
     Yields:
         Overrides that name it to verl.
@@ -83,8 +83,8 @@ def witness_server(model: str | None) -> Iterator[list[str]]:
         assert server.stdout is not None
         name, _, url = server.stdout.readline().strip().partition(": ")
         if name != "serving":
-            raise LaunchError("the tiny model that serves as the witness did not start")
+            raise LaunchError("the tiny model that serves as the verifier did not start")
         try:
-            yield [f"agentic_video.witness.base_url='{url}'", "agentic_video.witness.model=toyworld"]
+            yield [f"agentic_video.verifier.base_url='{url}'", "agentic_video.verifier.model=toyworld"]
         finally:
             server.terminate()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, JudgeError
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError
 from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.rollout.tokens import TokenLimits
@@ -118,7 +118,7 @@ class ChatPolicy:
         fields = {"seed": next(self._seeds), **self._config.fields, "max_tokens": limit, "stop": stop}
         try:
             reply = await self._endpoint.complete(self._messages, self._read, fields)
-        except JudgeError as error:
+        except EndpointError as error:
             raise EngineError(str(error)) from error
         self.usage += reply.usage
         self._tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
@@ -130,7 +130,7 @@ class ChatPolicy:
             return False
         if self._system.context == "latest_evidence":
             for number, earlier in self._shown.items():
-                left = _text_parts(self._system.fade(earlier))
+                left = _text_parts(self._system.drop_images(earlier))
                 self._messages[number]["content"] = left or [{"type": "text", "text": " "}]
             self._shown.clear()
         await self._append("user", tuple(parts))

@@ -29,7 +29,7 @@ class ReplayedSequence:
     Attributes:
         prompt_ids: Ids of the opening.
         response_ids: Everything after it.
-        response_mask: 1 for each id that the model said in a turn that is taught, 0 for every other.
+        response_mask: 1 for each id that the model said in a turn with loss, 0 for every other.
         frames: The images in the order of their placeholders.
     """
 
@@ -134,7 +134,7 @@ async def replay(
                 f"what is left of the response ({limits.response}, data.max_response_length)"
             )  # fmt: skip
             raise ReplayError(f"turn {number} {reason}")
-        if not turn.taught:
+        if not turn.loss_mask:
             policy.sequence.response_mask[start:] = [0] * len(ids)
         if number < len(said) and not await policy.show(_shown(turn.observation)):
             raise ReplayError(

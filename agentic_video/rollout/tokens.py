@@ -239,9 +239,9 @@ class TokenPolicy:
         self._system = system
         self._last_said: list[int] = []
         # For a context that forgets images: the opening and everything after it, rendered without images.
-        self._faded_opening: list[int] = []
-        self._faded_rest: list[int] = []
-        self._faded_show: list[int] = []
+        self._text_opening: list[int] = []
+        self._text_rest: list[int] = []
+        self._text_show: list[int] = []
         self.sequences: list[TokenSequence] = []
         self.extra: list[Mapping[str, Any]] = []
 
@@ -262,8 +262,8 @@ class TokenPolicy:
             return False
         self.sequences = [TokenSequence(ids, frames)]
         if self._system.context == "latest_evidence":
-            faded = [Message(message.role, self._system.fade(message.parts)) for message in messages]
-            self._faded_opening = self._format.opening_ids(faded)
+            text_only = [Message(message.role, self._system.drop_images(message.parts)) for message in messages]
+            self._text_opening = self._format.opening_ids(text_only)
         return True
 
     async def say(self, view: EpisodeView) -> Utterance:
@@ -298,16 +298,16 @@ class TokenPolicy:
         self._check_placeholders(ids, frames)
         sequence = self.sequence
         if self._system.context == "latest_evidence":
-            said = self._faded_rest + self._faded_show + self._last_said
-            sequence = TokenSequence(self._faded_opening, [])
+            said = self._text_rest + self._text_show + self._last_said
+            sequence = TokenSequence(self._text_opening, [])
             sequence.append_shown(said, [])
         if len(sequence.response_ids) + len(ids) >= self._limits.response:
             return False
         sequence.append_shown(ids, frames)
         if sequence is not self.sequence:
             self.sequences.append(sequence)
-            self._faded_rest = said
-            self._faded_show = self._format.observation_ids(self._system.fade(tuple(parts)), self._last_said)
+            self._text_rest = said
+            self._text_show = self._format.observation_ids(self._system.drop_images(tuple(parts)), self._last_said)
         return True
 
     def _check_placeholders(self, ids: Sequence[int], frames: Sequence[Frame]) -> None:

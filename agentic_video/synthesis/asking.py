@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from agentic_video.evaluation.backends.base import Speaker
-from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.backends.base import Backend
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import served_model
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
@@ -45,7 +45,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
             :class:`~agentic_video.graders.endpoint.Unreadable` to have it asked for again.
 
     Raises:
-        JudgeError: No readable reply.
+        EndpointError: No readable reply.
     """
 
     def reply(choice: Mapping[str, Any]) -> tuple[T, Usage]:
@@ -61,8 +61,8 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def speaking(cast: Cast, speaker: Speaker) -> Cast:
+def with_backend(cast: EvalContext, backend: Backend) -> EvalContext:
     """The same frames and graders, with somebody else who speaks; closing it is up to the first."""
     other = copy.copy(cast)
-    other.speaker = speaker
+    other.backend = backend
     return other

@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import distinct, finished, key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.synthesis import teachers
-from agentic_video.synthesis.asking import speaking
+from agentic_video.synthesis.asking import with_backend
 from agentic_video.synthesis.inputs import drawn, fraction, positive, report_problems
 from agentic_video.synthesis.jobs import Job, Key, Outcome, Prices, open_job
 from agentic_video.systems.videobrain.reward import QuestionClass, gate_fault
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 SYSTEM = "videobrain"
 CLASSES: tuple[QuestionClass, ...] = get_args(QuestionClass)
@@ -135,7 +135,7 @@ def set_sizes(
     )
 
 
-def lesson(records: Sequence[Record], right_from: float, wrong_too: bool, margin: int) -> Record | None:
+def demonstration(records: Sequence[Record], right_from: float, wrong_too: bool, margin: int) -> Record | None:
     """The teacher's trajectory to learn from: the first right one that passes the format gate.
 
     Args:
@@ -181,7 +181,7 @@ class Options:
         sft: The SFT set.
         rl: The RL set.
         fill: See :func:`set_sizes`.
-        wrong_too: See :func:`lesson`.
+        wrong_too: See :func:`demonstration`.
         seed: Of the draw.
         margin: VideoBrain's ``duplicate_margin``.
     """
@@ -208,22 +208,22 @@ def write_sets(
         Numbers for the report.
     """
     verdicts: dict[QuestionKey, str] = {}
-    lessons: dict[QuestionKey, Record] = {}
+    demonstrations: dict[QuestionKey, Record] = {}
     lines = []
     for qa in rows:
         key = key_of(qa)
         sides = [side_of(results[side].get(key, ()), options.right_from) for side in SIDES]
         base, teacher = sides
         verdicts[key] = UNPLAYED if base is None or teacher is None else class_of(base, teacher, options.slip)
-        best = lesson(results["teacher"].get(key, ()), options.right_from, options.wrong_too, options.margin)
+        best = demonstration(results["teacher"].get(key, ()), options.right_from, options.wrong_too, options.margin)
         if best is not None:
-            lessons[key] = best
+            demonstrations[key] = best
         line: dict[str, Any] = {"data_source": qa.data_source, "id": qa.id, "verdict": verdicts[key]}
         for name, side in zip(SIDES, sides, strict=True):
             line[name] = None if side is None else {**vars(side)}
         lines.append(line)
     members = {kind: [key for key, verdict in verdicts.items() if verdict == kind] for kind in CLASSES}
-    usable = {kind: [key for key in members[kind] if key in lessons] for kind in CLASSES}
+    usable = {kind: [key for key in members[kind] if key in demonstrations] for kind in CLASSES}
     learnt, trained = set_sizes(_count(members), _count(usable), options.sft, options.rl, options.fill)
     sft, rl = set[QuestionKey](), set[QuestionKey]()
     for kind in CLASSES:
@@ -232,7 +232,7 @@ def write_sets(
 
     job.write_rows("classified.jsonl", lines)
     classed = [(key_of(qa), replace(qa, extra={**qa.extra, "class": verdicts[key_of(qa)]})) for qa in rows]
-    job.write_rows("sft.jsonl", (_taught(lessons[key], qa).to_dict() for key, qa in classed if key in sft))
+    job.write_rows("sft.jsonl", (_labelled(demonstrations[key], qa).to_dict() for key, qa in classed if key in sft))
     job.write_rows("rl.jsonl", (qa.to_row() for key, qa in classed if key in rl))
     more: dict[str, Any] = dict(sorted(Counter(verdicts.values()).items()))
     for name, chosen in (("SFT", sft), ("RL", rl)):
@@ -247,7 +247,7 @@ def _count(groups: Mapping[QuestionClass, Sequence[object]]) -> dict[QuestionCla
     return {kind: len(group) for kind, group in groups.items()}
 
 
-def _taught(record: Record, qa: VideoQA) -> Record:
+def _labelled(record: Record, qa: VideoQA) -> Record:
     return replace(record, qa=qa, provenance={**record.provenance, "class": qa.extra["class"]})
 
 
@@ -415,10 +415,10 @@ async def _play(
 
 
 def _work(
-    player: teachers.Teacher, shared: Cast, retriever: Retriever | None, samples: int
+    player: teachers.Teacher, shared: EvalContext, retriever: Retriever | None, samples: int
 ) -> Callable[[VideoQA, int], Awaitable[Record]]:
     """Plays and grades a sample of a question."""
-    casts = [speaking(shared, speaker) for speaker in player.speakers(shared, samples)]
+    casts = [with_backend(shared, backend) for backend in player.backends(shared, samples)]
 
     async def work(qa: VideoQA, number: int) -> Record:
         record = await play_one(casts[number], retriever, qa)

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.datasets.rows import load_rows
-from agentic_video.evaluation.backends.base import Speaker, usage_of
-from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.backends.base import Backend, usage_of
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.results import distinct
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
@@ -34,7 +34,7 @@ from agentic_video.types.message import Message
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 CRITIC = """You check the work of an assistant that answers a question about a video by looking at it piece by piece. \
 You get one JSON object: "question", "answer" (the right one), and "turns" (what the assistant said, and what it was \
@@ -104,7 +104,7 @@ def _distill(arguments: argparse.Namespace) -> int:
     rows, repeated = distinct(rows)
     report_problems([*problems, *repeated], "row")
     rows = rows[: arguments.limit] if arguments.limit > 0 else rows
-    critic = teachers.critic_speaker(arguments.critic, arguments.critic_model, arguments) if arguments.critic else None
+    critic = teachers.critic_backend(arguments.critic, arguments.critic_model, arguments) if arguments.critic else None
     settings = {
         **teacher.identity(),
         "data": [str(path.resolve()) for path in arguments.data],
@@ -145,7 +145,7 @@ async def _play(
     teacher: Teacher,
     rows: Sequence[VideoQA],
     arguments: argparse.Namespace,
-    critic: Speaker | None,
+    critic: Backend | None,
     team: bool,
 ) -> None:
     cast = teacher.cast(job.folder, arguments.concurrency)
@@ -172,9 +172,11 @@ class Distiller:
         team: Whether EVA's team plays.
     """
 
-    def __init__(self, teacher: Teacher, cast: Cast, arguments: argparse.Namespace, critic: Speaker | None, team: bool):
+    def __init__(
+        self, teacher: Teacher, cast: EvalContext, arguments: argparse.Namespace, critic: Backend | None, team: bool
+    ):
         self._teacher, self._cast, self._arguments, self._critic, self._team = teacher, cast, arguments, critic, team
-        self._speakers = teacher.speakers(cast, arguments.samples)
+        self._backends = teacher.backends(cast, arguments.samples)
         self._retriever: Retriever | None = cast.retriever()
         self._bank, self._experiences = ExperienceBank(), list[Experience]()
 
@@ -190,7 +192,7 @@ class Distiller:
         Raises:
             VideoError: The video can't be read.
             EngineError: The teacher or the critic gave no reply.
-            JudgeError: The answer couldn't be judged.
+            EndpointError: The answer couldn't be judged.
         """
         qa, system = item.qa, self._teacher.system
         policy = self._policy(item)
@@ -215,13 +217,13 @@ class Distiller:
         return Outcome(reason, Record(qa, trajectory, verdict.rewards, provenance).to_dict(), usage)
 
     def _policy(self, item: _Item) -> Policy:
-        speaker, limits, system = self._speakers[item.sample], self._teacher.limits, self._teacher.system
-        policy = speaker.policy(system, limits)
+        backend, limits, system = self._backends[item.sample], self._teacher.limits, self._teacher.system
+        policy = backend.policy(system, limits)
         if not self._team:
             return policy
         assert isinstance(policy, ChatPolicy)
         similar = self._bank.similar(item.qa, self._arguments.experiences)
-        return TeamPolicy(policy, speaker, system, limits, similar, self._arguments.thinker_rounds)
+        return TeamPolicy(policy, backend, system, limits, similar, self._arguments.thinker_rounds)
 
     def _shown(self, qa: VideoQA) -> list[tuple[str, str]]:
         return [(one.qa.data_source, one.qa.id) for one in self._bank.similar(qa, self._arguments.experiences)]

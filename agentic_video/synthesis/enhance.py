@@ -30,7 +30,7 @@ from agentic_video.synthesis.mine import FIELD
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import LETTERS, RowError, VideoQA
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 from agentic_video.video.store import FrameStore, StoreConfig

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from agentic_video.datasets.rows import MAX_REPORTED
 from agentic_video.types.record import Record, RecordError, load_records
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 T = TypeVar("T")
 

@@ -18,7 +18,8 @@ from agentic_video.synthesis.inputs import fraction, positive, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.journal import SetupError, write_whole
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import write_whole
 
 FIELD = "mined"
 """Key of ``extra_info`` under which a row says how it was failed."""

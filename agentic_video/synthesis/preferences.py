@@ -23,7 +23,7 @@ from agentic_video.evaluation.runner import play_one
 from agentic_video.graders.endpoint import Endpoint, Unreadable
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.synthesis import teachers
-from agentic_video.synthesis.asking import ask, chat_config, speaking
+from agentic_video.synthesis.asking import ask, chat_config, with_backend
 from agentic_video.synthesis.inputs import digest, drawn, fraction, positive, read_episodes, report_problems
 from agentic_video.synthesis.jobs import KEPT, Job, Key, Outcome, Prices, open_job
 from agentic_video.synthesis.templates import grade_of
@@ -31,7 +31,7 @@ from agentic_video.systems.prompts import question_text
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 DESIRABLE, UNDESIRABLE = "desirable", "undesirable"
 SHARE = 0.63
@@ -244,14 +244,14 @@ async def _play(
 ) -> list[Record]:
     cast = player.cast(job.folder, arguments.concurrency)
     try:
-        retriever, speakers = cast.retriever(), player.speakers(cast, arguments.samples)
+        retriever, backends = cast.retriever(), player.backends(cast, arguments.samples)
         items: dict[Key, tuple[VideoQA, int]] = {
             (*key_of(qa), number): (qa, number) for qa in rows for number in range(arguments.samples)
         }
 
         async def work(item: tuple[VideoQA, int]) -> Outcome:
             qa, number = item
-            record = await play_one(speaking(cast, speakers[number]), retriever, qa)
+            record = await play_one(with_backend(cast, backends[number]), retriever, qa)
             record = replace(
                 record, trajectory=replace(record.trajectory, rollout_index=number),
                 provenance={"source": "preferences", "model": player.name, "sample": number},

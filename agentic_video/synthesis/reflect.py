@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.backends.base import usage_of
-from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.runner import grades
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play
@@ -113,7 +113,9 @@ async def _play(job: Job, teacher: Teacher, records: Sequence[Record], arguments
         cast.close()
 
 
-async def failures(records: Sequence[Record], teacher: Teacher, cast: Cast, least_acc: float) -> dict[Key, Record]:
+async def failures(
+    records: Sequence[Record], teacher: Teacher, cast: EvalContext, least_acc: float
+) -> dict[Key, Record]:
     """The episodes that the agent itself made fail, by data source, id and number among those of the question.
 
     An answer without a grade in its record is graded; one that can't be is left out.
@@ -165,7 +167,7 @@ def read_diagnosis(reply: str, turns: Sequence[int]) -> Diagnosis | None:
 class Reflector:
     """Corrects one failed episode after the other."""
 
-    def __init__(self, teacher: Teacher, cast: Cast, least_acc: float):
+    def __init__(self, teacher: Teacher, cast: EvalContext, least_acc: float):
         self._teacher, self._cast, self._least_acc = teacher, cast, least_acc
         self._retriever: Retriever | None = cast.retriever()
 
@@ -175,7 +177,7 @@ class Reflector:
         Raises:
             VideoError: The video can't be read.
             EngineError: The teacher gave no reply.
-            JudgeError: The answer couldn't be judged.
+            EndpointError: The answer couldn't be judged.
         """
         qa, failed, system = record.qa, record.trajectory, self._teacher.system
         turns = correctable(failed, system.max_turns)
@@ -188,13 +190,13 @@ class Reflector:
 
         view = EpisodeView(qa, await Video.open(qa.video, self._cast.source))
         question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
-        speaker, limits = self._cast.speaker, self._teacher.limits
-        reply, usage = await ask(speaker, system, limits, question, view)
+        backend, limits = self._cast.backend, self._teacher.limits
+        reply, usage = await ask(backend, system, limits, question, view)
         diagnosis = read_diagnosis(reply, turns)
         if diagnosis is None:
             return Outcome("unclear diagnosis", None, usage)
 
-        policy = speaker.policy(system, limits)
+        policy = backend.policy(system, limits)
         going_on = CONTINUE.replace("{flaw}", diagnosis.flaw)
         corrected = await self._replay(PastPolicy(failed.turns[: diagnosis.turn], policy, going_on), record)
         if corrected.end is EndReason.ENGINE_ERROR:
@@ -217,7 +219,7 @@ class Reflector:
         flawed = corrected.turns[diagnosis.turn - 1].action
         if taught and isinstance(flawed, Calls) and taught[0].action == flawed:
             reason = "the same call again"
-        shown = tuple(replace(turn, taught=False) for turn in corrected.turns[: diagnosis.turn])
+        shown = tuple(replace(turn, loss_mask=False) for turn in corrected.turns[: diagnosis.turn])
         provenance: Mapping[str, Any] = {
             "source": "reflection",
             "teacher": self._teacher.name,

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.config.settings import Settings
-from agentic_video.evaluation.backends.base import Speaker, usage_of
-from agentic_video.evaluation.context import Cast
+from agentic_video.evaluation.backends.base import Backend, usage_of
+from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelSpec, choose_engine, served_model
 from agentic_video.evaluation.plan import Plan
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
@@ -26,7 +26,7 @@ from agentic_video.synthesis.jobs import Prices
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.message import Message
 from agentic_video.types.trajectory import FrameRef, Turn
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 UNLIMITED = 1 << 30
 """A server knows its own context; its tokens aren't those of the model that will learn."""
@@ -128,26 +128,26 @@ class Teacher:
             },
         }
 
-    def cast(self, folder: Path, concurrency: int) -> Cast:
+    def cast(self, folder: Path, concurrency: int) -> EvalContext:
         """What the episodes of this process share; made where its event loop runs."""
         plan = Plan(
             folder=folder, system=self.system, model=self.spec, limits=self.limits,
             frame_store=self.settings.frame_store, retrieval=self.settings.retrieval, judge=self.settings.judge,
             concurrency=concurrency, provenance={},
         )  # fmt: skip
-        return Cast(plan)
+        return EvalContext(plan)
 
-    def speakers(self, cast: Cast, samples: int) -> list[Speaker]:
+    def backends(self, cast: EvalContext, samples: int) -> list[Backend]:
         """Who speaks in each sample of a question: the same model, told apart by the seed where a server gets one."""
         if self.spec.engine != "chat" or not self.seeded:
-            return [cast.speaker] * samples
-        from agentic_video.evaluation.backends.chat import ChatSpeaker
+            return [cast.backend] * samples
+        from agentic_video.evaluation.backends.chat import ChatBackend
 
         chat = self.spec.chat
         return [
-            ChatSpeaker(
+            ChatBackend(
                 replace(self.spec, chat=replace(chat, fields={**chat.fields, "seed": self.spec.seed + number})),
-                cast.speaker.factor,
+                cast.backend.factor,
             )
             for number in range(samples)
         ]
@@ -192,13 +192,13 @@ def prepare(arguments: argparse.Namespace) -> Teacher:
     return Teacher(settings, limits, spec, prices, seeded=arguments.seed is not None)
 
 
-def critic_speaker(url: str, name: str, arguments: argparse.Namespace) -> Speaker:
+def critic_backend(url: str, name: str, arguments: argparse.Namespace) -> Backend:
     """The critic: a second model behind a server, which says the likeliest thing.
 
     Raises:
         SetupError: It isn't there, or is one of several.
     """
-    from agentic_video.evaluation.backends.chat import ChatSpeaker
+    from agentic_video.evaluation.backends.chat import ChatBackend
 
     key = os.environ.get(arguments.api_key_env)
     chat = ChatConfig(
@@ -206,11 +206,11 @@ def critic_speaker(url: str, name: str, arguments: argparse.Namespace) -> Speake
         api_key_env=arguments.api_key_env,
         timeout=arguments.timeout, concurrency=arguments.concurrency, temperature=0.0,
     )  # fmt: skip
-    return ChatSpeaker(ModelSpec("chat", url, chat=chat), factor=28)
+    return ChatBackend(ModelSpec("chat", url, chat=chat), factor=28)
 
 
 async def ask(
-    speaker: Speaker, system: System, limits: TokenLimits, messages: Sequence[Message], view: EpisodeView
+    backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message], view: EpisodeView
 ) -> tuple[str, Usage]:
     """One reply beside an episode, without what a reasoning model thought before it.
 
@@ -221,7 +221,7 @@ async def ask(
     Raises:
         EngineError: There was no reply.
     """
-    policy = speaker.policy(replace(system, stop=()), limits)  # type: ignore[type-var]
+    policy = backend.policy(replace(system, stop=()), limits)  # type: ignore[type-var]
     if not await policy.begin(messages):
         raise EngineError("a question to the teacher doesn't fit the prompt's token budget")
     said = await policy.say(view)

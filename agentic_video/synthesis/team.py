@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agentic_video.evaluation.backends.base import Speaker
+from agentic_video.evaluation.backends.base import Backend
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Utterance
 from agentic_video.rollout.tokens import TokenLimits
@@ -22,7 +22,7 @@ from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.message import Message, Part, text_of
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 MAX_EXPERIENCE_CHARS = 2_000
 """Of one past success as the executor is shown it."""
@@ -160,7 +160,7 @@ class TeamPolicy:
 
     Args:
         executor: Plays the episode.
-        speaker: Whom the thinker speaks through.
+        backend: Whom the thinker speaks through.
         system: The way of watching.
         limits: Of the thinker's replies.
         experiences: For the executor.
@@ -173,13 +173,13 @@ class TeamPolicy:
     def __init__(
         self,
         executor: ChatPolicy,
-        speaker: Speaker,
+        backend: Backend,
         system: System,
         limits: TokenLimits,
         experiences: Sequence[Experience],
         rounds: int,
     ):
-        self._executor, self._speaker, self._system, self._limits = executor, speaker, system, limits
+        self._executor, self._backend, self._system, self._limits = executor, backend, system, limits
         self._experiences, self._rounds = experiences, rounds
         self._task = ""
         self.notes = TeamNotes()
@@ -232,7 +232,7 @@ class TeamPolicy:
             "proposed": proposed,
         }
         messages = (Message("system", (THINKER,)), Message("user", (json.dumps(material),)))
-        reply, usage = await ask(self._speaker, self._system, self._limits, messages, view)
+        reply, usage = await ask(self._backend, self._system, self._limits, messages, view)
         self.notes.usage += usage
         self.notes.reviews += 1
         objection = read_review(reply)

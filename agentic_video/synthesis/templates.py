@@ -21,7 +21,8 @@ from agentic_video.synthesis.inputs import read_episodes
 from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.journal import SetupError, write_whole
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import write_whole
 
 SYSTEM = "framethinker"
 

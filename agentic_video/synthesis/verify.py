@@ -1,11 +1,10 @@
 """Which episodes are worth learning from: right by the system's own rule, legal, well formed and consistent."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agentic_video.graders.base import Graders
 from agentic_video.synthesis.jobs import KEPT
 from agentic_video.systems.base import System
-from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 
@@ -28,20 +27,14 @@ async def verify(
 ) -> Verdict:
     """Check an episode; of several reasons against it the first in this order counts.
 
-    An answer is graded by :meth:`System.grade`, without EVA's self-verification, for which there is no policy yet.
-
     Args:
         least_acc: An answer of at least this accuracy is right; below 1 where answers are graded by degrees.
 
     Raises:
-        JudgeError: An answer couldn't be judged.
+        EndpointError: An answer couldn't be judged.
     """
-    if getattr(system, "csv", False):
-        system = replace(system, csv=False)  # type: ignore[type-var]
-    # VideoBrain's reward needs a row's class, accuracy and format don't: rows may be classified later.
-    score = await system.score(trajectory, replace(qa, extra={"class": "adaptive", **qa.extra}), graders)
-    rules = getattr(system, "ccv", None)
-    failed = failed_checks(trajectory, rules) if isinstance(rules, ConsistencyRules) else ()
+    score = await system.demonstration_score(trajectory, qa, graders)
+    fault = system.demonstration_fault(trajectory)
     if trajectory.answer is None:
         reason = f"no answer: {trajectory.end.value}"
     elif trajectory.illegal_calls:
@@ -51,5 +44,5 @@ async def verify(
     elif score.acc < least_acc:
         reason = "wrong answer"
     else:
-        reason = f"inconsistent: {failed[0]}" if failed else KEPT
+        reason = fault or KEPT
     return Verdict(reason, {"acc": score.acc, "format": score.format})

@@ -5,10 +5,12 @@ holds nothing but its constants; the state of an episode is in the :class:`Episo
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, cast
 
+from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import grade_answer
 from agentic_video.tools.base import Video
 from agentic_video.types.action import Action, Calls, Illegal
 from agentic_video.types.message import Message, Observation, Part
@@ -18,6 +20,12 @@ from agentic_video.types.trajectory import Trajectory, Turn
 
 Context = Literal["all", "latest_evidence"]
 """What of an episode the agent has before it: everything, or all text with the latest images only."""
+
+
+OverviewKind = Literal["uniform", "rate", "listed", "retrieval", "none"]
+"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``listed``: the times in
+the row's ``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the
+frames that match the question best. ``none``: no frames."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,18 @@ class System(ABC):
     stop: tuple[str, ...]
     """Texts after which the engine stops; they stay in the output."""
     context: Context = "all"
+    overview: OverviewKind = "uniform"
+    """How the frames of the first view are chosen."""
+    prompt: str = ""
+    """Name of the template of the instructions, or a file."""
+    option_format: str = "{letter}. {text}"
+    """How an option is written; ``{letter}`` and ``{text}`` are filled in."""
+    size_factor: int = 28
+    """Sides of a shown frame are multiples of this."""
+    answer_match: MatchRule | Literal["judge"] = "robust"
+    """Rule for multiple-choice answers."""
+    taught_by_team: bool = False
+    """Whether its demonstrations are made by several teachers together (:mod:`agentic_video.synthesis.team`)."""
 
     @abstractmethod
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
@@ -65,7 +85,7 @@ class System(ABC):
             VideoError: Frames can't be had; the episode ends with a tool error.
         """
 
-    def fade(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def drop_images(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """What is left of a message when its images leave a ``latest_evidence`` context."""
         return tuple(part for part in parts if isinstance(part, str))
 
@@ -83,9 +103,52 @@ class System(ABC):
             TypeError: The system has no such field.
         """
         changes: dict[str, Any] = {"max_turns": 1, "prompt": "direct"}
-        if getattr(self, "overview", "") == "none":
+        if self.overview == "none":
             changes["overview"] = "uniform"
         return replace(self, **changes)  # type: ignore[type-var]
+
+    @property
+    def visual_token_side(self) -> int:
+        """Pixels along each side of one visual token, for counts of tokens where no model says it itself."""
+        return self.size_factor
+
+    def with_frames(self, count: int) -> "System":
+        """In sweeps: the system whose first view has so many frames; an episode may show as many more images.
+
+        Here for systems with a field ``overview_frames``.
+
+        Raises:
+            ValueError: The system's first view has no such number.
+        """
+        return self._with_first_view(count, "overview_frames")
+
+    def _with_first_view(self, count: int, *names: str) -> "System":
+        """The system with another number of frames in the fields that hold it."""
+        known = {field.name for field in fields(self)}  # type: ignore[arg-type]
+        if self.overview == "none" or not known.issuperset(names):
+            raise ValueError(f"{self.name} has no such number of frames")
+        more = max(0, count - max(getattr(self, name) for name in names))
+        return replace(self, **dict.fromkeys(names, count), max_images=self.max_images + more)  # type: ignore[type-var]
+
+    def with_calls(self, count: int) -> "System":
+        """In sweeps: the system with so many turns that call at most, and one that answers.
+
+        Raises:
+            ValueError: The system makes no calls.
+        """
+        return replace(self, max_turns=count + 1) if count else self.direct()  # type: ignore[type-var]
+
+    async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        """The score of an episode to imitate: :meth:`score` without what only training has.
+
+        Raises:
+            EndpointError: An answer couldn't be judged.
+        """
+        return await self.score(trajectory, qa, graders)
+
+    def demonstration_fault(self, trajectory: Trajectory) -> str | None:
+        """Why a right and well-formed episode is none to imitate, in a few words; None where it is one."""
+        return None
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         """Whether the answer is right, by the system's own rule (``answer_match``): from 0 to 1, as in evaluation.
@@ -93,16 +156,14 @@ class System(ABC):
         Unlike :meth:`score` it asks for nothing but the question and its answer.
 
         Raises:
-            JudgeError: An answer couldn't be judged.
+            EndpointError: An answer couldn't be judged.
         """
-        from agentic_video.graders.judge import grade_answer
-
-        return await grade_answer(trajectory.answer, qa, getattr(self, "answer_match", "robust"), graders.judge)
+        return await grade_answer(trajectory.answer, qa, cast(MatchRule, self.answer_match), graders.judge)
 
     @abstractmethod
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         """The reward of a finished episode.
 
         Raises:
-            JudgeError: An answer couldn't be judged.
+            EndpointError: An answer couldn't be judged.
         """

@@ -1,17 +1,12 @@
 """The overview as a choice: which frames an agent sees first. Every system has it as its key ``overview``."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import get_args
 
-from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.base import EpisodeView, OverviewKind
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError
 from agentic_video.video.sampling import rate_times, uniform_indices
-
-OverviewKind = Literal["uniform", "rate", "listed", "retrieval", "none"]
-"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``listed``: the times in
-the row's ``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the
-frames that match the question best. ``none``: no frames."""
 
 RETRIEVAL_CANDIDATES = 128
 

@@ -9,10 +9,9 @@ from agentic_video.rollout.policy import Policy
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Frame
-from agentic_video.utils.journal import SetupError as SetupError
 
 
-class ToySpeaker:
+class ToyBackend:
     """The tiny model's engine."""
 
     def __init__(self, spec: ModelSpec):

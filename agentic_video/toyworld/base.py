@@ -1,7 +1,7 @@
 """The tiny base model: a tokenizer, and what any system needs of a model: to find and read a frame.
 
 It knows no system's grammar. One base serves the cold starts of all systems of its family, and answers questions about
-frames that it is simply shown (EVA's witness).
+frames that it is simply shown (EVA's verifier).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
 from agentic_video.systems.registry import SYSTEMS, system_module
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.imitation import Demonstration, Lesson, train
+from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
     FAMILIES,
     TAGS,
@@ -84,7 +84,7 @@ def answer_text(word: str) -> str:
     return f"<think>it is {word}</think><answer>{word}</answer>"
 
 
-def witness_message(question: str, frames: Sequence[Frame]) -> Message:
+def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
     """How the base is shown frames and asked: the frames, then the question."""
     return Message("user", (*frames, "\n" + question))
 
@@ -152,7 +152,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
         qa = row_of(scene, path_of(scene), "demonstrations")
         frames = await SceneSource({qa.video: scene}, world).aframes_at(qa.video, times(scene), (side, side))
         question = question_text(qa, OPTION_FORMAT)
-        message = witness_message(question, frames)
+        message = verifier_message(question, frames)
         if rng.random() < 0.5:
             message = Message("user", (question + "\n", *_labelled(frames, int(rng.integers(len(_LABELS))))))
         return single_turn(model, chat_format, message, answer_text(scene.answer))
@@ -173,7 +173,7 @@ def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> No
     print(f"[cold start] base: vocabulary {len(tokenizer)}, {len(reading)} questions, "
           f"{time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
     train(
-        model, [Lesson("reading", reading, recipe.reading_batch)], tokenizer.pad_token_id, phase="reading",
+        model, [DemonstrationSet("reading", reading, recipe.reading_batch)], tokenizer.pad_token_id, phase="reading",
         steps=recipe.reading_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=0.3,
     )  # fmt: skip
     save_checkpoint(model, tokenizer, folder)

@@ -73,7 +73,7 @@ def ensure(
         return ToyPaths(world.train.parent, base, clip=clip)
 
     def make_model(folder: Path) -> None:
-        setting = Setting(system, limits, turns, clip, base if recipe.witness else None)
+        setting = Setting(system, limits, turns, clip, base if recipe.verifier else None)
         start = base
         with tempfile.TemporaryDirectory() as scratch:
             for attempt in range(recipe.attempts):
@@ -117,8 +117,8 @@ def main() -> None:
     for name in ("train", "heldout", "base", "model", "clip"):
         if getattr(paths, name) is not None:
             print(f"{name}: {getattr(paths, name)}")
-    if recipe.witness:
-        print(f"witness: {paths.base}")
+    if recipe.verifier:
+        print(f"verifier: {paths.base}")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
-from agentic_video.toyworld.imitation import Demonstration, Lesson, train
+from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
@@ -185,12 +185,15 @@ def make_cold_start(
           f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
     pad_id = tokenizer.pad_token_id
     train(
-        model, [Lesson("aiming", aiming, recipe.aiming_batch)], pad_id, phase=f"{system.name}'s aiming",
+        model, [DemonstrationSet("aiming", aiming, recipe.aiming_batch)], pad_id, phase=f"{system.name}'s aiming",
         steps=recipe.aiming_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=1.0,
     )  # fmt: skip
-    lessons = [Lesson("demonstrations", demonstrations, recipe.batch), Lesson("aiming", aiming, recipe.kept)]
+    sets = [
+        DemonstrationSet("demonstrations", demonstrations, recipe.batch),
+        DemonstrationSet("aiming", aiming, recipe.kept),
+    ]
     train(
-        model, lessons, pad_id, phase=f"{system.name}'s demonstrations", steps=recipe.steps,
+        model, sets, pad_id, phase=f"{system.name}'s demonstrations", steps=recipe.steps,
         learning_rate=recipe.learning_rate, seed=recipe.seed + 1,
     )  # fmt: skip
     save_checkpoint(model, tokenizer, folder)

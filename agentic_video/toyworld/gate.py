@@ -12,7 +12,7 @@ from typing import Any
 
 from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.base import Graders
-from agentic_video.graders.verifier import Witness, WitnessConfig
+from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
@@ -222,7 +222,7 @@ class Setting:
 
     Attributes:
         clip: Folder of the tiny CLIP, for systems that find frames by text; None without one.
-        base: Checkpoint of the base model, which serves as the witness; None without one.
+        base: Checkpoint of the base model, which serves as the verifier; None without one.
     """
 
     system: System
@@ -238,7 +238,7 @@ async def _graders(setting: Setting, source: FrameSource) -> AsyncIterator[Grade
         yield Graders(source=source)
         return
     async with serving(setting.base) as url:
-        yield Graders(witness=Witness(WitnessConfig(base_url=url, model=MODEL_NAME)), source=source)
+        yield Graders(verifier=Verifier(VerifierConfig(base_url=url, model=MODEL_NAME)), source=source)
 
 
 def measure(

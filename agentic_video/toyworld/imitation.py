@@ -38,7 +38,7 @@ class Demonstration:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class DemonstrationSet:
     """Demonstrations of one kind, and how many of them a step takes."""
 
     name: str
@@ -63,7 +63,7 @@ def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int) -> torch
 
 def train(
     model: Any,
-    lessons: Sequence[Lesson],
+    sets: Sequence[DemonstrationSet],
     pad_id: int,
     *,
     phase: str,
@@ -75,7 +75,7 @@ def train(
     """Train in place with AdamW: 50 steps of warm-up, then a cosine.
 
     Args:
-        lessons: Each gives its share to every step.
+        sets: Each gives its share to every step.
         phase: How the progress lines name it.
         learning_rate: The peak.
         seed: Of drawing the batches.
@@ -93,7 +93,7 @@ def train(
                 [one.pool[index] for index in rng.choice(len(one.pool), min(one.batch, len(one.pool)), replace=False)],
                 pad_id,
             )
-            for one in lessons
+            for one in sets
             if one.batch
         ]
         cosine = (1 + np.cos(np.pi * step / steps)) / 2

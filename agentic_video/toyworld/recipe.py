@@ -22,7 +22,7 @@ class ToyRecipe:
         seed: Number of the world.
         oracle: Module of the oracle; by default the packaged one with the system's name.
         clip: Whether the system finds frames by text: a tiny CLIP is trained too.
-        witness: Whether its reward asks a witness: the tiny base model is served.
+        verifier: Whether its reward asks a verifier: the tiny base model is served.
         attempts: How often the cold start is taught, each time on top of the last and with other demonstrations,
             before its gate refuses it.
     """
@@ -32,7 +32,7 @@ class ToyRecipe:
     seed: int = 0
     oracle: str = ""
     clip: bool = False
-    witness: bool = False
+    verifier: bool = False
     attempts: int = 3
     world: WorldRecipe = field(default_factory=WorldRecipe)
     model: ModelRecipe = field(default_factory=ModelRecipe)

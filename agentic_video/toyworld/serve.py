@@ -1,4 +1,4 @@
-"""The tiny model behind an OpenAI-compatible endpoint: the laptop profile's witness, really served.
+"""The tiny model behind an OpenAI-compatible endpoint: the laptop profile's verifier, really served.
 
 ``python -m agentic_video.toyworld.serve MODEL_DIR`` prints its address and serves until it is stopped.
 """

@@ -11,9 +11,9 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.graders.base import Graders
-from agentic_video.graders.endpoint import EndpointConfig, JudgeError
+from agentic_video.graders.endpoint import EndpointConfig, EndpointError
 from agentic_video.graders.judge import Judge, Scale
-from agentic_video.graders.verifier import Witness, WitnessError
+from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
@@ -24,7 +24,7 @@ from agentic_video.video.index import VideoInfo
 from agentic_video.video.node_store import NodeFrameStore
 
 ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
-GraderName = Literal["judge", "witness"]
+GraderName = Literal["judge", "verifier"]
 
 REWARD_MANAGER_NAME = "video_agent"
 REWARD_KEY_UNITS = 1e4
@@ -51,7 +51,7 @@ def reward_info(trajectory: Trajectory, score: Score, failed: Collection[GraderN
         "illegal_calls": float(trajectory.illegal_calls),
         "frames": float(len(trajectory.frames)),
         "judge_failed": float("judge" in failed),
-        "witness_failed": float("witness" in failed),
+        "verifier_failed": float("verifier" in failed),
     }
     info.update({f"term_{name}": value for name, value in score.terms.items()})
     info.update({f"end_{reason.value}": float(trajectory.end is reason) for reason in EndReason})
@@ -73,12 +73,12 @@ def graders_of(settings: Settings, router: str | None, reward_model: str | None)
 
     return Graders(
         judge=Judge(located(settings.judge)),
-        witness=Witness(located(settings.witness)),
+        verifier=Verifier(located(settings.verifier)),
         source=NodeFrameStore(settings.frame_store),
     )
 
 
-async def score_with_policy(
+async def score_with_fallback(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, settings: Settings
 ) -> tuple[Score, set[GraderName]]:
     """Score an episode; a grader that gives no verdict is dealt with as its ``on_failure`` says.
@@ -87,19 +87,19 @@ async def score_with_policy(
         The score, and who failed and was counted as "wrong".
 
     Raises:
-        JudgeError: No verdict, and the policy is ``drop_group``.
+        EndpointError: No verdict, and the policy is ``drop_group``.
     """
     failed: set[GraderName] = set()
     while True:
         try:
             return await system.score(trajectory, qa, graders), failed
-        except JudgeError as error:
-            name: GraderName = "witness" if isinstance(error, WitnessError) else "judge"
+        except EndpointError as error:
+            name: GraderName = "verifier" if isinstance(error, VerifierError) else "judge"
             if getattr(settings, name).on_failure == "drop_group" or name in failed:
                 raise
             failed.add(name)
-            if name == "witness":
-                graders = replace(graders, witness=_SilentWitness(settings.witness), source=_NoFrames())
+            if name == "verifier":
+                graders = replace(graders, verifier=_SilentVerifier(settings.verifier), source=_NoFrames())
             else:
                 graders = replace(graders, judge=_SilentJudge(settings.judge))
 
@@ -125,12 +125,12 @@ class VideoAgentRewardManager(RewardManagerBase):
         """Score the last output of one episode.
 
         Raises:
-            JudgeError: A grader gave no verdict and its policy is ``drop_group``: verl drops the group.
+            EndpointError: A grader gave no verdict and its policy is ``drop_group``: verl drops the group.
         """
         fields = data[-1:].non_tensor_batch["tool_extra_fields"][0]
         trajectory = Trajectory.from_dict(fields["trajectory"])
         qa = VideoQA.from_row(fields["video_qa"])
-        score, failed = await score_with_policy(self.settings.system, trajectory, qa, self.graders, self.settings)
+        score, failed = await score_with_fallback(self.settings.system, trajectory, qa, self.graders, self.settings)
         return {"reward_score": score.reward, "reward_extra_info": reward_info(trajectory, score, failed)}
 
 
@@ -141,15 +141,15 @@ class _SilentJudge(Judge):
         return 0.0
 
 
-class _SilentWitness(Witness):
-    """Stands in for a witness that failed: it says nothing, which is never right."""
+class _SilentVerifier(Verifier):
+    """Stands in for a verifier that failed: it says nothing, which is never right."""
 
     async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
         return ""
 
 
 class _NoFrames:
-    """Stands in for the frames of a witness that failed: they may be what couldn't be had."""
+    """Stands in for the frames of a verifier that failed: they may be what couldn't be had."""
 
     async def aprobe(self, path: str) -> VideoInfo:
         raise VideoError(path, "missing", "not asked for again")

@@ -5,7 +5,7 @@ A file holds one record a line, UTF-8:
 =====================  =======  ==================================================================================
 field                  type     meaning
 =====================  =======  ==================================================================================
-``version``            int      of this format: 1
+``version``            int      of this format: 2 (records of version 1 are read too)
 ``video_qa``           object   the row that was asked (``agentic_video.types.row``); a relative ``video`` starts
                                 at the file's own folder
 ``trajectory``         object   the episode (:meth:`~agentic_video.types.trajectory.Trajectory.to_dict`); a frame is
@@ -27,7 +27,7 @@ from agentic_video.types.jsonl import json_line
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 
-VERSION = 1
+VERSION = 2
 """Raise it when a reader of the older format could misread a record."""
 
 _RECORD = {"version": int, "video_qa": dict, "trajectory": dict}
@@ -37,7 +37,7 @@ _TRAJECTORY_OPTIONAL = {"error": str, "rollout_index": int, "num_tokens": int}
 _MESSAGE = {"role": str, "parts": list}
 _TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
 _TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list,
-                  "taught": bool}  # fmt: skip
+                  "loss_mask": bool}  # fmt: skip
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
 _ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
 _CALL = {"name": str, "arguments": dict}
@@ -85,6 +85,7 @@ class Record:
         Raises:
             RecordError: A field is missing, unknown or of the wrong kind.
         """
+        raw = _upgraded(raw)
         if isinstance(raw, Mapping) and "version" in raw and raw["version"] != VERSION:
             raise RecordError(f"{where}: field 'version' is {raw['version']!r}, this program reads version {VERSION}")
         _check(raw, _RECORD, _RECORD_OPTIONAL, where, "")
@@ -99,6 +100,23 @@ class Record:
         rewards = raw.get("reward_extra_info", {})
         _check(rewards, dict.fromkeys(rewards, float), {}, where, "reward_extra_info")
         return cls(qa, trajectory, {name: float(value) for name, value in rewards.items()}, raw.get("provenance", {}))
+
+
+def _upgraded(raw: Any) -> Any:
+    """A record of version 1 as one of this version: what is ``loss_mask`` now was ``taught`` then."""
+    if not isinstance(raw, Mapping) or raw.get("version") != 1:
+        return raw
+    trajectory = raw.get("trajectory")
+    turns = trajectory.get("turns") if isinstance(trajectory, Mapping) else None
+    if not isinstance(trajectory, Mapping) or not isinstance(turns, list):
+        return {**raw, "version": VERSION}
+    renamed = [
+        {{"taught": "loss_mask"}.get(key, key): value for key, value in turn.items()}
+        if isinstance(turn, Mapping)
+        else turn
+        for turn in turns
+    ]
+    return {**raw, "version": VERSION, "trajectory": {**trajectory, "turns": renamed}}
 
 
 def write_record(file: TextIO, record: Record) -> None:

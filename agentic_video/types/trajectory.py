@@ -55,7 +55,7 @@ class Turn:
         legal_calls: How many of the turn's tool calls were carried out.
         illegal_calls: How many were refused (an illegal turn counts as one).
         token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
-        taught: False for a turn that a learner of this episode is shown but doesn't imitate (a mistake that a later
+        loss_mask: False for a turn that a learner of this episode is shown but takes no loss on (a mistake that a later
             turn corrects).
     """
 
@@ -67,7 +67,7 @@ class Turn:
     legal_calls: int = 0
     illegal_calls: int = 0
     token_ids: tuple[int, ...] = ()
-    taught: bool = True
+    loss_mask: bool = True
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class Trajectory:
         record["end"] = self.end.value
         for turn, raw in zip(self.turns, record["turns"], strict=True):
             raw["action"] = {"kind": type(turn.action).__name__.lower(), **raw["action"]}
-            if turn.taught:
-                del raw["taught"]
+            if turn.loss_mask:
+                del raw["loss_mask"]
         return record
 
     @classmethod

@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-
-class SetupError(Exception):
-    """A job can't start; the message says what to set."""
+from agentic_video.utils.errors import SetupError
 
 
 def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str) -> None:

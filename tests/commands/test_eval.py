@@ -15,11 +15,11 @@ from agentic_video.cli import main
 from agentic_video.commands.eval import baseline_of, fit_limits
 from agentic_video.evaluation.backends.vllm import one_placeholder
 from agentic_video.evaluation.baseline import Baseline
-from agentic_video.evaluation.model import SetupError, choose_engine, served_model
+from agentic_video.evaluation.model import choose_engine, served_model
 from agentic_video.evaluation.sweep import Point, draw, read_values, swept
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.eva.system import Eva
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.overview import OverviewKind
@@ -28,6 +28,7 @@ from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
 from agentic_video.types.record import load_records
+from agentic_video.utils.errors import SetupError
 from tests.evaluation.conftest import RECIPES
 
 
@@ -175,7 +176,7 @@ def test_sweeps_change_the_system() -> None:
     assert swept(eva.direct(), "frames", 8) == replace(eva.direct(), overview_frames=8)
     mind = swept(FrameMind(), "frames", 48)
     assert isinstance(mind, FrameMind)
-    assert (mind.low, mind.high.frames, mind.max_images) == (Rung(48, 224, 224), 48, 100)
+    assert (mind.low, mind.high.frames, mind.max_images) == (FrameSampling(48, 224, 224), 48, 100)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
 from agentic_video.systems.eva.system import Eva
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.videobrain.system import VideoBrain
@@ -67,7 +67,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
         f"{SYSTEM}.zoom_max_frames": 16,
         f"{SYSTEM}.max_turns": 5,
         f"{SYSTEM}.max_images": 128,
-        f"{SYSTEM}.answer_match": "videozoomer",
+        f"{SYSTEM}.answer_match": "last_letter",
         f"{SYSTEM}.weights.acc": 0.9,
         f"{SYSTEM}.weights.format": 0.1,
         f"{SYSTEM}.weights.tool": 0.5,
@@ -373,7 +373,7 @@ def test_laptop_describes_its_toy_world(name: str) -> None:
     # a frame is one visual token of the tiny model's family
     side = FAMILIES[recipe.model.family].frame_side
     assert getattr(system, "size_factor", side) == side
-    assert (recipe.clip, recipe.witness) == (name == "videobrain", name == "eva")
+    assert (recipe.clip, recipe.verifier) == (name == "videobrain", name == "eva")
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -465,7 +465,7 @@ def test_framemind_s_laptop_is_small_and_centred_without_division() -> None:
     config = composed("framemind", "laptop")
     system = system_of(config)
     assert isinstance(system, FrameMind)
-    assert (system.low, system.high, system.tool_side) == (Rung(8, 28, 28), Rung(4, 56, 56), 28)
+    assert (system.low, system.high, system.tool_side) == (FrameSampling(8, 28, 28), FrameSampling(4, 56, 56), 28)
     assert [system.first_view(index).width for index in range(8)] == [28] * 4 + [56] * 4
     assert config.algorithm.norm_adv_by_std_in_grpo is False
     assert config.algorithm.filter_groups.enable is False

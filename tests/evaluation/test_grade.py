@@ -6,7 +6,7 @@ import pytest
 
 from agentic_video.evaluation.baseline import Baseline
 from agentic_video.graders.base import Graders
-from agentic_video.graders.endpoint import JudgeError
+from agentic_video.graders.endpoint import EndpointError
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
@@ -51,9 +51,9 @@ def test_each_system_grades_by_its_own_rule(system: System, answer: str | None, 
 def test_open_ended_answers(qa: VideoQA) -> None:
     free = VideoQA("q", "memory", "what?", "a red ball", answer_type="open_ended")
     assert grade(Eva(), "a red ball", free) == pytest.approx(1.0)
-    with pytest.raises(JudgeError):
+    with pytest.raises(EndpointError):
         grade(VideoZoomer(), "a red ball", free)
-    with pytest.raises(JudgeError):
+    with pytest.raises(EndpointError):
         grade(VideoBrain(), "B", qa)
 
 

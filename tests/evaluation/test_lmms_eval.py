@@ -24,8 +24,8 @@ from lmms_eval.models.registry_v2 import ModelRegistryV2
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.lmms_eval_model import NAME, manifest, question
-from agentic_video.evaluation.model import SetupError
 from agentic_video.types.record import load_records
+from agentic_video.utils.errors import SetupError
 
 
 def test_the_registry_finds_it_and_it_answers(checkpoint: Path, small_world: World, tmp_path: Path) -> None:

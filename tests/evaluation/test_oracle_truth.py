@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.evaluation import model as speakers
+from agentic_video.evaluation import model as backends
 from agentic_video.rollout.policy import Policy, ScriptedPolicy
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
@@ -23,7 +23,7 @@ ROWS = 24
 
 
 class Scripted:
-    """A speaker whose agent says what a function tells it to say."""
+    """A backend whose agent says what a function tells it to say."""
 
     factor = 28
 
@@ -63,7 +63,7 @@ def evaluate(
     script_of: Callable[[System], Callable[[EpisodeView], str]],
 ) -> dict[str, Any]:
     """The report of the command, in which only the model is replaced."""
-    monkeypatch.setattr(speakers, "make_speaker", lambda spec, factor: Scripted(script_of))
+    monkeypatch.setattr(backends, "make_backend", lambda spec, factor: Scripted(script_of))
     words = ["eval", "--recipe", str(RECIPES / recipe), "--profile", "laptop", "--model", str(checkpoint)]
     assert main([*words, "--data", str(data), "--out", str(out), "--concurrency", "4"]) == 0
     return dict(json.loads((out / "report.json").read_text()))

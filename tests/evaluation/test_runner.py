@@ -13,13 +13,13 @@ import pytest
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.evaluation.model import SetupError
 from agentic_video.evaluation.results import Failure, append, claim_folder, distinct, failures, finished, journal
 from agentic_video.evaluation.shards import Follower
 from agentic_video.toyworld.questions import World
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.utils.errors import SetupError
 from tests.evaluation.conftest import RECIPES
 
 

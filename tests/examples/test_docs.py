@@ -24,7 +24,7 @@ PAGES = sorted(
 FIDELITY = REPOSITORY / "docs" / "fidelity.md"
 LISTING = re.compile(r"^`([\w./]+)`:\n\n```", re.MULTILINE)
 ROOTS = ("data", "actor_rollout_ref", "algorithm", "trainer", "reward", "agentic_video")
-SHORT = ("system", "judge", "witness", "retrieval")
+SHORT = ("system", "judge", "verifier", "retrieval")
 """Blocks under ``agentic_video`` that the fidelity page names without it."""
 STAGES = ("sft.yaml", "kto.yaml")
 ENVIRONMENT = ("NNODES", "GPUS_PER_NODE", "TRAIN_FILES", "MODEL_PATH")

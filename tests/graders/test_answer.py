@@ -10,9 +10,9 @@ from agentic_video.graders.answer import (
     MatchRule,
     boxed,
     match_choice,
+    match_last_letter,
     match_robust,
     match_strict,
-    match_videozoomer,
 )
 from agentic_video.types.row import LETTERS, VideoQA
 
@@ -42,7 +42,7 @@ QA = VideoQA(id="1", video="v", question="q", answer="B", options=OPTIONS)
     ],
 )
 def test_released_rule(prediction: str, gold: str, right: bool) -> None:
-    assert match_videozoomer(prediction, gold) is right
+    assert match_last_letter(prediction, gold) is right
 
 
 @pytest.mark.parametrize(
@@ -269,8 +269,8 @@ def test_the_limit_on_an_answers_length() -> None:
 
 
 def test_the_released_rule_reads_the_whole_answer() -> None:
-    assert match_choice("B." + "x" * 10**6, QA, "videozoomer")
-    assert not match_choice("x" + " " * 10**6 + "B", QA, "videozoomer")  # the last 4,000 characters would be right
+    assert match_choice("B." + "x" * 10**6, QA, "last_letter")
+    assert not match_choice("x" + " " * 10**6 + "B", QA, "last_letter")  # the last 4,000 characters would be right
 
 
 def test_two_options_of_the_same_text_name_neither() -> None:
@@ -294,7 +294,7 @@ def test_never_raises_and_at_most_one_letter_is_right(prediction: str, options: 
             if match_choice(prediction, VideoQA("1", "v", "q", letter, options=options), rule)
         ]
         # VideoZoomer's released rule lets "\\boxed{A} B." win for both letters
-        assert len(right) <= (2 if rule == "videozoomer" else 1)
+        assert len(right) <= (2 if rule == "last_letter" else 1)
 
 
 DRESSES = [

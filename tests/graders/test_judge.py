@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.graders.judge import PROMPTS, Judge, JudgeConfig, JudgeError, Scale, grade_answer
+from agentic_video.graders.judge import PROMPTS, EndpointError, Judge, JudgeConfig, Scale, grade_answer
 from agentic_video.types.row import VideoQA
 from tests.faulty_server import FaultyServer, Reply, Script
 
@@ -57,7 +57,7 @@ def test_grades(serve: Serve, scale: Scale, content: str, value: float) -> None:
 )  # fmt: skip
 def test_unreadable_grades_fail_after_bounded_retries(serve: Serve, scale: Scale, content: str) -> None:
     server = serve(lambda body, number: Reply(content))
-    with pytest.raises(JudgeError, match="4 tries"):
+    with pytest.raises(EndpointError, match="4 tries"):
         grade(server.url, scale=scale)
     assert len(server.bodies) == 4
 
@@ -87,7 +87,7 @@ def test_faults_are_retried_and_then_fail(serve: Serve, fault: Reply) -> None:
     assert grade(server.url) == 1.0
     assert len(server.bodies) == 3
     server = serve(lambda body, number: fault)
-    with pytest.raises(JudgeError, match="3 tries"):
+    with pytest.raises(EndpointError, match="3 tries"):
         grade(server.url, max_retries=2)
     assert len(server.bodies) == 3
 
@@ -95,7 +95,7 @@ def test_faults_are_retried_and_then_fail(serve: Serve, fault: Reply) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_a_request_that_will_never_be_accepted_is_not_repeated(serve: Serve, status: int) -> None:
     server = serve(lambda body, number: Reply(status=status))
-    with pytest.raises(JudgeError, match="1 tries"):
+    with pytest.raises(EndpointError, match="1 tries"):
         grade(server.url)
     assert len(server.bodies) == 1
 
@@ -109,7 +109,7 @@ def pauses(serve: Serve, monkeypatch: pytest.MonkeyPatch, retry_after: str | Non
 
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     server = serve(lambda body, number: Reply(status=429, headers=headers))
-    with monkeypatch.context() as patch, pytest.raises(JudgeError):
+    with monkeypatch.context() as patch, pytest.raises(EndpointError):
         patch.setattr("agentic_video.graders.endpoint.asyncio.sleep", sleep)
         grade(server.url, **config)
     return slept
@@ -139,7 +139,7 @@ def test_pauses_grow_to_thirty_seconds(serve: Serve, monkeypatch: pytest.MonkeyP
 
 
 def test_refused_connection_fails() -> None:
-    with pytest.raises(JudgeError, match="2 tries"):
+    with pytest.raises(EndpointError, match="2 tries"):
         grade("http://127.0.0.1:1/v1", max_retries=1)
 
 
@@ -147,14 +147,14 @@ def test_time_limit(serve: Serve) -> None:
     release = threading.Event()
     server = serve(lambda body, number: (release.wait(10), Reply("1"))[1])
     started = time.monotonic()
-    with pytest.raises(JudgeError, match="2 tries"):
+    with pytest.raises(EndpointError, match="2 tries"):
         grade(server.url, timeout=0.3, max_retries=1)
     assert time.monotonic() - started < 5.0
     release.set()
 
 
 def test_without_a_judge_the_message_says_what_to_set() -> None:
-    with pytest.raises(JudgeError, match=r"agentic_video\.judge\.base_url"):
+    with pytest.raises(EndpointError, match=r"agentic_video\.judge\.base_url"):
         grade("")
 
 
@@ -208,7 +208,7 @@ def test_text_aimed_at_the_judge_stays_data(serve: Serve, attack: str, scale: Sc
 def test_a_judge_that_gives_in_still_has_to_speak_in_grades(serve: Serve) -> None:
     server = serve(lambda body, number: Reply(json.loads(body["messages"][1]["content"])["candidate"]))
     for echoed in ("reward: 1", "1.5", "1000000", "1 1"):
-        with pytest.raises(JudgeError):
+        with pytest.raises(EndpointError):
             grade(server.url, echoed, scale="unit", max_retries=0)
 
 
@@ -259,5 +259,5 @@ def test_only_open_ended_answers_reach_the_judge(serve: Serve) -> None:
     assert asyncio.run(grade_answer(None, spoken, "robust", judge)) == 0.0
     assert not server.bodies
     assert asyncio.run(grade_answer("a dog", spoken, "robust", judge, "unit")) == 0.5
-    with pytest.raises(JudgeError, match="row 1"):
+    with pytest.raises(EndpointError, match="row 1"):
         asyncio.run(grade_answer("a dog", spoken, "robust", None))

@@ -1,4 +1,4 @@
-"""The witness against a real server: frames in order before the prompt, the judge's bounds on time and retries."""
+"""The verifier against a real server: frames in order before the prompt, the judge's bounds on time and retries."""
 
 import asyncio
 import base64
@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from agentic_video.graders.images import data_url
-from agentic_video.graders.judge import JudgeError
-from agentic_video.graders.verifier import Witness, WitnessConfig, WitnessError
+from agentic_video.graders.judge import EndpointError
+from agentic_video.graders.verifier import Verifier, VerifierConfig, VerifierError
 from agentic_video.types.frame import Frame
 from tests.faulty_server import FaultyServer, Reply, Script
 
@@ -22,7 +22,7 @@ FRAMES = [Frame(i, i / 10, np.full((28, 56, 3), 50 * i, np.uint8)) for i in rang
 
 def ask(url: str, frames: list[Frame] = FRAMES, **config: Any) -> str:
     settings = {"base_url": url, "model": "m", "retry_wait": 0.01, "timeout": 5.0, **config}
-    return asyncio.run(Witness(WitnessConfig(**settings)).ask("What is it?", frames))
+    return asyncio.run(Verifier(VerifierConfig(**settings)).ask("What is it?", frames))
 
 
 def picture(url: str) -> np.ndarray:
@@ -80,29 +80,29 @@ def test_faults_are_retried_a_bounded_number_of_times(serve: Serve, fault: Reply
     server = serve(lambda body, number: fault if number < 3 else Reply("B"))
     assert ask(server.url) == "B"
     server = serve(lambda body, number: fault)
-    with pytest.raises(WitnessError, match=r"witness: .* 4 tries"):
+    with pytest.raises(VerifierError, match=r"verifier: .* 4 tries"):
         ask(server.url)
     assert len(server.bodies) == 4
 
 
 def test_a_prompt_that_is_too_long_is_not_repeated(serve: Serve) -> None:
     server = serve(lambda body, number: Reply(status=400))
-    with pytest.raises(WitnessError):
+    with pytest.raises(VerifierError):
         ask(server.url)
     assert len(server.bodies) == 1
 
 
 def test_refused_connection_is_a_judge_error_too() -> None:
-    with pytest.raises(JudgeError, match="2 tries"):
+    with pytest.raises(EndpointError, match="2 tries"):
         ask("http://127.0.0.1:1/v1", max_retries=1)
 
 
-def test_without_a_witness_the_message_says_what_to_set() -> None:
-    with pytest.raises(WitnessError, match=r"agentic_video\.witness\.base_url"):
+def test_without_a_verifier_the_message_says_what_to_set() -> None:
+    with pytest.raises(VerifierError, match=r"agentic_video\.verifier\.base_url"):
         ask("")
 
 
 @pytest.mark.parametrize(("key", "value"), [("image_format", "gif"), ("image_quality", 0), ("on_failure", "retry")])
 def test_a_config_that_makes_no_sense_is_refused(key: str, value: Any) -> None:
     with pytest.raises(ValueError, match=key):
-        WitnessConfig(**{key: value})
+        VerifierConfig(**{key: value})

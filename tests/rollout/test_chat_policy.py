@@ -16,7 +16,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.types.frame import Frame
@@ -101,7 +101,7 @@ def test_an_episode_with_a_call(qa: VideoQA) -> None:
 
 
 def test_earlier_images_leave_a_context_that_forgets(qa: VideoQA) -> None:
-    system = FrameMind(low=Rung(2, 56, 56), high=Rung(2, 56, 56), tool_side=56)
+    system = FrameMind(low=FrameSampling(2, 56, 56), high=FrameSampling(2, 56, 56), tool_side=56)
     look = '<think>t</think><tool_call>{"name": "FrameAt", "arguments": {"t": 5}}</tool_call><turn_sum>s</turn_sum>'
     server = Server([reply(look), reply(look), reply("<think>t</think><answer>B</answer>")])
     trajectory, _ = episode(server, qa, system)

@@ -8,7 +8,7 @@ import pytest
 
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy, TokenSequence
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
@@ -16,7 +16,12 @@ from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 
 SYSTEM = FrameMind(
-    low=Rung(8, 28, 28), high=Rung(4, 56, 56), tool_side=56, clip_min_frames=4, clip_max_frames=6, max_images=24
+    low=FrameSampling(8, 28, 28),
+    high=FrameSampling(4, 56, 56),
+    tool_side=56,
+    clip_min_frames=4,
+    clip_max_frames=6,
+    max_images=24,
 )
 ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
 FIRST = (

@@ -23,7 +23,7 @@ from agentic_video.synthesis.classify import (
     Quota,
     Side,
     class_of,
-    lesson,
+    demonstration,
     set_sizes,
     shares,
     side_of,
@@ -131,14 +131,14 @@ def brain(
     return replace(made, trajectory=replace(made.trajectory, turns=tuple(turns)))
 
 
-def test_the_lesson_is_right_and_passes_the_gate() -> None:
+def test_the_demonstration_is_right_and_passes_the_gate() -> None:
     wrong, sloppy, good = brain("A", 0.0), brain("B", 1.0, think=""), brain("B", 1.0)
     repeats = brain("B", 1.0, calls=2)
-    assert lesson([wrong, sloppy, repeats, good], 1.0, wrong_too=False, margin=1) == good
-    assert lesson([wrong, sloppy, repeats], 1.0, wrong_too=False, margin=1) is None
-    assert lesson([sloppy, wrong], 1.0, wrong_too=True, margin=1) == wrong
+    assert demonstration([wrong, sloppy, repeats, good], 1.0, wrong_too=False, margin=1) == good
+    assert demonstration([wrong, sloppy, repeats], 1.0, wrong_too=False, margin=1) is None
+    assert demonstration([sloppy, wrong], 1.0, wrong_too=True, margin=1) == wrong
     other = record(rewards={"acc": 1.0})
-    assert lesson([other], 1.0, wrong_too=False, margin=1) == other
+    assert demonstration([other], 1.0, wrong_too=False, margin=1) == other
 
 
 def test_sets_are_disjoint_carry_classes_and_do_not_depend_on_the_order(tmp_path: Path) -> None:

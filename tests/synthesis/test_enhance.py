@@ -28,7 +28,7 @@ from agentic_video.synthesis.enhance import (
 )
 from agentic_video.toyworld.questions import World
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 from tests.faulty_server import FaultyServer, Reply
 from tests.synthesis.made import CHOICE, OPEN
 from tests.toyworld.conftest import recipe, small_world

@@ -7,7 +7,7 @@ import pytest
 
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.synthesis.jobs import Key, Outcome, Prices, open_job, read_journal
-from agentic_video.utils.journal import SetupError
+from agentic_video.utils.errors import SetupError
 
 SETTINGS = {"model": "m", "system": {"max_turns": 5}}
 

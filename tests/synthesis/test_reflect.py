@@ -84,7 +84,7 @@ def test_failures_are_corrected_from_the_flawed_call_on(out: Path, asked: list[V
     assert [row["video_qa"]["id"] for row in kept] == ["q0", "q2", "q5", "q0"]
     first = kept[0]
     assert [turn["text"] for turn in first["trajectory"]["turns"]] == [FAR, *corrected(asked[0])]
-    assert [turn.get("taught", True) for turn in first["trajectory"]["turns"]] == [False, True, True]
+    assert [turn.get("loss_mask", True) for turn in first["trajectory"]["turns"]] == [False, True, True]
     before = lines(failed)[0]
     assert first["trajectory"]["opening"] == before["trajectory"]["opening"]
     assert first["trajectory"]["turns"][0]["observation"] == before["trajectory"]["turns"][0]["observation"]

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.graders.verifier import Witness, WitnessConfig
+from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.toyworld import build
 from agentic_video.toyworld.base import BaseRecipe
 from agentic_video.toyworld.build import ensure
@@ -113,7 +113,7 @@ def test_the_tiny_model_is_served(checkpoint: Path) -> None:
             async with httpx.AsyncClient() as client:
                 wrong = await client.post(f"{url}/chat/completions", json={"messages": [{"role": "x", "content": 1}]})
                 assert wrong.status_code == 400
-            return await Witness(WitnessConfig(base_url=url, model="toyworld")).ask("What colour?", frames)
+            return await Verifier(VerifierConfig(base_url=url, model="toyworld")).ask("What colour?", frames)
 
     assert isinstance(asyncio.run(ask()), str)
 

@@ -9,7 +9,7 @@ import pytest
 from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge, JudgeConfig, Scale
-from agentic_video.graders.verifier import Witness, WitnessConfig
+from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
@@ -110,12 +110,12 @@ def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> No
         async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
             return float(reference == candidate)
 
-    class Sees(Witness):
+    class Sees(Verifier):
         async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
             colour = COLOURS.get(word) or TINTS[word]
             return letter if any(_share(frame, colour) > 0.15 for frame in frames) else ""
 
-    graders = Graders(Words(JudgeConfig()), Sees(WitnessConfig()), source)
+    graders = Graders(Words(JudgeConfig()), Sees(VerifierConfig()), source)
     solved = 0
     for qa in rows:
         word, letter = str(qa.extra["answer_text"]), qa.answer

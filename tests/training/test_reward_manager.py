@@ -17,9 +17,9 @@ from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from agentic_video.config.settings import settings_of
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import JudgeError
+from agentic_video.graders.judge import EndpointError
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.training.reward_manager import VideoAgentRewardManager, graders_of, score_with_policy
+from agentic_video.training.reward_manager import VideoAgentRewardManager, graders_of, score_with_fallback
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
@@ -56,9 +56,9 @@ def config_of(system: str = ZOOMER, **block: Any) -> DictConfig:
 
 
 def run(
-    trajectory: Trajectory, qa: VideoQA, system: str = ZOOMER, witness: dict[str, Any] | None = None, **judge: Any
+    trajectory: Trajectory, qa: VideoQA, system: str = ZOOMER, verifier: dict[str, Any] | None = None, **judge: Any
 ) -> dict[str, Any]:
-    config = config_of(system, judge=judge, witness=witness or {})
+    config = config_of(system, judge=judge, verifier=verifier or {})
 
     async def score() -> dict[str, Any]:
         manager = VideoAgentRewardManager(config, tokenizer=None, compute_score=None)
@@ -85,21 +85,21 @@ def test_keys_are_always_the_same() -> None:
 
 def test_a_judge_that_fails_drops_the_group_or_scores_zero() -> None:
     unreachable = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "max_retries": 0}
-    with pytest.raises(JudgeError):
+    with pytest.raises(EndpointError):
         run(ANSWERED, OPEN, **unreachable)
     result = run(ANSWERED, OPEN, **unreachable, on_failure="zero")
     assert result["reward_score"] == pytest.approx(0.1)  # format alone
     info = result["reward_extra_info"]
-    assert (info["judge_failed"], info["witness_failed"]) == (1.0, 0.0)
+    assert (info["judge_failed"], info["verifier_failed"]) == (1.0, 0.0)
 
 
 class TwoGraders(VideoZoomer):
-    """Asks both: reward 1 for the judge's grade and 2 for a witness that says B."""
+    """Asks both: reward 1 for the judge's grade and 2 for a verifier that says B."""
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        assert graders.judge is not None and graders.witness is not None
+        assert graders.judge is not None and graders.verifier is not None
         grade = await graders.judge.grade(qa.question, qa.answer, trajectory.answer or "")
-        said = await graders.witness.ask("What?", [])
+        said = await graders.verifier.ask("What?", [])
         return Score(grade + 2.0 * (said == "B"), grade, 1.0)
 
 
@@ -107,7 +107,7 @@ DOWN = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "max_retries": 0}
 
 
 @pytest.mark.parametrize(
-    ("judge_up", "witness_up", "judge_policy", "witness_policy", "reward"),
+    ("judge_up", "verifier_up", "judge_policy", "verifier_policy", "reward"),
     [
         (True, True, "drop_group", "drop_group", 3.0),
         (False, True, "zero", "drop_group", 2.0),  # each policy is its own endpoint's
@@ -120,42 +120,42 @@ DOWN = {"base_url": "http://127.0.0.1:1/v1", "model": "m", "max_retries": 0}
     ],
 )
 def test_the_policy_of_the_endpoint_that_failed_applies(
-    serve: Serve, judge_up: bool, witness_up: bool, judge_policy: str, witness_policy: str, reward: float | None
+    serve: Serve, judge_up: bool, verifier_up: bool, judge_policy: str, verifier_policy: str, reward: float | None
 ) -> None:
-    judge, witness = serve(lambda body, number: Reply("1")), serve(lambda body, number: Reply("B"))
+    judge, verifier = serve(lambda body, number: Reply("1")), serve(lambda body, number: Reply("B"))
     blocks = {
         "judge": {**DOWN, "on_failure": judge_policy} | ({"base_url": judge.url} if judge_up else {}),
-        "witness": {**DOWN, "on_failure": witness_policy} | ({"base_url": witness.url} if witness_up else {}),
+        "verifier": {**DOWN, "on_failure": verifier_policy} | ({"base_url": verifier.url} if verifier_up else {}),
     }
 
     def score() -> dict[str, Any]:
-        return run(ANSWERED, OPEN, f"{__name__}.TwoGraders", blocks["witness"], **blocks["judge"])
+        return run(ANSWERED, OPEN, f"{__name__}.TwoGraders", blocks["verifier"], **blocks["judge"])
 
     if reward is None:
-        with pytest.raises(JudgeError):
+        with pytest.raises(EndpointError):
             score()
         return
     result = score()
     assert result["reward_score"] == reward
     info = result["reward_extra_info"]
-    assert (info["judge_failed"], info["witness_failed"]) == (float(not judge_up), float(not witness_up))
+    assert (info["judge_failed"], info["verifier_failed"]) == (float(not judge_up), float(not verifier_up))
 
 
 @pytest.mark.parametrize(("policy", "reward"), [("zero", 0.05), ("drop_group", None)])
-def test_frames_that_the_witness_cannot_have_are_dealt_with_by_its_policy(policy: str, reward: float | None) -> None:
+def test_frames_that_the_verifier_cannot_have_are_dealt_with_by_its_policy(policy: str, reward: float | None) -> None:
     look = Turn("<tool_call>", Calls((ToolCall("frame_select", {}),)), 5, observation=(FrameRef(0, 0.0, 28, 28),),
                 legal_calls=1)  # fmt: skip
     trajectory = Trajectory("q", "eva", (), (look, Turn("<answer>B</answer>", Answer("B"), 5)), EndReason.ANSWER)
-    config = config_of("agentic_video.systems.eva.system.Eva", witness={"on_failure": policy})
+    config = config_of("agentic_video.systems.eva.system.Eva", verifier={"on_failure": policy})
     settings = settings_of(config)
     graders = replace(graders_of(settings, None, None), source=MemorySource(fail=True))
-    scored = score_with_policy(settings.system, trajectory, CHOICE, graders, settings)
+    scored = score_with_fallback(settings.system, trajectory, CHOICE, graders, settings)
     if reward is None:
-        with pytest.raises(JudgeError, match="no frames for the witness"):
+        with pytest.raises(EndpointError, match="no frames for the verifier"):
             asyncio.run(scored)
         return
     score, failed = asyncio.run(scored)
-    assert (score.reward, failed) == (reward, {"witness"})
+    assert (score.reward, failed) == (reward, {"verifier"})
 
 
 def test_without_a_url_the_reward_model_that_verl_serves_is_asked(serve: Serve) -> None:
@@ -164,7 +164,7 @@ def test_without_a_url_the_reward_model_that_verl_serves_is_asked(serve: Serve) 
 
     def manager(**block: Any) -> VideoAgentRewardManager:
         config = config_of(**block)
-        config.reward = {"reward_model": {"enable": True, "model_path": "/models/witness"}}
+        config.reward = {"reward_model": {"enable": True, "model_path": "/models/verifier"}}
         # the keywords with which verl's reward loop makes a manager
         return VideoAgentRewardManager(
             config=config, tokenizer=None, compute_score=None, reward_router_address=server.address,
@@ -173,14 +173,14 @@ def test_without_a_url_the_reward_model_that_verl_serves_is_asked(serve: Serve) 
 
     async def ask(**block: Any) -> None:
         graders = manager(**block).graders
-        assert graders.judge is not None and graders.witness is not None
-        await graders.witness.ask("What?", [])
+        assert graders.judge is not None and graders.verifier is not None
+        await graders.verifier.ask("What?", [])
         await graders.judge.grade("q", "r", "c")
 
     asyncio.run(ask())
     assert server.paths == {"/v1/chat/completions"}
-    assert [body["model"] for body in server.bodies] == ["/models/witness"] * 2
-    asyncio.run(ask(judge={"base_url": own.url, "model": "judge"}, witness={"model": "another name"}))
+    assert [body["model"] for body in server.bodies] == ["/models/verifier"] * 2
+    asyncio.run(ask(judge={"base_url": own.url, "model": "judge"}, verifier={"model": "another name"}))
     assert [body["model"] for body in server.bodies[2:]] == ["another name"]
     assert [body["model"] for body in own.bodies] == ["judge"]
 

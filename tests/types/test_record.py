@@ -53,7 +53,7 @@ def test_a_record_is_read_back_as_it_was(tmp_path: Path) -> None:
 def test_the_file_holds_the_documented_fields() -> None:
     raw = line_of(FULL)
     assert set(raw) == {"version", "video_qa", "trajectory", "reward_extra_info", "provenance"}
-    assert raw["version"] == 1
+    assert raw["version"] == 2
     assert raw["reward_extra_info"] == {"reward": 1.5, "acc": 1.0}
     assert raw["trajectory"]["opening"][0]["parts"][1] == {"index": 3, "time": 0.3, "width": 28, "height": 56}
     assert raw["trajectory"]["turns"][0]["action"]["kind"] == "calls"
@@ -86,7 +86,7 @@ def test_rewards_and_provenance_may_be_left_out() -> None:
 
 MISSING = object()
 BAD = [
-    ("version", 2, "field 'version' is 2, this program reads version 1"),
+    ("version", 3, "field 'version' is 3, this program reads version 2"),
     ("version", MISSING, "field 'version' is missing"),
     ("surprise", 1, "field 'surprise' is unknown"),
     ("video_qa", [], "field 'video_qa' must be an object, got []"),

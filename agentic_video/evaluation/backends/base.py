@@ -6,10 +6,9 @@ from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Policy
 from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
-from agentic_video.utils.journal import SetupError as SetupError
 
 
-class Speaker(Protocol):
+class Backend(Protocol):
     """Makes the policies of an evaluation's episodes."""
 
     factor: int

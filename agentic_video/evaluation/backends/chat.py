@@ -6,10 +6,9 @@ from agentic_video.rollout.chat_policy import ChatPolicy
 from agentic_video.rollout.policy import Policy
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.utils.journal import SetupError as SetupError
 
 
-class ChatSpeaker:
+class ChatBackend:
     """A server."""
 
     def __init__(self, spec: ModelSpec, factor: int):

@@ -1,19 +1,18 @@
 """x"""
 
-from agentic_video.evaluation.backends.base import Speaker
-from agentic_video.evaluation.backends.chat import ChatSpeaker
-from agentic_video.evaluation.backends.vllm import VllmSpeaker
+from agentic_video.evaluation.backends.base import Backend
+from agentic_video.evaluation.backends.chat import ChatBackend
+from agentic_video.evaluation.backends.vllm import VllmBackend
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.toyworld.backend import ToySpeaker
-from agentic_video.utils.journal import SetupError as SetupError
+from agentic_video.toyworld.backend import ToyBackend
 
 
-def make_speaker(spec: ModelSpec, factor: int) -> Speaker:
-    """The speaker of a model.
+def make_backend(spec: ModelSpec, factor: int) -> Backend:
+    """The backend of a model.
 
     Args:
         factor: Pixels along each side of one visual token, where the model doesn't say (a server).
     """
     if spec.engine == "chat":
-        return ChatSpeaker(spec, factor)
-    return ToySpeaker(spec) if spec.engine == "toy" else VllmSpeaker(spec)
+        return ChatBackend(spec, factor)
+    return ToyBackend(spec) if spec.engine == "toy" else VllmBackend(spec)

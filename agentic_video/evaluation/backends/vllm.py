@@ -9,10 +9,9 @@ from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Frame
-from agentic_video.utils.journal import SetupError as SetupError
 
 
-class VllmSpeaker:
+class VllmBackend:
     """vLLM in this process. It must be made where its event loop runs."""
 
     def __init__(self, spec: ModelSpec):

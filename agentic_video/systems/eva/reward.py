@@ -7,7 +7,7 @@ from typing import Any
 
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
-from agentic_video.graders.verifier import WitnessError
+from agentic_video.graders.verifier import VerifierError
 from agentic_video.types.action import Answer, Calls
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
@@ -58,38 +58,38 @@ def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
     return ()
 
 
-def witness_answer(reply: str) -> str:
-    """What a witness answers: the text of its last answer tag, or all of its reply when there is none."""
+def verifier_answer(reply: str) -> str:
+    """What a verifier answers: the text of its last answer tag, or all of its reply when there is none."""
     start, end = reply.rfind("<answer>"), reply.rfind("</answer>")
     return reply[start + len("<answer>") : end] if 0 <= start < end else reply
 
 
 async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders) -> float:
-    """Completeness self-verification: can a witness answer from the frames of the last retrieval alone?
+    """Completeness self-verification: can a verifier answer from the frames of the last retrieval alone?
 
     Args:
-        prompt: What the witness is asked.
-        graders: The witness, and the source of the frames.
+        prompt: What the verifier is asked.
+        graders: The verifier, and the source of the frames.
 
     Returns:
-        1.0 when the witness is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
+        1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
 
     Raises:
-        WitnessError: There is no witness, it doesn't reply, or the frames can't be had.
+        VerifierError: There is no verifier, it doesn't reply, or the frames can't be had.
     """
     refs = last_retrieval(trajectory)
     if not refs:
         return 0.0
-    if graders.witness is None or graders.source is None:
-        raise WitnessError(f"row {qa.id}: self-verification needs a witness and a source of frames")
+    if graders.verifier is None or graders.source is None:
+        raise VerifierError(f"row {qa.id}: self-verification needs a verifier and a source of frames")
     frames: list[Frame] = []
     try:
         for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
             frames += await graders.source.aframes(qa.video, [ref.index for ref in group], size)
     except VideoError as error:
-        raise WitnessError(f"row {qa.id}: no frames for the witness: {error}") from error
-    reply = await graders.witness.ask(prompt, frames)
-    return float(match_choice(witness_answer(reply), qa, "robust"))
+        raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
+    reply = await graders.verifier.ask(prompt, frames)
+    return float(match_choice(verifier_answer(reply), qa, "robust"))
 
 
 def _after_thinking(text: str) -> str:

@@ -5,7 +5,7 @@ the released evaluation code's elsewhere; docs/fidelity.md lists each with its s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from agentic_video.graders.answer import MatchRule
@@ -55,8 +55,8 @@ class Eva(System):
         reminder: Follows the frames of each reply; ``{question}`` is filled in.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         answer_match: Rule for multiple-choice answers.
-        csv: Whether a right choice earns only when a witness, shown the last retrieved frames, is right too.
-        witness_prompt: Name of the template that the witness is asked with, or a file.
+        csv: Whether a right choice earns only when a verifier, shown the last retrieved frames, is right too.
+        verifier_prompt: Name of the template that the verifier is asked with, or a file.
         weights: Weights of the reward.
     """
 
@@ -80,10 +80,12 @@ class Eva(System):
     option_format: str = "({letter}) {text}"
     answer_match: MatchRule = "robust"
     csv: bool = True
-    witness_prompt: str = "eva_witness"
+    verifier_prompt: str = "eva_verifier"
     weights: EvaWeights = field(default_factory=EvaWeights)
     # A turn may hold several calls, so no text ends it.
     stop: tuple[str, ...] = ()
+    # A class attribute, not a constant of the system (paper, section 6.2).
+    taught_by_team = True
 
     def __post_init__(self) -> None:
         if self.answer_match not in get_args(MatchRule):
@@ -92,6 +94,10 @@ class Eva(System):
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         check_overview(self.overview)
         self.limits()
+
+    def with_frames(self, count: int) -> System:
+        """See :meth:`System.with_frames`; without an overview, the most of one call."""
+        return replace(self, max_frames=count) if self.overview == "none" else super().with_frames(count)
 
     def limits(self) -> SelectLimits:
         """What one call may show."""
@@ -194,11 +200,15 @@ class Eva(System):
             return 0.0 if trajectory.answer is None else rouge_mean(trajectory.answer, qa.answer)
         return await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
 
+    async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        """See :meth:`System.demonstration_score`; without self-verification, for which there is no policy yet."""
+        return await replace(self, csv=False).score(trajectory, qa, graders)
+
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = credited = await self.grade(trajectory, qa, graders)
         if self.csv and acc == 1.0 and qa.answer_type == "multiple_choice":
             question = question_text(qa, self.option_format)
-            prompt = "\n" + fill(load_prompt(self.witness_prompt), question=question).strip()
+            prompt = "\n" + fill(load_prompt(self.verifier_prompt), question=question).strip()
             credited = await verify_choice(trajectory, qa, prompt, graders)
         return eva_score(trajectory, acc, credited, self.weights)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rung:
+class FrameSampling:
     """One view of a video: so many frames of this size in pixels.
 
     Raises:
@@ -20,7 +20,7 @@ class Rung:
             raise ValueError(f"a rung needs positive numbers, got {self}")
 
 
-def ladder_rung(low: Rung, high: Rung, index: int, group_size: int, factor: int) -> Rung:
+def ladder_sampling(low: FrameSampling, high: FrameSampling, index: int, group_size: int, factor: int) -> FrameSampling:
     """The view of one member of a group: ``(1 - r) low + r high`` with r = index / (group_size - 1), in all numbers.
 
     Section 3.3, equations 2 and 3, and Algorithm 1, line 4, which count members from 1. The results are rounded to what
@@ -46,7 +46,7 @@ def ladder_rung(low: Rung, high: Rung, index: int, group_size: int, factor: int)
     def side(first: int, last: int) -> int:
         return max(1, round(between(first, last) / factor)) * factor
 
-    return Rung(
+    return FrameSampling(
         frames=round(between(low.frames, high.frames)),
         height=side(low.height, high.height),
         width=side(low.width, high.width),

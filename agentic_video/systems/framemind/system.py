@@ -4,7 +4,7 @@ Ge et al., "FrameMind: Frame-Interleaved Video Reasoning via Reinforcement Learn
 paper's prompts are pictures: ours are our own. docs/fidelity.md lists each constant with its source.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from agentic_video.graders.answer import MatchRule
@@ -12,7 +12,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import Context, EpisodeView, System
 from agentic_video.systems.blocks import read_blocks
-from agentic_video.systems.framemind.ladder import Rung, ladder_rung
+from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
 from agentic_video.systems.framemind.reward import TAGS, TOOLS, FrameMindWeights, evidence_header, framemind_score
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
@@ -64,8 +64,8 @@ class FrameMind(System):
 
     name: str = "framemind"
     overview: OverviewKind = "uniform"
-    low: Rung = field(default_factory=lambda: Rung(frames=64, height=224, width=224))
-    high: Rung = field(default_factory=lambda: Rung(frames=32, height=448, width=448))
+    low: FrameSampling = field(default_factory=lambda: FrameSampling(frames=64, height=224, width=224))
+    high: FrameSampling = field(default_factory=lambda: FrameSampling(frames=32, height=448, width=448))
     group_size: int = 8
     size_factor: int = 28
     tool_side: int = 448
@@ -96,13 +96,21 @@ class FrameMind(System):
         check_overview(self.overview)
         self.first_view(0)
 
-    def first_view(self, rollout_index: int) -> Rung:
+    def with_frames(self, count: int) -> System:
+        """See :meth:`System.with_frames`; both ends of the ladder get so many frames."""
+        more = max(0, count - max(self.low.frames, self.high.frames))
+        low, high = replace(self.low, frames=count), replace(self.high, frames=count)
+        return replace(self, low=low, high=high, max_images=self.max_images + more)
+
+    def first_view(self, rollout_index: int) -> FrameSampling:
         """Number and size of the frames that a group's rollout begins with."""
-        return ladder_rung(self.low, self.high, rollout_index, self.group_size, self.size_factor)
+        return ladder_sampling(self.low, self.high, rollout_index, self.group_size, self.size_factor)
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
-        rung = self.first_view(view.rollout_index)
-        frames = await overview_frames(self.overview, view, count=rung.frames, size=(rung.width, rung.height))
+        sampling = self.first_view(view.rollout_index)
+        frames = await overview_frames(
+            self.overview, view, count=sampling.frames, size=(sampling.width, sampling.height)
+        )
         instructions = fill(
             load_prompt(self.prompt),
             max_turns=self.max_turns,
@@ -167,7 +175,7 @@ class FrameMind(System):
         frames = await video.frames_at(times, (self.tool_side, self.tool_side))
         return list({frame.index: frame for frame in frames}.values())
 
-    def fade(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def drop_images(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """Images leave together with the labels right before them; everything else that was written stays."""
         following = (*parts[1:], "")
         return tuple(

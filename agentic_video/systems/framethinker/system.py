@@ -114,6 +114,9 @@ class FrameThinker(System):
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
         check_overview(self.overview)
 
+    def with_frames(self, count: int) -> System:
+        return self._with_first_view(count, "overview_frames", "long_overview_frames")
+
     def is_long(self, info: VideoInfo) -> bool:
         """Whether a video gets more and smaller frames."""
         return info.duration > self.long_seconds
@@ -187,6 +190,10 @@ class FrameThinker(System):
     def direct(self) -> "FrameThinker":
         """The fallback: the same overview, and an answer at once."""
         return replace(self, prompt=self.guard.prompt, max_turns=1)
+
+    def demonstration_fault(self, trajectory: Trajectory) -> str | None:
+        failed = failed_checks(trajectory, self.ccv)
+        return f"inconsistent: {failed[0]}" if failed else None
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         answer = trajectory.answer

@@ -5,12 +5,12 @@ gives them, the released code's elsewhere; docs/fidelity.md lists each with its 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import Judge, JudgeError
+from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
@@ -162,6 +162,14 @@ class VideoBrain(System):
             return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
         raise ToolError("there is no such tool; there are uniform_sample and clip_sample")
 
+    async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        """See :meth:`System.demonstration_score`; the reward needs a row's class, accuracy and format don't: rows may be
+        classified later."""
+        return await self.score(trajectory, replace(qa, extra={"class": "adaptive", **qa.extra}), graders)
+
+    def demonstration_fault(self, trajectory: Trajectory) -> str | None:
+        return gate_fault(trajectory, self.duplicate_margin)
+
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         kind = question_class(qa)
         answer = trajectory.answer
@@ -179,13 +187,13 @@ class VideoBrain(System):
         """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3).
 
         Raises:
-            JudgeError: A judge is needed and there is none, or it gave no grade.
+            EndpointError: A judge is needed and there is none, or it gave no grade.
         """
         choice = qa.answer_type == "multiple_choice"
         if choice and self.answer_match != "judge":
             return float(match_choice(answer, qa, self.answer_match))
         if judge is None:
-            raise JudgeError(f"row {qa.id}: a judge is needed")
+            raise EndpointError(f"row {qa.id}: a judge is needed")
         if not choice:
             return await judge.grade(qa.question, qa.answer, answer, scale="unit")
         gold = fill(self.option_format, letter=qa.answer, text=qa.options[LETTERS.index(qa.answer)])

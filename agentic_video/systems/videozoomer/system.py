@@ -47,7 +47,7 @@ class VideoZoomer(System):
         prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to the observation before the last turn.
-        answer_match: Rule for multiple-choice answers: ``videozoomer`` (released) or ``robust``.
+        answer_match: Rule for multiple-choice answers: ``last_letter`` (released) or ``robust``.
         weights: Weights of the reward.
     """
 
@@ -64,7 +64,7 @@ class VideoZoomer(System):
     prompt: str = "videozoomer"
     option_format: str = "{letter}. {text}"
     last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
-    answer_match: MatchRule = "videozoomer"
+    answer_match: MatchRule = "last_letter"
     weights: VideoZoomerWeights = field(default_factory=VideoZoomerWeights)
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
@@ -72,6 +72,9 @@ class VideoZoomer(System):
         if self.answer_match not in get_args(MatchRule):
             raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
         check_overview(self.overview)
+
+    def with_frames(self, count: int) -> System:
+        return self._with_first_view(count, "overview_max_frames")
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import JudgeError
-from agentic_video.graders.verifier import WitnessError
+from agentic_video.graders.judge import EndpointError
+from agentic_video.graders.verifier import VerifierError
 from agentic_video.systems.eva.reward import (
     EvaWeights,
     eva_score,
     format_ok,
     last_retrieval,
     rouge_mean,
+    verifier_answer,
     verify_choice,
-    witness_answer,
 )
 from agentic_video.systems.eva.system import Eva
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
@@ -47,7 +47,7 @@ def episode(*turns: Turn, end: EndReason = EndReason.ANSWER) -> Trajectory:
     return Trajectory("q", "eva", (), turns, end)
 
 
-class FakeWitness:
+class FakeVerifier:
     def __init__(self, says: str | Exception):
         self.says = says
         self.asked: list[tuple[str, list[Frame]]] = []
@@ -59,8 +59,8 @@ class FakeWitness:
         return self.says
 
 
-def score(trajectory: Trajectory, qa: VideoQA, witness: FakeWitness | None, system: Eva | None = None) -> float:
-    graders = Graders(witness=witness, source=MemorySource())  # type: ignore[arg-type]
+def score(trajectory: Trajectory, qa: VideoQA, verifier: FakeVerifier | None, system: Eva | None = None) -> float:
+    graders = Graders(verifier=verifier, source=MemorySource())  # type: ignore[arg-type]
     return asyncio.run((system or Eva()).score(trajectory, qa, graders)).reward
 
 
@@ -71,21 +71,21 @@ def score(trajectory: Trajectory, qa: VideoQA, witness: FakeWitness | None, syst
         ("B", "B", 1.0, True),  # both right
         ("B", "A", 0.05, True),  # the frames don't show it: no credit, so only the format reward
         ("A", "B", 0.05, False),  # wrong after a call
-        ("A", "A", 0.05, False),  # a witness that is wrong in the same way doesn't help
+        ("A", "A", 0.05, False),  # a verifier that is wrong in the same way doesn't help
     ],
 )
 def test_truth_table_of_self_verification(qa: VideoQA, answer: str, says: str, reward: float, asked: bool) -> None:
-    witness = FakeWitness(says)
-    assert score(episode(look(), reply(answer)), qa, witness) == pytest.approx(reward)
-    assert bool(witness.asked) == asked
+    verifier = FakeVerifier(says)
+    assert score(episode(look(), reply(answer)), qa, verifier) == pytest.approx(reward)
+    assert bool(verifier.asked) == asked
 
 
 @pytest.mark.parametrize("says", ["B", "A"])
 @pytest.mark.parametrize("answer", ["B", "A"])
 def test_an_answer_without_a_retrieval_earns_nothing(qa: VideoQA, answer: str, says: str) -> None:
-    witness = FakeWitness(says)
-    assert score(episode(reply(answer)), qa, witness) == 0.0
-    assert not witness.asked
+    verifier = FakeVerifier(says)
+    assert score(episode(reply(answer)), qa, verifier) == 0.0
+    assert not verifier.asked
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_weights_are_factors() -> None:
     assert eva_score(episode(look(), reply("A")), 0.0, 0.0, weights).reward == pytest.approx(0.2)
 
 
-def test_the_witness_sees_the_last_frames_as_the_agent_did(qa: VideoQA) -> None:
-    witness = FakeWitness("(B)")
-    assert score(episode(look(EARLY), look(LATE), refused(), reply()), qa, witness) == 1.0
-    ((prompt, frames),) = witness.asked
+def test_the_verifier_sees_the_last_frames_as_the_agent_did(qa: VideoQA) -> None:
+    verifier = FakeVerifier("(B)")
+    assert score(episode(look(EARLY), look(LATE), refused(), reply()), qa, verifier) == 1.0
+    ((prompt, frames),) = verifier.asked
     assert [(frame.index, frame.width, frame.height) for frame in frames] == [
         (410, 56, 28), (430, 28, 28), (420, 28, 28),
     ]  # fmt: skip
@@ -146,9 +146,9 @@ def test_overview_frames_are_no_retrieval(qa: VideoQA) -> None:
     from agentic_video.types.trajectory import RecordedMessage
 
     trajectory = Trajectory("q", "eva", (RecordedMessage("user", EARLY),), (reply(),), EndReason.ANSWER)
-    witness = FakeWitness("B")
-    assert score(trajectory, qa, witness) == 0.0
-    assert not witness.asked and last_retrieval(trajectory) == ()
+    verifier = FakeVerifier("B")
+    assert score(trajectory, qa, verifier) == 0.0
+    assert not verifier.asked and last_retrieval(trajectory) == ()
 
 
 @pytest.mark.parametrize(
@@ -161,25 +161,25 @@ def test_overview_frames_are_no_retrieval(qa: VideoQA) -> None:
         ("", ""),
     ],
 )
-def test_what_a_witness_answers(says: str, answer: str) -> None:
-    assert witness_answer(says) == answer
+def test_what_a_verifier_answers(says: str, answer: str) -> None:
+    assert verifier_answer(says) == answer
 
 
 @pytest.mark.parametrize("says", ["", "A, B, C or D", "I cannot tell", "A", "AB", "B" * 10**6, "{" * 10**5])
-def test_a_witness_that_names_no_single_option_verifies_nothing(qa: VideoQA, says: str) -> None:
-    assert score(episode(look(), reply()), qa, FakeWitness(says)) == pytest.approx(0.05)
+def test_a_verifier_that_names_no_single_option_verifies_nothing(qa: VideoQA, says: str) -> None:
+    assert score(episode(look(), reply()), qa, FakeVerifier(says)) == pytest.approx(0.05)
 
 
-def test_a_witness_that_fails_is_not_a_wrong_answer(qa: VideoQA) -> None:
-    with pytest.raises(JudgeError):
-        score(episode(look(), reply()), qa, FakeWitness(WitnessError("away")))
-    with pytest.raises(JudgeError, match="needs a witness"):
+def test_a_verifier_that_fails_is_not_a_wrong_answer(qa: VideoQA) -> None:
+    with pytest.raises(EndpointError):
+        score(episode(look(), reply()), qa, FakeVerifier(VerifierError("away")))
+    with pytest.raises(EndpointError, match="needs a verifier"):
         score(episode(look(), reply()), qa, None)
 
 
 def test_frames_that_cannot_be_had_again_are_not_a_wrong_answer(qa: VideoQA) -> None:
-    graders = Graders(witness=FakeWitness("B"), source=MemorySource(fail=True))  # type: ignore[arg-type]
-    with pytest.raises(JudgeError, match="no frames for the witness"):
+    graders = Graders(verifier=FakeVerifier("B"), source=MemorySource(fail=True))  # type: ignore[arg-type]
+    with pytest.raises(EndpointError, match="no frames for the verifier"):
         asyncio.run(verify_choice(episode(look(), reply()), qa, "?", graders))
 
 

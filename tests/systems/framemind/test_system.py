@@ -13,7 +13,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.framemind.ladder import Rung
+from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.oracle import turns as oracle_turns
 from agentic_video.systems.framemind.reward import TAGS, FrameMindWeights
 from agentic_video.systems.framemind.system import REFUSED, FrameMind, read_call
@@ -29,7 +29,12 @@ from agentic_video.video.store import FrameStore
 from tests.conftest import MemorySource
 
 SMALL = FrameMind(
-    low=Rung(8, 28, 28), high=Rung(4, 56, 56), tool_side=28, clip_min_frames=4, clip_max_frames=6, max_images=24
+    low=FrameSampling(8, 28, 28),
+    high=FrameSampling(4, 56, 56),
+    tool_side=28,
+    clip_min_frames=4,
+    clip_max_frames=6,
+    max_images=24,
 )
 REPLY = "<think>seen</think><answer>B</answer>"
 REST = "<think>hm</think><turn_sum>nothing yet</turn_sum>"
@@ -216,9 +221,9 @@ def test_what_is_neither(text: str) -> None:
 def test_faded_messages_keep_everything_but_frames_and_their_labels() -> None:
     picture = Frame(0, 0.0, np.zeros((28, 28, 3), np.uint8))
     opening = ("instructions", "<0.00s>", picture, "<9.00s>", picture, "\nquestion")
-    assert SMALL.fade(opening) == ("instructions", "\nquestion")
+    assert SMALL.drop_images(opening) == ("instructions", "\nquestion")
     shown = ("<tool_response>\n", "VideoClip:\n", "<1.00s>", picture, "\n", "ERROR: no.\n", "</tool_response>")
-    assert SMALL.fade(shown) == ("<tool_response>\n", "VideoClip:\n", "\n", "ERROR: no.\n", "</tool_response>")
+    assert SMALL.drop_images(shown) == ("<tool_response>\n", "VideoClip:\n", "\n", "ERROR: no.\n", "</tool_response>")
 
 
 def test_images_count_by_turn_unless_all_stay(qa: VideoQA, source: MemorySource) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import Judge, JudgeConfig, JudgeError
+from agentic_video.graders.judge import EndpointError, Judge, JudgeConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.videobrain.oracle import turns
@@ -243,7 +243,7 @@ def test_open_ended_answers_get_a_partial_grade(qa: VideoQA) -> None:
 def test_a_rule_needs_no_judge(qa: VideoQA) -> None:
     assert score(BASE, run(BASE, qa, REPLY), classed(qa, "direct")).acc == 1.0
     row = replace(classed(qa), answer_type="open_ended", options=())
-    with pytest.raises(JudgeError, match="row q1"):
+    with pytest.raises(EndpointError, match="row q1"):
         score(BASE, run(BASE, row, REPLY), row)
 
 

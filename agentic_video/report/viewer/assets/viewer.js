@@ -506,7 +506,7 @@
     const all = Object.entries(detail.rewards);
     if (!all.length) return null;
     const terms = all.filter(([key, value]) => key.startsWith("term_") && value !== null).map(([key, value]) => [key.slice(5), value]);
-    const failed = ["judge_failed", "witness_failed"].filter((key) => detail.rewards[key]);
+    const failed = ["judge_failed", "verifier_failed"].filter((key) => detail.rewards[key]);
     const rewarded = C.reward[i] !== null; // an evaluation's episode has grades only
     const title = rewarded || terms.length ? "Reward" : "Grade";
     const card = el("section", { cls: "card", "aria-label": title }, el("h3", null, title));

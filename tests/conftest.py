@@ -1,6 +1,7 @@
 """Fixtures shared by the whole suite."""
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import nearest_indices
 from tests.faulty_server import serve  # noqa: F401  (a fixture)
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+for example in ("custom_tool", "custom_reward"):  # as their run.sh does
+    sys.path.insert(0, str(REPOSITORY / "examples" / example))
 
 if not count_gpus():
     os.environ.setdefault("VERL_PLATFORM", "cpu")  # before anything imports verl

@@ -1,4 +1,4 @@
-"""``agentic-video convert``: published data sets become rows."""
+"""Make rows of a published data set."""
 
 import argparse
 import sys
@@ -6,6 +6,9 @@ from pathlib import Path
 
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ConvertError
+
+HELP = "make rows of a published data set"
+TAKES_OVERRIDES = False
 
 
 def listing() -> str:
@@ -23,7 +26,7 @@ def listing() -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``agentic-video convert``."""
+    """Add the options of ``agentic-video convert``."""
     parser.add_argument("name", nargs="?", help="the data set; --list names all")
     parser.add_argument("--list", action="store_true", help="list the data sets and stop")
     parser.add_argument("--source", type=Path, help="folder of the annotations, or one annotation file")
@@ -35,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Convert; 0 when rows were written, 1 when none could be, 2 when the options don't fit."""
+    """Convert.
+
+    Returns:
+        Exit status: 0 when rows were written, 1 when none could be, 2 when the options don't fit.
+    """
     if arguments.list:
         print(listing())
         return 0

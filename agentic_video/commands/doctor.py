@@ -1,5 +1,6 @@
-"""``agentic-video doctor``: what this machine and environment have, and what to do about what is missing."""
+"""Say what this machine and environment have, and what to do about what is missing."""
 
+import argparse
 import importlib
 import importlib.metadata
 import os
@@ -15,12 +16,32 @@ import psutil
 from agentic_video.training.patches import VERL_VERSION
 from agentic_video.utils.devices import count_gpus
 
+HELP = "say what this machine and environment have, and what is missing"
+TAKES_OVERRIDES = False
+
 GIB = 2**30
+LIBRARIES = (("av", "av", True), ("decord", "decord", False), ("open_clip", "open_clip_torch", False))
+"""Modules, their distributions, and whether nothing goes without them."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: ``agentic-video doctor`` has no options."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, and print what was found; see :func:`report`."""
+    return report()
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the report; ``remedy`` is empty when all is well."""
+    """One line of the report.
+
+    Attributes:
+        name: What was looked at.
+        value: What was found.
+        remedy: What to do about it; empty when all is well.
+    """
 
     name: str
     value: str
@@ -60,16 +81,18 @@ def findings() -> Iterator[Finding]:
         flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
         fast = "avx512f" in flags
         yield Finding(
-            "CPU", f"{os.cpu_count()} cores, AVX-512 {'yes' if fast else 'no'}",
+            "CPU",
+            f"{os.cpu_count()} cores, AVX-512 {'yes' if fast else 'no'}",
             "" if fast else "vLLM's CPU build was only tried with AVX-512",
-        )  # fmt: skip
-    for module, distribution, needed in (("av", "av", True), ("decord", "decord", False), ("open_clip", "open_clip_torch", False)):  # fmt: skip # noqa: E501
+        )
+    for module, distribution, needed in LIBRARIES:
         yield _imports(module, distribution, needed, install)
     memory = psutil.virtual_memory()
     yield Finding(
-        "memory", f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free",
+        "memory",
+        f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free",
         "" if memory.available > 10 * GIB else "the laptop job needs about 9 GiB",
-    )  # fmt: skip
+    )
     yield _space("shared memory", Path("/dev/shm"), 2, "mount a larger /dev/shm (docker: --shm-size=4g)")
     yield _space("disk", Path.cwd(), 5, "free some space: checkpoints and the environment need it")
 

@@ -1,14 +1,16 @@
-"""``agentic-video view``: look at recorded episodes in a browser."""
+"""Look at recorded episodes in a browser: a report of one file, or a local server for large runs."""
 
 import argparse
 import sys
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from agentic_video.report.viewer.episodes import Decode
+    from agentic_video.report.viewer.view import View
+
+HELP = "look at recorded episodes in a browser"
+TAKES_OVERRIDES = False
 
 PORT = 8765
 THUMBNAIL = 160
@@ -19,11 +21,14 @@ _SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the options of ``agentic-video view``."""
     parser.add_argument(
-        "paths", nargs="+", type=Path, metavar="RUN_OR_FILE",
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="RUN_OR_FILE",
         help="a run's folder (outputs/<recipe>-<profile>/run-NNN), any folder, or a jsonl file of episodes",
-    )  # fmt: skip
+    )
     parser.add_argument("--out", type=Path, help="the report to write (default: episodes.html in the run's folder)")
     parser.add_argument(
         "--images",
@@ -57,80 +62,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the report, or serve it until interrupted; the exit status."""
-    # Here, as the command's other subcommands need none of it.
-    from agentic_video.report.viewer.episodes import by_number
-    from agentic_video.report.viewer.page import write_page
-    from agentic_video.report.viewer.server import HOST, ViewServer
-    from agentic_video.report.viewer.sources import ViewError, load_episodes, missing_videos
+    """Write the report, or serve it until interrupted.
 
-    if arguments.serve and arguments.out:
-        return _fail("--out writes a report and --serve serves one; choose one of them")
+    Returns:
+        Exit status: 1 with a message when there is nothing to view, or no way to show it.
+    """
+    from agentic_video.report.viewer.sources import ViewError
+    from agentic_video.report.viewer.view import load_view
+
     try:
-        decode = _decoder(arguments.tokenizer) if arguments.tokenizer else by_number
-        episodes, grouping = load_episodes(arguments.paths, arguments.videos, decode)
+        if arguments.serve and arguments.out:
+            raise ViewError("--out writes a report and --serve serves one; choose one of them")
+        view = load_view(arguments.paths, arguments.videos, arguments.tokenizer)
+        problems = view.episodes.problems
+        _tell(f"{len(problems)} lines or files left out", problems)
+        _tell(
+            f"{len(view.missing)} of {view.videos} videos are missing (--videos FOLDER looks elsewhere)", view.missing
+        )
+        if arguments.serve:
+            _serve(view, arguments.port, arguments.side)
+        else:
+            _write(view, arguments.out, images=arguments.images, side=arguments.side)
     except ViewError as error:
-        return _fail(str(error))
-    _tell(f"{len(episodes.problems)} lines or files left out", episodes.problems)
-    total, missing = missing_videos(episodes.questions)
-    _tell(f"{len(missing)} of {total} videos are missing (--videos FOLDER looks elsewhere)", missing)
-    first = arguments.paths[0].resolve()
-    title = f"{first.parent.name}/{first.name}" + (f" and {len(arguments.paths) - 1} more" * (len(arguments.paths) > 1))
-    if arguments.serve:
-        try:
-            server = ViewServer(episodes, grouping, title, arguments.port, arguments.side)
-        except (OSError, OverflowError) as error:
-            return _fail(f"can't serve on port {arguments.port}: {error}; name another with --port (0: a free one)")
-        print(f"{len(episodes)} episodes at http://{HOST}:{server.server_port}/ (Ctrl-C ends)", flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print()
-        finally:
-            server.server_close()
-        return 0
-    out = arguments.out or (first / "episodes.html" if first.is_dir() else first.with_suffix(".html"))
-    try:
-        written = write_page(out, episodes, grouping, title, images=arguments.images, side=arguments.side)
-    except OSError as error:
-        return _fail(f"can't write {out}: {error}; name another file with --out")
-    unreadable = f" ({written.unreadable} of their videos couldn't be read)" if written.unreadable else ""
-    print(
-        f"{len(episodes)} episodes, {written.pictured} with pictures{unreadable}, {written.size / 2**20:.1f} MiB: {out}"
-    )
-    if written.size > LARGE:
-        print("this report is large: `agentic-video view --serve` opens faster")
+        print(f"agentic-video view: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
-def _decoder(folder: Path) -> "Decode":
-    """Texts of single tokens by a checkpoint's tokenizer. Nothing is downloaded.
+def _serve(view: "View", port: int, side: int) -> None:
+    from agentic_video.report.viewer.server import HOST
 
-    Raises:
-        ViewError: There is none.
-    """
-    from agentic_video.report.viewer.sources import ViewError
-
-    if not folder.is_dir():
-        raise ViewError(f"{folder} isn't a folder; --tokenizer wants a checkpoint's folder")
-    from transformers import AutoTokenizer
-
+    server = view.server(port, side)
+    print(f"{len(view.episodes)} episodes at http://{HOST}:{server.server_port}/ (Ctrl-C ends)", flush=True)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError) as error:
-        raise ViewError(f"{folder} holds no tokenizer: {error}") from error
-    return lru_cache(maxsize=None)(lambda token: str(tokenizer.decode([token])))
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        server.server_close()
+
+
+def _write(view: "View", out: Path | None, *, images: int, side: int) -> None:
+    out, written = view.write(out, images=images, side=side)
+    unreadable = f" ({written.unreadable} of their videos couldn't be read)" if written.unreadable else ""
+    megabytes = f"{written.size / 2**20:.1f} MiB"
+    print(f"{len(view.episodes)} episodes, {written.pictured} with pictures{unreadable}, {megabytes}: {out}")
+    if written.size > LARGE:
+        print("this report is large: `agentic-video view --serve` opens faster")
 
 
 def _tell(what: str, items: Sequence[str]) -> None:
     """Say that there are some, and name the first of them."""
     if items:
         print(f"{what}:", *items[:_SHOWN], *(["..."] if len(items) > _SHOWN else []), sep="\n  ", file=sys.stderr)
-
-
-def _fail(message: str) -> int:
-    print(f"agentic-video view: {message}", file=sys.stderr)
-    return 1
 
 
 def _count(text: str) -> int:

@@ -1,15 +1,18 @@
 """The ``agentic_video`` block of a run's config, as typed settings."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
 from typing import Any, get_type_hints
 
+from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.systems.reward_function import RewardConfig
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
@@ -41,6 +44,7 @@ class Settings:
 
     Attributes:
         system: The way of watching, with its constants.
+        reward: A function of one's own in place of the system's reward, or beside it.
         judge: How to reach the judge of open-ended answers.
         verifier: How to reach the model that rewards show frames to.
         frame_store: The store of decoded frames.
@@ -55,7 +59,8 @@ class Settings:
     frame_store: StoreConfig
     retrieval: RetrievalConfig
     max_turn_tokens: int = 0
-    log: LogConfig = LogConfig()
+    log: LogConfig = field(default_factory=LogConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
 
 
 def settings_of(config: DictConfig) -> Settings:
@@ -101,50 +106,63 @@ class SettingsCache:
         return self._settings
 
 
-def _build(block: DictConfig) -> Settings:
-    import hydra
+PARTS = {
+    "judge": JudgeConfig,
+    "verifier": VerifierConfig,
+    "frame_store": StoreConfig,
+    "retrieval": RetrievalConfig,
+    "log": LogConfig,
+    "reward": RewardConfig,
+}
+"""The blocks under ``agentic_video`` that are dataclasses of their own, beside ``system``."""
 
-    known = {
-        "toyworld",
-        "system",
-        "judge",
-        "verifier",
-        "frame_store",
-        "retrieval",
-        "max_turn_tokens",
-        "episodes_dir",
-        "episodes_per_step",
-        "log",
-    }
-    unknown = set(block) - known
-    if unknown:
-        raise ValueError(f"agentic_video.{min(map(str, unknown))}: unknown key; known keys are {sorted(known)}")
+OTHERS = ("system", "max_turn_tokens", "toyworld", "episodes_dir", "episodes_per_step")
+
+
+def _build(block: DictConfig) -> Settings:
+    known = {*PARTS, *OTHERS}
+    for key in map(str, block):
+        if key not in known:
+            raise ValueError(unknown_key("agentic_video", key, known))
     if "system" not in block or "_target_" not in block.system:
         raise ValueError("agentic_video.system._target_ must name a System class")
-    try:
-        system = hydra.utils.instantiate(block.system, _convert_="all")
-        if not isinstance(system, System):
-            raise TypeError(f"{block.system['_target_']} is not a System")
-    except Exception as error:
-        raise ValueError(f"agentic_video.system: {error}") from error
-
-    def part(cls: type[Any], name: str) -> Any:
-        values = OmegaConf.to_container(block[name]) if block.get(name) is not None else {}
-        return dataclass_from(cls, values, f"agentic_video.{name}")
-
+    parts: dict[str, Any] = {
+        name: dataclass_from(cls, OmegaConf.to_container(block[name]), f"agentic_video.{name}")
+        for name, cls in PARTS.items()
+        if block.get(name) is not None
+    }
+    for name in ("judge", "verifier", "frame_store", "retrieval"):
+        parts.setdefault(name, PARTS[name]())
     return Settings(
-        system=system,
-        judge=part(JudgeConfig, "judge"),
-        verifier=part(VerifierConfig, "verifier"),
-        frame_store=part(StoreConfig, "frame_store"),
-        retrieval=part(RetrievalConfig, "retrieval"),
+        system=_system(OmegaConf.to_container(block.system)),
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),
-        log=part(LogConfig, "log"),
+        **parts,
     )
+
+
+def _system(values: Any) -> System:
+    target = values["_target_"]
+    try:
+        cls = get_class(target)
+    except Exception as error:  # whatever importing somebody's module raises
+        raise ValueError(f"agentic_video.system._target_: {error}") from error
+    if not issubclass(cls, System) or not is_dataclass(cls):
+        raise ValueError(f"agentic_video.system._target_: {target} is not a System that is a dataclass")
+    system: System = dataclass_from(cls, values, "agentic_video.system")
+    return system
+
+
+def unknown_key(where: str, key: str, known: Collection[str]) -> str:
+    """The message about a key that doesn't exist: where it stands, and what may be meant."""
+    close = get_close_matches(key, known, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{where}.{key}: unknown key; {meant}known keys are {sorted(known)}"
 
 
 def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
     """A dataclass, with the dataclasses that it holds, from a config's plain values; lists become tuples.
+
+    A field's ``_target_`` names another class than the one that the field is declared with.
 
     Args:
         where: The config key of the values, for messages.
@@ -155,11 +173,19 @@ def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
     values = values or {}
     if not isinstance(values, Mapping):
         raise ValueError(f"{where}: expected keys and values, got {values!r}")
-    known = get_type_hints(cls)
+    if "_target_" in values:
+        try:
+            cls = get_class(values["_target_"])
+        except Exception as error:
+            raise ValueError(f"{where}._target_: {error}") from error
+    hints = get_type_hints(cls)
+    known = {one.name: hints[one.name] for one in fields(cls) if one.init}
     arguments = {}
     for key, value in values.items():
+        if key == "_target_":
+            continue
         if key not in known:
-            raise ValueError(f"{where}.{key}: unknown key; known keys are {sorted(known)}")
+            raise ValueError(unknown_key(where, key, known))
         nested = is_dataclass(known[key])
         arguments[key] = dataclass_from(known[key], value, f"{where}.{key}") if nested else _frozen(value)
     try:

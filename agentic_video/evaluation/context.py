@@ -1,33 +1,52 @@
 """What the episodes of one process share: a backend, frames, retrieval, graders."""
 
+import copy
+
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import make_backend
 from agentic_video.evaluation.plan import Plan
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge
 from agentic_video.tools.base import Retriever
-from agentic_video.utils import journal as files
+from agentic_video.utils.errors import SetupError
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.source import FrameSource
 from agentic_video.video.store import FrameStore
 
 
 class EvalContext:
-    """What the episodes of one process share: who speaks, frames, retrieval, judge.
+    """What the episodes of one process share; made where its event loop runs.
 
     Args:
-        backend: Who speaks; None makes the plan's. An evaluation of many parts loads its model once.
+        plan: What is played, and how.
+        backend: What plays the model's part; None makes the plan's. An evaluation of many parts loads its model once.
+
+    Attributes:
+        plan: As given.
+        backend: What plays the model's part.
+        source: Frames of all videos.
+        graders: What grades answers.
     """
 
     def __init__(self, plan: Plan, backend: Backend | None = None):
         self.plan = plan
         self._own = backend is None
-        self.backend = backend or make_backend(plan.model, int(getattr(plan.system, "size_factor", 28)))
+        self.backend = backend or make_backend(plan.model, plan.system.visual_token_side)
         self.source = FrameStore(plan.frame_store)
         self.graders = Graders(judge=Judge(plan.judge), source=self.source)
 
+    def with_backend(self, backend: Backend) -> "EvalContext":
+        """The same frames and graders with another backend; only the first context is to be closed."""
+        other = copy.copy(self)
+        other.backend = backend
+        return other
+
     def retriever(self) -> Retriever | None:
-        """Finds frames by text, where a model for it is configured."""
+        """What finds frames by text, where a model for it is configured.
+
+        Raises:
+            SetupError: The model can't be loaded.
+        """
         return make_retriever(self.plan.retrieval, self.source)
 
     def close(self) -> None:
@@ -51,5 +70,5 @@ def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | 
     try:
         encoder = ClipEncoder(config)
     except (OSError, RuntimeError, ValueError) as error:
-        raise files.SetupError(f"agentic_video.retrieval.model={config.model}: {error}") from error
+        raise SetupError(f"agentic_video.retrieval.model={config.model}: {error}") from error
     return FrameRetriever(source, encoder, config)

@@ -8,7 +8,6 @@ in between is the one of training and of ``agentic-video eval``. It needs lmms-e
 package doesn't install, as its pins exclude hydra's; docs/evaluation.md says how to have both.
 """
 
-import argparse
 import asyncio
 import logging
 import os
@@ -21,16 +20,16 @@ from lmms_eval.api.model import lmms
 from lmms_eval.models.registry_v2 import ModelManifest
 from tqdm import tqdm
 
-from agentic_video.commands.eval import add_arguments, baseline_of, fit_images, fit_limits, model_spec
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.backends.make import backend_class
+from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.context import EvalContext
-from agentic_video.evaluation.model import choose_engine
-from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec
+from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.errors import SetupError
 from agentic_video.video.errors import VideoError
 
@@ -52,7 +51,8 @@ class AgenticVideo(lmms):
         model: Folder of a checkpoint, or address of an OpenAI-compatible server.
         model_name: Its name there, where the server has several.
         profile: ``cluster`` or ``laptop``.
-        engine: ``auto``, ``chat``, ``vllm`` or ``toy``.
+        engine: ``auto`` (a server for an address, else vLLM), ``chat``, ``vllm``, or the dotted path of a
+            :class:`~agentic_video.evaluation.backends.base.Backend` class.
         tools: False: the same overview, and one turn, which must answer.
         baseline: So many uniform frames and the question, in place of the agent; 0 for the agent.
         concurrency: Episodes at a time.
@@ -83,23 +83,26 @@ class AgenticVideo(lmms):
         super().__init__()
         unknown = set(kwargs) - {"batch_size", "max_batch_size", "device"}
         if unknown:
-            raise SetupError(f"--model_args {min(unknown)}: unknown; known are recipe, model, model_name, profile, "
-                             "engine, tools, baseline, concurrency, temperature and overrides")  # fmt: skip
-        parser = argparse.ArgumentParser()
-        add_arguments(parser)
-        words = ["--recipe", recipe, "--model", model, "--model-name", model_name, "--concurrency", str(concurrency)]
-        words += [] if temperature is None else ["--temperature", str(temperature)]
-        arguments = parser.parse_args(words)
-        chosen = choose_engine(model, engine, count_gpus())
+            raise SetupError(
+                f"--model_args {min(unknown)}: unknown; known are recipe, model, model_name, profile, engine, tools, "
+                "baseline, concurrency, temperature and overrides"
+            )
+        options = ModelOptions(
+            model,
+            engine_of(model, engine),
+            str(model_name),
+            temperature=None if temperature is None else float(temperature),
+            concurrency=int(concurrency),
+        )
         config = compose_recipe(Path(recipe), profile, overrides.split())
         settings = settings_of(config)
         system = settings.system if _true(tools) else settings.system.direct()
         if int(baseline):
-            system = baseline_of(settings.system, int(baseline), tiny=chosen == "toy")
+            system = baseline_of(settings.system, int(baseline), tiny=backend_class(options.engine).one_token_frames)
         plan = Plan(
             folder=Path(),
             system=system,
-            model=fit_images(model_spec(arguments, config, chosen, model), system.max_images),
+            model=fit_images(model_spec(options, config), system.max_images),
             limits=fit_limits(system, limits_of(config)),
             frame_store=settings.frame_store,
             retrieval=settings.retrieval,
@@ -108,13 +111,13 @@ class AgenticVideo(lmms):
             provenance={},
         )
         self._runner = asyncio.Runner()
-        self._cast = self._runner.run(_cast(plan))
-        self._retriever = self._cast.retriever()
+        self._context = self._runner.run(_make_context(plan))
+        self._retriever = self._context.retriever()
 
     @property
     def batch_size(self) -> int:
         """Episodes at a time."""
-        return self._cast.plan.concurrency
+        return self._context.plan.concurrency
 
     def generate_until(self, requests: list[Instance]) -> list[GenerationResult]:
         """The agent's answer to each question; empty where it gave none, or could not be asked."""
@@ -137,10 +140,10 @@ class AgenticVideo(lmms):
         return [result for result in results if result is not None]
 
     async def _answer(self, request: Instance) -> GenerationResult:
-        context, options, doc_to_visual, doc_id, task, split = request.args
-        qa = question(context, doc_to_visual(self.task_dict[task][split][doc_id]), f"{task} {split} {doc_id}")
+        text, options, doc_to_visual, doc_id, task, split = request.args
+        qa = question(text, doc_to_visual(self.task_dict[task][split][doc_id]), f"{task} {split} {doc_id}")
         try:
-            played = await play_question(self._cast, self._retriever, qa)
+            played = await play_question(self._context, self._retriever, qa)
         except (VideoError, EngineError) as error:
             # one question never stops the others
             logger.warning("%s could not be played and counts as wrong: %s", qa.id, error)
@@ -148,7 +151,7 @@ class AgenticVideo(lmms):
         usage = played.usage
         counts = TokenCounts(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         result = GenerationResult(played.attempts[-1].answer or "", counts)
-        self.cache_hook.add_partial("generate_until", (context, options), result.text)
+        self.cache_hook.add_partial("generate_until", (text, options), result.text)
         return result
 
     def generate_until_multi_round(self, requests: list[Instance]) -> list[str]:
@@ -159,12 +162,12 @@ class AgenticVideo(lmms):
 
     def clean(self) -> None:
         """Let go of the model."""
-        self._cast.close()
+        self._context.close()
         self._runner.close()
         super().clean()
 
 
-def question(context: str, visuals: Iterable[Any], where: str) -> VideoQA:
+def question(text: str, visuals: Iterable[Any], where: str) -> VideoQA:
     """A question of lmms-eval as a row: its text, with whatever options it spells out, and its video.
 
     Raises:
@@ -175,10 +178,10 @@ def question(context: str, visuals: Iterable[Any], where: str) -> VideoQA:
         kinds = [type(visual).__name__ for visual in videos]
         raise SetupError(f"{where}: the task must hand over one path of a video, it gave {kinds}")
     # The task knows the right answer; the agent's row needs one that isn't empty.
-    return VideoQA(id=where, video=str(videos[0]), question=context, answer="-", answer_type="open_ended")
+    return VideoQA(id=where, video=str(videos[0]), question=text, answer="-", answer_type="open_ended")
 
 
-async def _cast(plan: Plan) -> EvalContext:
+async def _make_context(plan: Plan) -> EvalContext:
     return EvalContext(plan)
 
 

@@ -1,26 +1,30 @@
-"""The model of an evaluation: which, where, and how it is sampled."""
+"""The model of an evaluation: which, what runs it, where, and how it is sampled."""
 
 import itertools
 import json
+import os
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.utils.errors import SetupError
 
-EngineName = Literal["chat", "vllm", "toy"]
-
-
-SMALL_BYTES = 64 << 20
-"""Weights up to this size run on the tiny model's own engine where there is no GPU."""
-
-
-VLLM_KEYS = ("dtype", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization",
-             "enforce_eager", "enable_chunked_prefill", "enable_prefix_caching")  # fmt: skip
+VLLM_KEYS = (
+    "dtype",
+    "max_model_len",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "gpu_memory_utilization",
+    "enforce_eager",
+    "enable_chunked_prefill",
+    "enable_prefix_caching",
+)
 """Keys of verl's rollout config that vLLM's engine knows by the same name."""
 VLLM_NEVER = ("worker_extension_cls",)
 """What training needs of vLLM and an evaluation doesn't."""
@@ -31,7 +35,7 @@ class ModelSpec:
     """The model to evaluate; plain data, so that it can travel to other machines.
 
     Attributes:
-        engine: What runs it.
+        engine: What runs it: see :class:`ModelOptions`.
         model: Folder of a checkpoint, its name on a hub, or the address of a server.
         temperature: Of sampling; 0 takes the likeliest token.
         top_p: Of sampling.
@@ -40,7 +44,7 @@ class ModelSpec:
         chat: How to reach the server.
     """
 
-    engine: EngineName
+    engine: str
     model: str
     temperature: float = 0.0
     top_p: float = 1.0
@@ -49,31 +53,77 @@ class ModelSpec:
     chat: ChatConfig = field(default_factory=ChatConfig)
 
 
-def choose_engine(model: str, asked: str, gpus: int, option: str = "--model") -> EngineName:
-    """A server for an address; the tiny model's engine for a tiny checkpoint without a GPU; else vLLM.
+@dataclass(frozen=True)
+class ModelOptions:
+    """A model as a command names it.
+
+    Attributes:
+        model: Folder of a checkpoint, its name on a hub, or the address of a server.
+        engine: What runs it: ``chat``, ``vllm``, or the dotted path of a
+            :class:`~agentic_video.evaluation.backends.base.Backend` class.
+        model_name: Its name on the server; empty where the server has one only.
+        temperature: Of sampling; None takes the recipe's ``val_kwargs``.
+        top_p: Likewise.
+        seed: See :class:`ModelSpec`.
+        concurrency: Most requests to a server at a time.
+        api_key_env: Environment variable that holds the server's key.
+    """
+
+    model: str
+    engine: str
+    model_name: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int = 0
+    concurrency: int = 32
+    api_key_env: str = "OPENAI_API_KEY"
+
+
+def is_address(model: str) -> bool:
+    """Whether a model is named by the address of its server."""
+    return model.startswith(("http://", "https://"))
+
+
+def engine_of(model: str, asked: str, option: str = "--model") -> str:
+    """What runs a model: a server for an address, else vLLM, unless something else is asked for.
 
     Args:
+        model: See :class:`ModelOptions`.
+        asked: ``auto``, ``chat``, ``vllm``, or the dotted path of a class, which knows itself what it takes.
         option: How messages call the option that names the model.
 
     Raises:
         SetupError: The model isn't there, or isn't what was asked for.
     """
-    if model.startswith(("http://", "https://")):
-        if asked not in ("auto", "chat"):
-            raise SetupError(f"--engine {asked} needs the folder of a checkpoint, and {option} is an address: {model}")
+    if "." in asked:
+        return asked
+    if asked not in ("auto", "chat", "vllm"):
+        raise SetupError(f"--engine {asked}: there are auto, chat, vllm, and the dotted path of a class of your own")
+    if is_address(model) and asked != "vllm":
         return "chat"
-    folder = Path(model)
     if asked == "chat":
         raise SetupError(f"--engine chat needs the address of a server (http://host:8000/v1), got {option} {model}")
+    require_checkpoint(model, asked, option)
+    return "vllm"
+
+
+def require_checkpoint(model: str, engine: str, option: str = "--model") -> None:
+    """Make sure that an engine in this process can load a model, as far as its name and its folder tell.
+
+    Args:
+        option: How messages call the option that names the model.
+
+    Raises:
+        SetupError: It is an address, or a folder without weights in Hugging Face's format.
+    """
+    if is_address(model):
+        raise SetupError(f"--engine {engine} needs the folder of a checkpoint, and {option} is an address: {model}")
+    folder = Path(model)
     if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise SetupError(
             f"{option} {folder}: no weights in Hugging Face's format there; turn a checkpoint of verl into one with "
             f"python -m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir NEW_FOLDER"
         )
-    if asked in ("vllm", "toy"):
-        return "vllm" if asked == "vllm" else "toy"
-    size = sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else SMALL_BYTES + 1
-    return "toy" if not gpus and size <= SMALL_BYTES else "vllm"
 
 
 def served_model(
@@ -82,6 +132,8 @@ def served_model(
     """The name of the one model that a server has.
 
     Args:
+        key: Of the server; None where it asks for none.
+        timeout: Seconds.
         option: How messages call the option that names the server.
         name_option: The same for the option that names the model.
 
@@ -103,58 +155,48 @@ def served_model(
     return names[0]
 
 
-@dataclass(frozen=True)
-class ModelOptions:
-    """A model as a command names it.
-
-    Attributes:
-        model: Folder of a checkpoint, its name on a hub, or the address of a server.
-        engine: What runs it: ``chat``, ``vllm``, or the dotted path of a :class:`~agentic_video.evaluation.backends.base.
-            Backend` class.
-        model_name: Its name on the server; empty where the server has one only.
-        temperature: Of sampling; None takes the recipe's ``val_kwargs``.
-        top_p: Likewise.
-        seed: See :class:`ModelSpec`.
-        concurrency: Most requests to a server at a time.
-        api_key_env: Environment variable that holds the server's key.
-    """
-
-    model: str
-    engine: str
-    model_name: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int = 0
-    concurrency: int = 32
-    api_key_env: str = "OPENAI_API_KEY"
-
-
 def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
-    """The model to evaluate, with the sampling of the recipe's validation unless the command says otherwise."""
+    """The model to evaluate, with the sampling of the recipe's validation unless the options say otherwise.
+
+    Args:
+        config: A recipe's, composed.
+
+    Raises:
+        SetupError: A server's model has no name and can't be asked for it.
+    """
     rollout = config.actor_rollout_ref.rollout
     recipe_temperature = float(rollout.val_kwargs.temperature) if rollout.val_kwargs.do_sample else 0.0
-    temperature = recipe_temperature if options.temperature is None else options.temperature
-    top_p = float(rollout.val_kwargs.top_p) if options.top_p is None else options.top_p
+    spec = ModelSpec(
+        options.engine,
+        options.model,
+        recipe_temperature if options.temperature is None else options.temperature,
+        float(rollout.val_kwargs.top_p) if options.top_p is None else options.top_p,
+        options.seed,
+    )
     if options.engine == "chat":
-        key = os.environ.get(options.api_key_env)
-        chat = ChatConfig(
-            base_url=options.model,
-            model=options.model_name or served_model(options.model, key),
-            api_key_env=options.api_key_env,
-            concurrency=options.concurrency,
-            temperature=temperature,
-            max_tokens=int(config.agentic_video.get("max_turn_tokens", 0)) or ChatConfig.max_tokens,
-            fields={"top_p": top_p} if top_p < 1 else {},
-        )
-        return ModelSpec(options.engine, options.model, temperature, top_p, options.seed, chat=chat)
-    vllm: dict[str, Any] = {}
-    if options.engine == "vllm":
-        vllm = {key: rollout[key] for key in VLLM_KEYS if rollout.get(key) is not None}
-        vllm["tensor_parallel_size"] = int(rollout.tensor_model_parallel_size)
-        extra = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
-        assert isinstance(extra, dict)
-        vllm |= {str(key): value for key, value in extra.items() if key not in VLLM_NEVER and value is not None}
-    return ModelSpec(options.engine, options.model, temperature, top_p, options.seed, vllm=vllm)
+        return replace(spec, chat=_chat_config(options, spec, int(config.agentic_video.get("max_turn_tokens", 0))))
+    return replace(spec, vllm=_vllm_arguments(rollout)) if options.engine == "vllm" else spec
+
+
+def _chat_config(options: ModelOptions, spec: ModelSpec, max_turn_tokens: int) -> ChatConfig:
+    key = os.environ.get(options.api_key_env)
+    return ChatConfig(
+        base_url=options.model,
+        model=options.model_name or served_model(options.model, key),
+        api_key_env=options.api_key_env,
+        concurrency=options.concurrency,
+        temperature=spec.temperature,
+        max_tokens=max_turn_tokens or ChatConfig.max_tokens,
+        fields={"top_p": spec.top_p} if spec.top_p < 1 else {},
+    )
+
+
+def _vllm_arguments(rollout: DictConfig) -> dict[str, Any]:
+    arguments: dict[str, Any] = {key: rollout[key] for key in VLLM_KEYS if rollout.get(key) is not None}
+    arguments["tensor_parallel_size"] = int(rollout.tensor_model_parallel_size)
+    extra = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+    assert isinstance(extra, dict)
+    return arguments | {str(key): value for key, value in extra.items() if key not in VLLM_NEVER and value is not None}
 
 
 def fit_images(spec: ModelSpec, most: int) -> ModelSpec:

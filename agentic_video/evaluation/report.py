@@ -2,17 +2,13 @@
 
 import json
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from agentic_video.evaluation.published import published_for
 from agentic_video.evaluation.results import Failure
 from agentic_video.evaluation.suites import suite_scores
 from agentic_video.types.action import Calls
@@ -20,56 +16,34 @@ from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 
-CATEGORY_FIELDS = ("categories", "category", "task_type", "question_category", "question_type", "problem_type",
-                   "type", "kind")  # fmt: skip
+CATEGORY_FIELDS = (
+    "categories",
+    "category",
+    "task_type",
+    "question_category",
+    "question_type",
+    "problem_type",
+    "type",
+    "kind",
+)
 """Fields of ``extra_info`` that name the kind of question; the first that is there counts."""
 DURATION_FIELDS = ("duration_name", "duration_bucket", "duration_group", "length", "duration")
 """The same for how long the video is: a name, or seconds. Where a row has none, the video file's own length counts."""
 _DURATION_ENDS = (60.0, 300.0, 900.0, 3600.0)
 _FPS_ENDS = (1.0, 2.0, 4.0, 8.0)
-PER_EPISODE = ("frames", "visual_tokens", "turns", "tool_calls", "illegal_calls", "attempts", "prompt_tokens",
-               "completion_tokens", "seconds")  # fmt: skip
-_SPLIT = re.compile(r"_(?:val_v|val|test|eval|all)$")
+PER_EPISODE = (
+    "frames",
+    "visual_tokens",
+    "turns",
+    "tool_calls",
+    "illegal_calls",
+    "attempts",
+    "prompt_tokens",
+    "completion_tokens",
+    "seconds",
+)
 COUNTED = ("turns", "tool_calls")
 """Figures whose values are counted one by one."""
-
-
-@dataclass(frozen=True)
-class Published:
-    """A number from a paper.
-
-    Attributes:
-        accuracy: Percent.
-        frames: Mean frames of an episode, where given.
-        calls: Most calls allowed, where the table varies them.
-        table: Where it stands.
-        note: What to mind.
-    """
-
-    paper: str
-    benchmark: str
-    model: str
-    accuracy: float
-    table: str
-    frames: float | None = None
-    calls: int | None = None
-    note: str = ""
-
-
-def published() -> list[Published]:
-    """All published numbers of ``published.yaml``."""
-    text = files("agentic_video.evaluation").joinpath("published.yaml").read_text(encoding="utf-8")
-    return [Published(paper=block["paper"], **row) for block in yaml.safe_load(text) for row in block["rows"]]
-
-
-def published_for(benchmark: str) -> list[Published]:
-    """The published numbers of a benchmark, by its name as in lmms-eval or with a split that tells nothing apart:
-    ``lvbench_test`` is ``lvbench``, but ``mlvu_test`` is not ``mlvu_dev``."""
-    name = benchmark.lower().replace("-", "_")
-    bare = _SPLIT.sub("", name)
-    return [row for row in published() if row.benchmark == name] or [
-        row for row in published() if _SPLIT.sub("", row.benchmark) == bare and not row.benchmark.startswith("mlvu")
-    ]
 
 
 def category_of(qa: VideoQA) -> list[str]:

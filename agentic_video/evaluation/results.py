@@ -12,13 +12,11 @@ from agentic_video.types.row import VideoQA
 from agentic_video.utils import journal as files
 
 SETTINGS_FILE = "eval.json"
-
-
+"""What an evaluation's folder belongs to."""
 JOURNALS = "episodes-*.jsonl"
-
-
+"""Finished episodes, a file for each shard."""
 FAILURES = "failures-*.jsonl"
-
+"""Questions that couldn't be played in the latest run, likewise."""
 
 Key = tuple[str, str]
 """A question across data files: its data source and its id."""
@@ -26,7 +24,12 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Failure:
-    """A question that couldn't be played."""
+    """A question that couldn't be played.
+
+    Attributes:
+        key: Which one.
+        error: Kind of the error and its message.
+    """
 
     key: Key
     error: str
@@ -81,6 +84,12 @@ def failures(folder: Path) -> list[Failure]:
             except (ValueError, KeyError, TypeError):
                 continue  # cut short by a kill
     return found
+
+
+def forget_failures(folder: Path) -> None:
+    """Remove the lists of questions that couldn't be played: they are tried again."""
+    for stale in folder.glob(FAILURES):
+        stale.unlink()
 
 
 def journal(folder: Path, shard: int) -> AbstractContextManager[TextIO]:

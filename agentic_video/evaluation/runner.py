@@ -45,7 +45,7 @@ class Played:
     seconds: float
 
 
-async def play_question(cast: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Played:
+async def play_question(context: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Played:
     """Play a question as in evaluation, with every attempt that the system asks for.
 
     Raises:
@@ -57,39 +57,39 @@ async def play_question(cast: EvalContext, retriever: Retriever | None, qa: Vide
 
     def make_policy(system: System) -> Policy:
         episode = json.dumps([*key_of(qa), len(policies)])
-        policies.append(cast.backend.policy(system, cast.plan.limits, episode))
+        policies.append(context.backend.policy(system, context.plan.limits, episode))
         return policies[-1]
 
-    attempts = await play_attempts(cast.plan.system, make_policy, qa, cast.source, retriever)
+    attempts = await play_attempts(context.plan.system, make_policy, qa, context.source, retriever)
     if attempts[-1].end is EndReason.ENGINE_ERROR:
         raise EngineError(attempts[-1].error)
     usage = sum((usage_of(policy) for policy in policies), Usage())
     return Played(attempts, usage, time.monotonic() - started)
 
 
-async def play_one(cast: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Record:
+async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Record:
     """Play and grade a question.
 
     Raises:
         VideoError: The video can't be read.
         EngineError: The engine failed.
     """
-    played = await play_question(cast, retriever, qa)
+    played = await play_question(context, retriever, qa)
     trajectory = played.attempts[-1]
     rewards = {
-        **await grades(cast.plan.system, trajectory, qa, cast.graders),
+        **await grades(context.plan.system, trajectory, qa, context.graders),
         "turns": float(len(trajectory.turns)),
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
         "frames": float(len(trajectory.frames)),
-        "visual_tokens": float(visual_tokens(trajectory, cast.backend.factor)),
+        "visual_tokens": float(visual_tokens(trajectory, context.backend.visual_token_side)),
         "prompt_tokens": float(played.usage.prompt_tokens),
         "completion_tokens": float(played.usage.completion_tokens),
         "attempts": float(len(played.attempts)),
         "seconds": played.seconds,
-        "video_seconds": (await cast.source.aprobe(qa.video)).duration,
+        "video_seconds": (await context.source.aprobe(qa.video)).duration,
     }
-    return Record(qa, trajectory, rewards, cast.plan.provenance)
+    return Record(qa, trajectory, rewards, context.plan.provenance)
 
 
 async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> dict[str, float]:
@@ -104,13 +104,13 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
     return found
 
 
-def visual_tokens(trajectory: Trajectory, factor: int) -> int:
+def visual_tokens(trajectory: Trajectory, side: int) -> int:
     """Visual tokens of all shown frames.
 
     Args:
-        factor: Pixels along each side of one token.
+        side: Pixels along each side of one token.
     """
-    return sum(max(1, round(ref.width / factor)) * max(1, round(ref.height / factor)) for ref in trajectory.frames)
+    return sum(max(1, round(ref.width / side)) * max(1, round(ref.height / side)) for ref in trajectory.frames)
 
 
 async def play_rows(
@@ -133,15 +133,15 @@ async def play_rows(
     with journal(plan.folder, shard) as file:
         failed = (plan.folder / f"failures-{shard:03d}.jsonl").open("w", encoding="utf-8")
         with failed:
-            cast = EvalContext(plan, backend)
+            context = EvalContext(plan, backend)
             try:
-                retriever = cast.retriever()
+                retriever = context.retriever()
                 waiting = iter(rows)
 
                 async def worker() -> None:
                     for qa in waiting:
                         try:
-                            record = await play_one(cast, retriever, qa)
+                            record = await play_one(context, retriever, qa)
                         except Exception as error:  # one question never stops the others
                             failure = Failure(key_of(qa), f"{type(error).__name__}: {error}")
                             logger.warning("row %s could not be played: %s", qa.id, failure.error)
@@ -155,4 +155,4 @@ async def play_rows(
 
                 await asyncio.gather(*(worker() for _ in range(min(plan.concurrency, len(rows)))))
             finally:
-                cast.close()
+                context.close()

@@ -7,14 +7,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import FAILURES, JOURNALS, Failure
 from agentic_video.evaluation.runner import play_rows
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.devices import count_gpus
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.errors import SetupError
 
 POLL_SECONDS = 1.0
+"""Between two looks at what shards wrote."""
 
 
 class Follower:
@@ -54,6 +58,24 @@ class Follower:
             return []  # a torn line of an earlier attempt
 
 
+def count_shards(asked: int | None, model: ModelSpec) -> int:
+    """How many processes play: as many as asked, else one for each group of GPUs of this machine or Ray's cluster.
+
+    Args:
+        model: Its tensor parallelism says how many GPUs a process needs.
+    """
+    if asked is not None or model.engine != "vllm":
+        return asked or 1
+    if os.environ.get("RAY_ADDRESS"):
+        import ray
+
+        ray.init(ignore_reinit_error=True)
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+    else:
+        gpus = count_gpus()
+    return max(1, gpus // int(model.vllm.get("tensor_parallel_size", 1)))
+
+
 def play_shard(plan: Plan, rows: Sequence[VideoQA], shard: int) -> None:
     """One shard, in a process of its own."""
     asyncio.run(play_rows(plan, rows, shard, lambda one: None))
@@ -69,9 +91,6 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
         SetupError: A shard died; what it had finished is kept.
     """
     import ray
-
-    from agentic_video.utils.devices import count_gpus
-    from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 
     gpus_each = int(plan.model.vllm.get("tensor_parallel_size", 1)) if plan.model.engine == "vllm" else 0
     if not os.environ.get("RAY_ADDRESS"):

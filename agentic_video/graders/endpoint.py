@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -146,33 +148,52 @@ class Endpoint:
         if self.config.temperature is not None:
             body["temperature"] = self.config.temperature
         body = {key: value for key, value in {**body, **(fields or {})}.items() if value is not None}
-        problem, tries, asked_to_wait = "", 0, 0.0
-        for attempt in range(self.config.max_retries + 1):
-            if attempt:
-                # The exponent is capped: 2.0 ** 1024 would overflow.
-                pause = self.config.retry_wait * 2.0 ** min(attempt - 1, 60)
-                await asyncio.sleep(min(max(pause, asked_to_wait), MAX_WAIT))
-            tries, asked_to_wait = attempt + 1, 0.0
-            try:
-                async with self._slots:
-                    # By path: the typed method walks all of the messages, which costs milliseconds a request
-                    asking = client.post("/chat/completions", cast_to=object, body=body)
-                    reply = await asyncio.wait_for(asking, self.config.timeout)
-                return read({**reply["choices"][0], "usage": reply.get("usage")})
-            except Unreadable as error:
-                problem = str(error)
-            except Exception as error:  # whatever a server can make the client raise
-                problem = f"{type(error).__name__}: {error}"
-                status = getattr(error, "status_code", None)
-                if isinstance(status, int) and 400 <= status < 500 and status not in _WORTH_RETRYING:
-                    break
-                asked_to_wait = _retry_after(error)
+        tries = 0
+
+        async def ask() -> T:
+            nonlocal tries
+            tries += 1
+            async with self._slots:
+                # By path: the typed method walks all of the messages, which costs milliseconds a request
+                asking = client.post("/chat/completions", cast_to=object, body=body)
+                reply = await asyncio.wait_for(asking, self.config.timeout)
+            return read({**reply["choices"][0], "usage": reply.get("usage")})
+
+        try:
+            return await self._retrying()(ask)
+        except Unreadable as error:
+            problem = str(error)
+        except Exception as error:  # whatever a server can make the client raise
+            problem = f"{type(error).__name__}: {error}"
         problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem[:300]}"
         logger.warning(problem)
         raise EndpointError(problem)
 
+    def _retrying(self) -> AsyncRetrying:
+        """Bounded attempts with growing pauses between them."""
 
-def _retry_after(error: Exception) -> float:
+        def pause(state: RetryCallState) -> float:
+            # The exponent is capped: 2.0 ** 1024 would overflow.
+            grown = self.config.retry_wait * 2.0 ** min(state.attempt_number - 1, 60)
+            error = state.outcome.exception() if state.outcome is not None else None
+            return min(max(grown, _retry_after(error)), MAX_WAIT)
+
+        return AsyncRetrying(
+            stop=stop_after_attempt(self.config.max_retries + 1),
+            wait=pause,
+            retry=retry_if_exception(_may_pass),
+            reraise=True,
+        )
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Whether asking again can help: not after a client error that stays one."""
+    status = getattr(error, "status_code", None)
+    stays = isinstance(status, int) and 400 <= status < 500 and status not in _WORTH_RETRYING
+    return isinstance(error, Exception) and not stays
+
+
+def _retry_after(error: BaseException | None) -> float:
     """Seconds that the server asks to wait; 0 where it says nothing readable (a date is not read)."""
     try:
         seconds = float(getattr(error, "response").headers["Retry-After"])  # noqa: B009

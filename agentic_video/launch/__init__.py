@@ -1,1 +1,1 @@
-"""What a recipe's scripts run: profile, run folder, toy world, process, progress, summary."""
+"""What the recipes' training scripts run: profile, run folder, synthetic world, process, progress, summary."""

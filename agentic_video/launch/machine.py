@@ -17,8 +17,12 @@ def shared_segments() -> set[Path]:
 
 
 def remove_segments(candidates: set[Path]) -> int:
-    """Remove those of our own shared-memory segments that no process maps any more (vLLM's engine is killed before it
-    can unlink them).
+    """Remove those of our own shared-memory segments that no process maps any more.
+
+    vLLM's engine is killed before it can unlink its own.
+
+    Args:
+        candidates: Files in ``/dev/shm``.
 
     Returns:
         Number of removed segments.
@@ -38,8 +42,12 @@ def remove_segments(candidates: set[Path]) -> int:
 
 @contextlib.contextmanager
 def clean_machine() -> Iterator[Path]:
-    """A short temporary folder for everything that the job writes on the side; gone afterwards, as are the job's
-    shared-memory segments."""
+    """Leave nothing of a job on the machine but its outputs.
+
+    Yields:
+        A temporary folder with a short path (Ray puts sockets there) for everything that the job writes on the side;
+        gone afterwards, as are the job's shared-memory segments.
+    """
     before = shared_segments()
     folder = Path(tempfile.mkdtemp(prefix="av-"))
     try:
@@ -50,10 +58,15 @@ def clean_machine() -> Iterator[Path]:
 
 
 class PeakMemory:
-    """Watches the memory of a process and its descendants (proportional set size, so shared pages count once)."""
+    """Watches the memory of a process's descendants (proportional set size, so that shared pages count once).
+
+    Args:
+        root: The process's number.
+        interval: Seconds between two looks.
+    """
 
     def __init__(self, root: int, interval: float = 3.0):
-        self.peak = 0
+        self._peak = 0
         self._root, self._interval = root, interval
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -61,9 +74,10 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._done.wait(self._interval):
-            self.peak = max(self.peak, self._now())
+            self._peak = max(self._peak, self._now())
 
     def _now(self) -> int:
+        """Bytes at this moment."""
         total = 0
         with contextlib.suppress(psutil.Error):
             for process in psutil.Process(self._root).children(recursive=True):
@@ -73,7 +87,11 @@ class PeakMemory:
         return total
 
     def stop(self) -> int:
-        """Stop watching; the peak in bytes."""
+        """Stop watching.
+
+        Returns:
+            The peak in bytes.
+        """
         self._done.set()
         self._thread.join()
-        return self.peak
+        return self._peak

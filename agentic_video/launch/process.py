@@ -13,7 +13,8 @@ from agentic_video.launch.machine import PeakMemory
 from agentic_video.launch.progress import interesting
 
 STOP_SECONDS = 20.0
-"""What Slurm and Kubernetes give a job between their first signal and the last is 30 seconds."""
+"""Seconds that a training has for stopping: less than the 30 that Slurm and Kubernetes leave a job between their first
+signal and the last."""
 
 
 def stop_with_launcher() -> None:
@@ -27,9 +28,14 @@ def stop_with_launcher() -> None:
 def run_verl(
     command: Sequence[str], environment: Mapping[str, str], log: Path, grace: float = STOP_SECONDS
 ) -> tuple[int, int]:
-    """Run the training, show its output and keep it. A signal to stop is passed on as ctrl-c.
+    """Run the training, show what is interesting of its output and keep all of it.
+
+    A signal to stop is passed on as ctrl-c.
 
     Args:
+        command: Program and arguments.
+        environment: All of its environment variables.
+        log: File that the output is appended to.
         grace: Seconds that the training has for stopping, before it is killed.
 
     Returns:
@@ -48,19 +54,19 @@ def run_verl(
         )
         memory = PeakMemory(os.getpid())
 
-        def end() -> None:
+        def kill() -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-        ending = threading.Timer(grace, end)
-        ending.daemon = True
+        killing = threading.Timer(grace, kill)
+        killing.daemon = True
 
-        def forward(number: int, frame: object) -> None:
+        def stop(number: int, frame: object) -> None:
             process.send_signal(signal.SIGINT)
-            if ending.ident is None:
-                ending.start()
+            if killing.ident is None:
+                killing.start()
 
-        previous = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+        previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         assert process.stdout is not None
         for line in process.stdout:
             file.write(line)
@@ -69,6 +75,6 @@ def run_verl(
         status = process.wait()
         for number, handler in previous.items():
             signal.signal(number, handler)
-        ending.cancel()
-        end()
+        killing.cancel()
+        kill()  # what the training itself has started and left
     return status, memory.stop()

@@ -2,39 +2,56 @@
 
 from collections.abc import Mapping
 
+EPISODE = ("acc", "format", "tool", "turns", "frames")
+"""What is shown of a GRPO step's episodes beside their reward."""
 HELD_OUT = ("accuracy", "reward", "calls", "illegal_calls", "frames")
 """What is shown of a validation, for each data source."""
+LOSSES = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": "gradient norm"}
+"""What is shown of a step of the other stages, and under which name."""
+SHOWN_WHOLE = ("row left out", "rows left out", "Resuming from", "agentic_video could not")
+"""Lines with one of these texts are shown as they are."""
+ERROR_CHARACTERS = 300
+"""Most characters of an error's line."""
 
 
 def interesting(line: str) -> str:
-    """The part of a log line that a user wants to see: each step's key figures, warnings of ours, errors."""
+    """The part of a log line that a user wants to see: each step's key figures, warnings of ours, errors.
+
+    Returns:
+        One line or several; empty for a line that nobody needs.
+    """
     if "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
-        values = dict(pair.rsplit(":", 1) for pair in line.split("step:", 1)[1].strip().split(" - ") if ":" in pair)
-        step = line.split("step:", 1)[1].split(" - ")[0].strip()
-        held_out = _held_out(step, values)
-        if "episode/reward_sampled" not in values:
-            return "\n".join(held_out)
-        shown = [f"reward {_number(values.get('episode/reward_sampled', ''))}"]
-        shown += [
-            f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in ("acc", "format", "tool", "turns", "frames")
-        ]
-        shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
-        shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
-        shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
-        return "\n".join([f"step {step}: " + ", ".join(shown), *held_out])
+        return _grpo_step(*_figures(line))
     if "step:" in line and ("train/loss:" in line or "val/loss:" in line):
-        step, *pairs = line.split("step:", 1)[1].strip().split(" - ")
-        values = dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
-        names = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": "gradient norm"}
-        shown = [f"{name} {_number(values[key], 4)}" for key, name in names.items() if key in values]
-        return f"step {step.strip()}: " + ", ".join(shown)
-    if any(mark in line for mark in ("row left out", "rows left out", "Resuming from", "agentic_video could not")):
+        step, values = _figures(line)
+        shown = [f"{name} {_number(values[key], 4)}" for key, name in LOSSES.items() if key in values]
+        return f"step {step}: " + ", ".join(shown)
+    if any(mark in line for mark in SHOWN_WHOLE):
         return line.rstrip()
     if "Warning" in line:
         return ""
     if "Error" in line or "error:" in line.lower():
-        return line.rstrip()[:300]
+        return line.rstrip()[:ERROR_CHARACTERS]
     return ""
+
+
+def _figures(line: str) -> tuple[str, dict[str, str]]:
+    """The step's number and the figures, as they are written, of a line ``step:7 - name:value - ...``."""
+    step, *pairs = line.split("step:", 1)[1].strip().split(" - ")
+    return step.strip(), dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
+
+
+def _grpo_step(step: str, values: Mapping[str, str]) -> str:
+    """A line for a training step, and one for each data source of a validation."""
+    held_out = _held_out(step, values)
+    if "episode/reward_sampled" not in values:
+        return "\n".join(held_out)
+    shown = [f"reward {_number(values['episode/reward_sampled'])}"]
+    shown += [f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in EPISODE]
+    shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
+    shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
+    shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
+    return "\n".join([f"step {step}: " + ", ".join(shown), *held_out])
 
 
 def _held_out(step: str, values: Mapping[str, str]) -> list[str]:
@@ -49,6 +66,7 @@ def _held_out(step: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _number(text: str, digits: int = 2, kind: str = "f") -> str:
+    """A figure, maybe written ``np.float64(1.5)``, with so many digits; a question mark for what is none."""
     try:
         return f"{float(text.split('(')[-1].rstrip(')')):.{digits}{kind}}"
     except ValueError:

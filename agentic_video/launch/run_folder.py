@@ -28,6 +28,10 @@ def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
 
     A run whose launcher is still alive is left alone.
 
+    Args:
+        root: Folder of all runs of a recipe, stage and profile.
+        identity: See :func:`run_identity`.
+
     Returns:
         The folder, and whether it is an unfinished run that will be resumed.
     """
@@ -46,15 +50,9 @@ def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
     return folder, False
 
 
-def _process(pid: int) -> list[float]:
-    """A process's number and start time, which together name it for good."""
-    return [pid, psutil.Process(pid).create_time()]
-
-
-def _alive(process: Sequence[float]) -> bool:
-    with contextlib.suppress(psutil.Error):
-        return _process(int(process[0])) == list(process)
-    return False
+def metrics_file(folder: Path) -> Path:
+    """Where the next attempt of a run writes its metrics; each attempt has a file of its own."""
+    return folder / f"metrics-{len(list(folder.glob('metrics-*.jsonl'))) + 1:03d}.jsonl"
 
 
 def write_record(folder: Path, **fields: Any) -> None:
@@ -72,7 +70,20 @@ def clean_leftovers(record: Mapping[str, Any]) -> None:
     remove_segments({segment for segment in shared_segments() if _modified(segment) >= since})
 
 
+def _process(pid: int) -> list[float]:
+    """A process's number and start time, which together name it for good."""
+    return [pid, psutil.Process(pid).create_time()]
+
+
+def _alive(process: Sequence[float]) -> bool:
+    """Whether the process of :func:`_process` still runs."""
+    with contextlib.suppress(psutil.Error):
+        return _process(int(process[0])) == list(process)
+    return False
+
+
 def _modified(path: Path) -> float:
+    """When a file was written, in seconds since 1970; 0 for one that is gone."""
     with contextlib.suppress(OSError):
         return path.stat().st_mtime
     return 0.0

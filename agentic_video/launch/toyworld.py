@@ -5,37 +5,43 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from agentic_video.launch.options import Stage
 from agentic_video.launch.process import stop_with_launcher
-from agentic_video.launch.profile import LaunchError, config_name
+from agentic_video.launch.profile import config_name
+from agentic_video.utils.errors import SetupError
 
-TOYWORLD = {
+BUILDERS: Mapping[Stage, str] = {
     "grpo": "agentic_video.toyworld.build",
     "sft": "agentic_video.toyworld.demonstrate",
     "kto": "agentic_video.toyworld.preferences",
 }
-"""What makes each stage's synthetic data and the model that it starts from."""
-
-
-MODEL_KEYS = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
+"""The programs that make each stage's synthetic data and the model that it starts from."""
+BUILT = ("train", "heldout", "base", "model", "clip", "verifier")
+"""The paths that they print, one a line, each after its name and a colon."""
+MODEL_KEYS: Mapping[Stage, str] = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
+"""The config key of the model that each stage starts from."""
 
 
 def build_toyworld(
-    recipe: Path, overrides: Sequence[str], stage: str = "grpo", *, cold_start: bool = True
+    recipe: Path, overrides: Sequence[str], stage: Stage = "grpo", *, cold_start: bool = True
 ) -> dict[str, str]:
     """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
 
     Args:
+        recipe: Folder of the recipe.
+        overrides: Hydra overrides, which may change what is built.
+        stage: What they are made for.
         cold_start: For GRPO: False where another checkpoint is used.
 
     Returns:
-        Paths by name: ``train``, ``heldout``, ``base``, ``model`` and, where GRPO needs them, ``clip`` and ``verifier``.
+        Paths by name: ``train``, ``heldout``, ``base``, ``model`` and, where GRPO needs them, ``clip`` and
+        ``verifier``.
 
     Raises:
-        LaunchError: The build failed; its own message came before.
+        SetupError: The build failed; its own message came before.
     """
-    command = [sys.executable, "-m", TOYWORLD[stage], str(recipe), *overrides]
+    command = [sys.executable, "-m", BUILDERS[stage], str(recipe), *overrides]
     if stage != "grpo":
         command += ["--profile", config_name(stage, "laptop")]
     elif not cold_start:
@@ -45,17 +51,17 @@ def build_toyworld(
         assert build.stdout is not None
         for line in build.stdout:
             name, _, value = line.strip().partition(": ")
-            if name in ("train", "heldout", "base", "model", "clip", "verifier"):
+            if name in BUILT:
                 paths[name] = value
             elif line.startswith("["):
                 print(line, end="", flush=True)
     if build.returncode:
-        raise LaunchError("the synthetic world and its tiny model could not be built")
+        raise SetupError("the synthetic world and its tiny model could not be built")
     return paths
 
 
-def laptop_overrides(paths: Mapping[str, str], stage: str = "grpo") -> list[str]:
-    """Name the files of :func:`build_toyworld` to verl."""
+def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[str]:
+    """Overrides that name the files of :func:`build_toyworld` to verl."""
     overrides = [f"data.train_files={paths['train']}", f"data.val_files={paths['heldout']}"]
     if "model" in paths:
         overrides.append(f"{MODEL_KEYS[stage]}={paths['model']}")
@@ -68,22 +74,26 @@ def laptop_overrides(paths: Mapping[str, str], stage: str = "grpo") -> list[str]
 def verifier_server(model: str | None) -> Iterator[list[str]]:
     """Serve the tiny base model for as long as the context lasts, where a recipe wants a verifier.
 
+    Args:
+        model: Its checkpoint; None where no verifier is wanted.
+
     Yields:
         Overrides that name it to verl.
 
     Raises:
-        LaunchError: The server didn't start.
+        SetupError: The server didn't start.
     """
     if model is None:
         yield []
         return
     command = [sys.executable, "-m", "agentic_video.toyworld.serve", model]
-    options: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-    with subprocess.Popen(command, preexec_fn=stop_with_launcher, **options) as server:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=stop_with_launcher
+    ) as server:
         assert server.stdout is not None
         name, _, url = server.stdout.readline().strip().partition(": ")
         if name != "serving":
-            raise LaunchError("the tiny model that serves as the verifier did not start")
+            raise SetupError("the tiny model that serves as the verifier did not start")
         try:
             yield [f"agentic_video.verifier.base_url='{url}'", "agentic_video.verifier.model=toyworld"]
         finally:

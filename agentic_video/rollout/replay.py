@@ -4,15 +4,15 @@ Nothing is looked up again: what the agent was shown is in the record, so neithe
 needed. Frames stay references; their pixels are fetched by whoever trains on them.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
-from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory, Turn
@@ -59,16 +59,8 @@ class ScriptEngine:
     def __init__(self, turns: Sequence[Sequence[int]]):
         self._turns = iter(turns)
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
-        """See :class:`agentic_video.rollout.tokens.Engine`."""
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """See :class:`agentic_video.rollout.engine.Engine`."""
         return Completion(tuple(next(self._turns)))
 
 
@@ -129,11 +121,13 @@ async def replay(
         except EngineError as error:
             raise ReplayError(f"turn {number}: {error}") from error
         if utterance.num_tokens < len(ids):
-            reason = "holds a token that only the environment may write" if utterance.forbidden else (
-                f"has {len(ids)} tokens: too many for the turn ({limits.turn}, agentic_video.max_turn_tokens) or for "
-                f"what is left of the response ({limits.response}, data.max_response_length)"
-            )  # fmt: skip
-            raise ReplayError(f"turn {number} {reason}")
+            if utterance.forbidden:
+                raise ReplayError(f"turn {number} holds a token that only the environment may write")
+            raise ReplayError(
+                f"turn {number} has {len(ids)} tokens: too many for the turn ({limits.turn}, "
+                f"agentic_video.max_turn_tokens) or for what is left of the response ({limits.response}, "
+                "data.max_response_length)"
+            )
         if not turn.loss_mask:
             policy.sequence.response_mask[start:] = [0] * len(ids)
         if number < len(said) and not await policy.show(_shown(turn.observation)):

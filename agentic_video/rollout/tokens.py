@@ -5,58 +5,18 @@ token included) and 0 on everything that the environment wrote. Image placeholde
 building a prompt needs no pixels.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
+from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
-
-
-@dataclass(frozen=True)
-class Completion:
-    """What an engine generated for one turn.
-
-    Attributes:
-        token_ids: The generated ids, a stop or end-of-turn token included.
-        log_probs: Log-probability of each id under the sampling policy, or None when the engine gives none.
-        extra: Whatever else the engine reports (verl: the versions of the weights).
-    """
-
-    token_ids: tuple[int, ...]
-    log_probs: tuple[float, ...] | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Engine(Protocol):
-    """Generates a continuation of token ids with images."""
-
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
-        """Generate one turn.
-
-        Args:
-            prompt_ids: The whole sequence so far, image placeholders expanded.
-            frames: The images in the order of their placeholders.
-            stop: Texts after which to stop; they stay in the output.
-            max_tokens: At most this many new ids.
-            banned_ids: Ids that must not be sampled.
-
-        Raises:
-            EngineError: Nothing could be generated.
-        """
 
 
 class ChatFormat:
@@ -102,9 +62,8 @@ class ChatFormat:
 
     def _image_markup(self) -> str:
         """How the template writes one image."""
-        message = {"role": "user", "content": [{"type": "text", "text": _FIRST}, {"type": "image"},
-                                               {"type": "text", "text": _SECOND}]}  # fmt: skip
-        rendered = self._template([message])
+        content = [{"type": "text", "text": _FIRST}, {"type": "image"}, {"type": "text", "text": _SECOND}]
+        rendered = self._template([{"role": "user", "content": content}])
         if rendered.count(_FIRST) != 1 or rendered.count(_SECOND) != 1:
             raise ValueError("the chat template doesn't render text and images in order")
         markup = rendered.split(_FIRST)[1].split(_SECOND)[0]
@@ -269,13 +228,14 @@ class TokenPolicy:
     async def say(self, view: EpisodeView) -> Utterance:
         assert self.sequence is not None, "begin() comes first"
         room = min(self._limits.turn, self._limits.response - len(self.sequence.response_ids))
-        completion = await self._engine.generate(
-            self.sequence.ids,
-            self.sequence.frames,
+        request = GenerationRequest(
+            prompt_ids=self.sequence.ids,
+            frames=tuple(self.sequence.frames),
             stop=self._system.stop,
             max_tokens=room,
             banned_ids=self._format.banned_ids,
         )
+        completion = await self._engine.generate(request)
         self.extra.append(completion.extra)
         ids, log_probs = list(completion.token_ids)[:room], completion.log_probs
         if not ids:

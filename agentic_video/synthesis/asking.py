@@ -1,46 +1,84 @@
-"""Single questions to a model behind a server (a judge of trajectories, a writer of questions), and other voices."""
+"""Questions to a model that stand beside the episodes: to a critic, a judge, a writer of questions, a teacher.
 
-import argparse
-import copy
+What is asked goes to a server (:func:`ask`) or to whoever plays the episodes (:func:`ask_beside`). What a model wrote
+reaches another one as JSON only (:func:`transcript`), and what comes back is read strictly.
+"""
+
+import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from agentic_video.evaluation.backends.base import Backend
-from agentic_video.evaluation.context import EvalContext
+from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.model import served_model
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.types.message import Message
+from agentic_video.types.trajectory import FrameRef, Turn
 
 T = TypeVar("T")
 
+MAX_TURN_CHARS = 6_000
+"""Of a turn as another model is shown it."""
 
-def chat_config(url: str, name: str, arguments: argparse.Namespace, temperature: float, max_tokens: int) -> ChatConfig:
-    """How to reach a model.
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """A model behind an OpenAI-compatible server, as a command names it.
+
+    Attributes:
+        url: Address of the server.
+        name: Name of the model there; empty where the server has one only.
+        api_key_env: Environment variable that holds the server's key.
+        timeout: Seconds for a reply.
+        concurrency: Most requests at a time.
+        temperature: Of sampling; 0 takes the likeliest token.
+        max_tokens: Most tokens of a reply; 0 leaves it to the server.
+    """
+
+    url: str
+    name: str = ""
+    api_key_env: str = "OPENAI_API_KEY"
+    timeout: float = ChatConfig.timeout
+    concurrency: int = 16
+    temperature: float = 0.0
+    max_tokens: int = ChatConfig.max_tokens
+
+
+def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatConfig:
+    """How to reach a server's model.
 
     Args:
-        name: Its name there; empty where the server has one only.
-        arguments: Holds ``api_key_env``, ``timeout`` and ``concurrency``.
-        max_tokens: Of a reply; 0 leaves it to the server.
+        server: The model.
+        option: How messages call the option that names the server.
+        name_option: The same for the option that names the model.
 
     Raises:
         SetupError: The server can't be reached, or has several models.
     """
+    key = os.environ.get(server.api_key_env)
     return ChatConfig(
-        base_url=url,
-        model=name or served_model(url, os.environ.get(arguments.api_key_env)),
-        api_key_env=arguments.api_key_env,
-        timeout=arguments.timeout,
-        concurrency=arguments.concurrency,
-        temperature=temperature,
-        max_tokens=max_tokens,
+        base_url=server.url,
+        model=server.name or served_model(server.url, key, option=option, name_option=name_option),
+        api_key_env=server.api_key_env,
+        timeout=server.timeout,
+        concurrency=server.concurrency,
+        temperature=server.temperature,
+        max_tokens=server.max_tokens,
     )
 
 
 async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> tuple[T, Usage]:
-    """A reply, read, and what it cost.
+    """A server's reply, read, and what it cost.
 
     Args:
+        endpoint: The server.
+        messages: What is asked, as chat completions take it.
         read: Reads the reply without what a reasoning model thought before it; raises
             :class:`~agentic_video.graders.endpoint.Unreadable` to have it asked for again.
 
@@ -52,7 +90,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
         text = choice["message"].get("content") or ""
         counted = choice.get("usage") or {}
         usage = Usage(_count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens")), 1)
-        return read(text.rpartition("</think>")[2].strip()), usage
+        return read(spoken(text)), usage
 
     return await endpoint.complete(messages, reply)
 
@@ -61,8 +99,64 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def with_backend(cast: EvalContext, backend: Backend) -> EvalContext:
-    """The same frames and graders, with somebody else who speaks; closing it is up to the first."""
-    other = copy.copy(cast)
-    other.backend = backend
-    return other
+async def ask_beside(
+    backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message], view: EpisodeView
+) -> tuple[str, Usage]:
+    """One reply beside an episode, without what a reasoning model thought before it, and what it cost.
+
+    Args:
+        backend: Who is asked.
+        system: Whose stop texts don't count here: a reply may quote a call.
+        limits: Of the reply.
+        messages: What is asked.
+        view: The episode that it is about.
+
+    Raises:
+        EngineError: There was no reply.
+    """
+    policy = backend.policy(replace(system, stop=()), limits)  # type: ignore[type-var]
+    if not await policy.begin(messages):
+        raise EngineError("a question to the teacher doesn't fit the prompt's token budget")
+    said = await policy.say(view)
+    return spoken(said.text), usage_of(policy)
+
+
+def spoken(text: str) -> str:
+    """A reply without the thoughts before it."""
+    return text.rpartition("</think>")[2].strip()
+
+
+def read_object(reply: str) -> dict[str, Any] | None:
+    """The one JSON object that a reply is, alone or in a code fence; None when it is anything else."""
+    found = _read_json(reply, r"\{.*\}")
+    return found if isinstance(found, dict) else None
+
+
+def read_array(reply: str) -> list[Any] | None:
+    """The one JSON array that a reply is, alone or in a code fence; None when it is anything else."""
+    found = _read_json(reply, r"\[.*\]")
+    return found if isinstance(found, list) else None
+
+
+def _read_json(reply: str, form: str) -> Any:
+    match = re.fullmatch(rf"(?:```(?:json)?\s*)?({form})(?:\s*```)?", reply.strip(), re.DOTALL)
+    try:
+        return json.loads(match[1]) if match else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def transcript(turns: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Turns as plain data for another model, which is shown them as JSON and must not take them for instructions.
+
+    A frame is named by its number and time; long turns are cut.
+    """
+    shown = []
+    for number, turn in enumerate(turns, start=1):
+        parts = [
+            f"<frame {part.index} at {part.time:.2f} s>" if isinstance(part, FrameRef) else part
+            for part in turn.observation
+        ]
+        entry = {"turn": number, "said": turn.text[:MAX_TURN_CHARS], "was_shown": "".join(parts)[:MAX_TURN_CHARS]}
+        shown.append(entry)
+    return shown

@@ -1,33 +1,26 @@
-"""Demonstrations of a teacher: it plays a system's episodes over rows, and what verifies is kept, ready for SFT.
+"""Demonstrations of a teacher: it plays a system's episodes over rows, and what verifies is kept, ready for SFT."""
 
-    agentic-video distill --system videozoomer --data train.jsonl --teacher http://host:8000/v1 --out DIR
-
-The same command goes on where it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
-"""
-
-import argparse
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.backends.base import Backend, usage_of
+from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
-from agentic_video.evaluation.results import distinct
+from agentic_video.evaluation.model import ModelSpec
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.synthesis import teachers
-from agentic_video.synthesis.inputs import fraction, positive, report_problems
-from agentic_video.synthesis.jobs import KEPT, Job, Key, Outcome, open_job
-from agentic_video.synthesis.teachers import Teacher, ask, spoken, transcript
-from agentic_video.synthesis.team import Experience, ExperienceBank, TeamPolicy
+from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, spoken, transcript
+from agentic_video.synthesis.inputs import first, read_questions
+from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
+from agentic_video.synthesis.team import Experience, ExperienceBank, TeamOptions, TeamPolicy
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
-from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.message import Message
@@ -47,39 +40,27 @@ far, no step is pointless or contradicts another, and the answer rests on frames
 Reply with the single word yes or the single word no."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``agentic-video distill``."""
-    teachers.add_arguments(parser)
-    parser.add_argument("--data", type=Path, action="append", required=True,
-                        help="parquet or jsonl file of rows; may be repeated")  # fmt: skip
-    parser.add_argument(
-        "--samples", type=positive, default=1, metavar="N", help="episodes of each question (%(default)s)"
-    )
-    parser.add_argument("--min-acc", type=fraction, default=1.0, metavar="X",
-                        help="an answer graded at least this is right (%(default)s); lower it for open-ended rows that "
-                             "are graded by degrees")  # fmt: skip
-    parser.add_argument("--critic", default="", metavar="URL",
-                        help="a second model that rejects illogical paths (FrameThinker)")  # fmt: skip
-    parser.add_argument("--critic-model", default="", metavar="NAME", help="its name on that server")
-    team = parser.add_argument_group("EVA's teachers", "an executor, a reflective thinker, an experience bank")
-    team.add_argument("--single-teacher", action="store_true", help="without thinker and experience bank")
-    team.add_argument("--thinker-rounds", type=int, default=2, metavar="N",
-                      help="most times that a call is written again (%(default)s)")  # fmt: skip
-    team.add_argument("--experiences", type=int, default=3, metavar="N", help="past successes shown (%(default)s)")
-    team.add_argument("--bank-round", type=positive, default=64, metavar="N",
-                      help="the bank grows after each N questions (%(default)s)")  # fmt: skip
+@dataclass(frozen=True)
+class DistillOptions:
+    """What is distilled, and how.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Distil.
-
-    Args:
-        arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
-
-    Returns:
-        Exit status: 0 when every episode was played, 1 when some couldn't be, 2 when nothing could start.
+    Attributes:
+        job: Of the job; ``limit`` counts rows.
+        teacher: Who plays.
+        data: Parquet or jsonl files of rows.
+        samples: Episodes of each question.
+        min_acc: An answer graded at least this is right; below 1 for open-ended rows that are graded by degrees.
+        critic: A second model that rejects illogical paths; None does without.
+        team: How a team of teachers works, where the system is taught by one; None has a single teacher play.
     """
-    return teachers.guarded(_distill, arguments)
+
+    job: JobOptions
+    teacher: TeacherOptions
+    data: tuple[Path, ...]
+    samples: int = 1
+    min_acc: float = 1.0
+    critic: ServerOptions | None = None
+    team: TeamOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -88,49 +69,64 @@ class _Item:
     sample: int
 
 
-def _distill(arguments: argparse.Namespace) -> int:
-    teacher = teachers.prepare(arguments)
-    if arguments.samples > 1 and teacher.spec.temperature == 0:
-        raise SetupError("--samples says the same each time at temperature 0: set --temperature")
-    team = isinstance(teacher.system, Eva) and not arguments.single_teacher
-    if team and teacher.spec.engine != "chat":
-        raise SetupError(
-            "EVA's teachers need a server: serve the checkpoint (vllm serve) and name its address with --teacher, or "
-            "set --single-teacher"
-        )
-    if team and arguments.experiences > 0:
-        ExperienceBank([Experience(VideoQA("", "", "x", ""), ())])  # says now if its package is missing
-    rows, problems = load_rows(arguments.data)
-    rows, repeated = distinct(rows)
-    report_problems([*problems, *repeated], "row")
-    rows = rows[: arguments.limit] if arguments.limit > 0 else rows
-    critic = teachers.critic_backend(arguments.critic, arguments.critic_model, arguments) if arguments.critic else None
+def distill(options: DistillOptions) -> Finished:
+    """Distil; the same options go on where a job was killed.
+
+    Raises:
+        SetupError: The job can't start.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config or a data file is wrong.
+    """
+    teacher = prepare(options.teacher)
+    teacher.check_samples(options.samples)
+    team = options.team if teacher.system.taught_by_team else None
+    if team is not None:
+        _check_team(teacher, team)
+    rows = first(read_questions(options.data), options.job.limit)
+    critic = critic_backend(options.critic, teacher) if options.critic else None
     settings = {
         **teacher.identity(),
-        "data": [str(path.resolve()) for path in arguments.data],
-        "samples": arguments.samples,
-        "min_acc": arguments.min_acc,
-        "critic": [arguments.critic, arguments.critic_model],
-        "team": {
-            "thinker_rounds": arguments.thinker_rounds,
-            "experiences": arguments.experiences,
-            "bank_round": arguments.bank_round,
-        } if team else None,
-    }  # fmt: skip
-    total = len(rows) * arguments.samples
-    with open_job(arguments.out.resolve(), settings, "distillation", total) as job:
-        asyncio.run(_play(job, teacher, rows, arguments, critic, team))
-        print(write_outputs(job, teacher, f"{teacher.system.name} distilled from {teacher.name}"))
-        return int(bool(job.failures))
+        "data": [str(path.resolve()) for path in options.data],
+        "samples": options.samples,
+        "min_acc": options.min_acc,
+        "critic": [options.critic.url, options.critic.name] if options.critic else ["", ""],
+        "team": asdict(team) if team else None,
+    }
+    total = len(rows) * options.samples
+    with open_job(options.job.out.resolve(), settings, "distillation", total) as job:
+        asyncio.run(_play(job, teacher, rows, options, critic, team))
+        title = f"{teacher.system.name} distilled from {teacher.name}"
+        return Finished(write_outputs(job, options.job, title), not job.failures)
 
 
-def write_outputs(job: Job, teacher: Teacher, title: str) -> str:
+def _check_team(teacher: Teacher, team: TeamOptions) -> None:
+    """Say now what the team would miss later."""
+    if teacher.spec.engine != "chat":
+        raise SetupError(
+            f"{teacher.system.name}'s teachers need a server: serve the checkpoint (vllm serve) and name its address "
+            "with --teacher, or set --single-teacher"
+        )
+    if team.experiences > 0:
+        ExperienceBank([Experience(VideoQA("", "", "x", ""), ())])  # needs a package, which may be missing
+
+
+def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:
+    """The critic: a second model behind a server.
+
+    Raises:
+        SetupError: It isn't there, or is one of several.
+    """
+    chat = chat_config(server, "--critic", "--critic-model")
+    return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.visual_token_side)
+
+
+def write_outputs(job: Job, options: JobOptions, title: str) -> str:
     """Write ``kept.jsonl``, ``rejected.jsonl`` and ``report.json``; the table for people."""
     results = [outcome for _, outcome in job.results() if outcome.result is not None]
     kept = job.write_rows("kept.jsonl", (one.result for one in results if one.kept))
     job.write_rows("rejected.jsonl", (_noted(one) for one in results if not one.kept))
     questions = {tuple(key[:2]) for key, outcome in job.results() if outcome.kept}
-    text = job.write_report(title, teacher.prices, {"questions_with_a_kept_episode": len(questions)})
+    text = job.write_report(title, options.prices, {"questions_with_a_kept_episode": len(questions)})
     return f"{text}\nkept episodes: {kept}"
 
 
@@ -144,45 +140,55 @@ async def _play(
     job: Job,
     teacher: Teacher,
     rows: Sequence[VideoQA],
-    arguments: argparse.Namespace,
+    options: DistillOptions,
     critic: Backend | None,
-    team: bool,
+    team: TeamOptions | None,
 ) -> None:
-    cast = teacher.cast(job.folder, arguments.concurrency)
+    context = teacher.context(job.folder, options.job.concurrency)
     try:
-        distiller = Distiller(teacher, cast, arguments, critic, team)
+        distiller = Distiller(teacher, context, options, critic, team)
         # Without a bank there is no reason to wait for a round's last episode.
-        size = arguments.bank_round if team and arguments.experiences > 0 else max(1, len(rows))
+        size = team.bank_round if team and team.experiences > 0 else max(1, len(rows))
         for start in range(0, len(rows), size):
             items: Mapping[Key, _Item] = {
                 (qa.data_source, qa.id, sample): _Item(qa, sample)
                 for qa in rows[start : start + size]
-                for sample in range(arguments.samples)
+                for sample in range(options.samples)
             }
-            played = await job.play(items, distiller.play, arguments.concurrency)
+            played = await job.play(items, distiller.play, options.job.concurrency)
             distiller.learn([outcome.result for outcome in played.values() if outcome.kept])
     finally:
-        cast.close()
+        context.close()
 
 
 class Distiller:
     """Plays and checks one episode after the other.
 
     Args:
-        team: Whether EVA's team plays.
+        teacher: Who plays which system.
+        context: What the episodes share.
+        options: Of the distillation.
+        critic: Who is asked about verified paths, if anyone.
+        team: How the team of teachers works, if one plays.
     """
 
     def __init__(
-        self, teacher: Teacher, cast: EvalContext, arguments: argparse.Namespace, critic: Backend | None, team: bool
+        self,
+        teacher: Teacher,
+        context: EvalContext,
+        options: DistillOptions,
+        critic: Backend | None,
+        team: TeamOptions | None,
     ):
-        self._teacher, self._cast, self._arguments, self._critic, self._team = teacher, cast, arguments, critic, team
-        self._backends = teacher.backends(cast, arguments.samples)
-        self._retriever: Retriever | None = cast.retriever()
+        self._teacher, self._context, self._critic, self._team = teacher, context, critic, team
+        self._min_acc = options.min_acc
+        self._backends = teacher.backends(context, options.samples)
+        self._retriever: Retriever | None = context.retriever()
         self._bank, self._experiences = ExperienceBank(), list[Experience]()
 
     def learn(self, kept: Sequence[Mapping[str, Any]]) -> None:
         """Add a round's kept records to the experience bank."""
-        if self._team and self._arguments.experiences > 0 and kept:
+        if self._team and self._team.experiences > 0 and kept:
             self._experiences += [Experience.of(Record.from_dict(raw)) for raw in kept]
             self._bank = ExperienceBank(self._experiences)
 
@@ -195,8 +201,9 @@ class Distiller:
             EndpointError: The answer couldn't be judged.
         """
         qa, system = item.qa, self._teacher.system
-        policy = self._policy(item)
-        trajectory = await play(system, policy, qa, self._cast.source, self._retriever, rollout_index=item.sample)
+        similar = self._bank.similar(qa, self._team.experiences) if self._team else []
+        policy = self._policy(item, similar)
+        trajectory = await play(system, policy, qa, self._context.source, self._retriever, rollout_index=item.sample)
         if trajectory.end is EndReason.ENGINE_ERROR:
             raise EngineError(trajectory.error)
         usage = policy.usage if isinstance(policy, TeamPolicy) else usage_of(policy)
@@ -207,26 +214,22 @@ class Distiller:
                 "reviews": notes.reviews,
                 "objections": notes.objections,
                 "unclear_reviews": notes.unclear,
-                "experiences": [list(one) for one in self._shown(qa)],
+                "experiences": [[one.qa.data_source, one.qa.id] for one in similar],
             }
-        verdict = await verify(system, trajectory, qa, self._cast.graders, self._arguments.min_acc)
+        verdict = await verify(system, trajectory, qa, self._context.graders, self._min_acc)
         reason = verdict.reason
         if reason == KEPT and self._critic is not None:
             reason, asked = await self._criticise(trajectory, qa)
             usage += asked
         return Outcome(reason, Record(qa, trajectory, verdict.rewards, provenance).to_dict(), usage)
 
-    def _policy(self, item: _Item) -> Policy:
+    def _policy(self, item: _Item, similar: Sequence[Experience]) -> Policy:
         backend, limits, system = self._backends[item.sample], self._teacher.limits, self._teacher.system
         policy = backend.policy(system, limits)
-        if not self._team:
+        if self._team is None:
             return policy
         assert isinstance(policy, ChatPolicy)
-        similar = self._bank.similar(item.qa, self._arguments.experiences)
-        return TeamPolicy(policy, backend, system, limits, similar, self._arguments.thinker_rounds)
-
-    def _shown(self, qa: VideoQA) -> list[tuple[str, str]]:
-        return [(one.qa.data_source, one.qa.id) for one in self._bank.similar(qa, self._arguments.experiences)]
+        return TeamPolicy(policy, backend, system, limits, similar, self._team.thinker_rounds)
 
     async def _criticise(self, trajectory: Trajectory, qa: VideoQA) -> tuple[str, Usage]:
         """The critic's verdict on a verified path: only a clear yes keeps it."""
@@ -234,11 +237,11 @@ class Distiller:
         material = {
             "question": question_text(qa, "{letter}. {text}"),
             "answer": qa.answer,
-            "turns": json.loads(transcript(trajectory.turns)),
+            "turns": transcript(trajectory.turns),
         }
         messages = (Message("system", (CRITIC,)), Message("user", (json.dumps(material),)))
-        view = EpisodeView(qa, await Video.open(qa.video, self._cast.source))
-        reply, usage = await ask(self._critic, self._teacher.system, self._teacher.limits, messages, view)
+        view = EpisodeView(qa, await Video.open(qa.video, self._context.source))
+        reply, usage = await ask_beside(self._critic, self._teacher.system, self._teacher.limits, messages, view)
         return {True: KEPT, False: "critic: no", None: "critic: unclear"}[read_yes_no(reply)], usage
 
 

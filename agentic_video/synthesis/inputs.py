@@ -1,20 +1,26 @@
 """What the commands read, and how they choose from it: recorded episodes of runs and evaluations, without chance."""
 
-import argparse
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from agentic_video.datasets.rows import MAX_REPORTED
+from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.evaluation.results import distinct
+from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, load_records
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
 
 T = TypeVar("T")
 
 EPISODE_FILES = ("episodes-*.jsonl", "step_*.jsonl", "episodes/step_*.jsonl")
 """Where episodes are in the folder of an evaluation, of a run's episodes, and of a run."""
+
+NO_FAULT_OF_ITS_OWN = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
+"""Ends that say nothing about the agent."""
 
 
 def episode_files(paths: Sequence[Path]) -> list[Path]:
@@ -28,8 +34,10 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
         if path.is_dir():
             found = sorted(file for pattern in EPISODE_FILES for file in path.glob(pattern))
             if not found:
-                raise SetupError(f"{path}: no episodes there; expected the folder of an evaluation (episodes-*.jsonl), "
-                                 "or of a run with agentic_video.episodes_dir (episodes/step_*.jsonl)")  # fmt: skip
+                raise SetupError(
+                    f"{path}: no episodes there; expected the folder of an evaluation (episodes-*.jsonl), "
+                    "or of a run with agentic_video.episodes_dir (episodes/step_*.jsonl)"
+                )
             files += found
         elif path.is_file():
             files.append(path)
@@ -54,6 +62,32 @@ def read_episodes(paths: Sequence[Path]) -> list[Record]:
     return records
 
 
+def read_questions(paths: Sequence[Path]) -> list[VideoQA]:
+    """The rows of data files, each question once; bad rows are reported and left out.
+
+    Raises:
+        RowError: A file can't be read at all.
+    """
+    rows, problems = load_rows(paths)
+    rows, repeated = distinct(rows)
+    report_problems([*problems, *repeated], "row")
+    return rows
+
+
+def first(items: Sequence[T], limit: int) -> Sequence[T]:
+    """So many of some items from the start; all of them where the limit is 0."""
+    return items[:limit] if limit > 0 else items
+
+
+def grade_of(record: Record) -> float | None:
+    """The recorded accuracy, else whether a choice is right; None where nothing says."""
+    if "acc" in record.rewards:
+        return record.rewards["acc"]
+    if record.qa.answer_type == "multiple_choice":
+        return float(match_choice(record.trajectory.answer, record.qa, "robust"))
+    return None
+
+
 def report_problems(problems: Sequence[str], what: str) -> None:
     """Name the first bad inputs and count all."""
     for problem in problems[:MAX_REPORTED]:
@@ -73,19 +107,3 @@ def drawn(names: Iterable[T], count: int, seed: int) -> set[T]:
     """So many of some names, as if drawn by lot: the same ones whatever their order, and with few changes when names
     are added."""
     return set(sorted(set(names), key=lambda name: (digest(seed, repr(name)), repr(name)))[: max(0, count)])
-
-
-def fraction(text: str) -> float:
-    """A number from 0 to 1, for :mod:`argparse`."""
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text}")
-    return value
-
-
-def positive(text: str) -> int:
-    """A number from 1 on, for :mod:`argparse`."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text}")
-    return value

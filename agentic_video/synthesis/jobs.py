@@ -73,6 +73,38 @@ class Prices:
         return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / 1e6
 
 
+@dataclass(frozen=True)
+class JobOptions:
+    """What a command says about its job; none of it changes a result, but for how many there are.
+
+    Attributes:
+        out: Folder of the job.
+        limit: Only the first so many inputs; 0 takes all.
+        concurrency: Items at a time.
+        prices: Of the tokens.
+    """
+
+    out: Path
+    limit: int = 0
+    concurrency: int = 16
+    prices: Prices = field(default_factory=Prices)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command tells when its job is done.
+
+    Attributes:
+        text: For people.
+        complete: Whether every item was done and every output holds something.
+        warning: What is missing, where that isn't in the text.
+    """
+
+    text: str
+    complete: bool
+    warning: str = ""
+
+
 class Job:
     """An open job (see :func:`open_job`).
 

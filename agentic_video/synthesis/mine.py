@@ -1,20 +1,16 @@
-"""``agentic-video mine``: the questions at which a run's agent fails, from its recorded episodes.
-
-    agentic-video mine outputs/eva-cluster/run-001 --below 0.5 --out mined.jsonl
+"""The questions at which a run's agent fails, from its recorded episodes.
 
 Each question is one row, which GRPO reads as it is; ``extra_info.mined`` says how often the agent was right and what
-else it answered. ``agentic-video enhance`` shows them to a teacher. No model is asked.
+else it answered. :mod:`agentic_video.synthesis.enhance` shows them to a teacher. No model is asked.
 """
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.synthesis.inputs import fraction, positive, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -25,9 +21,6 @@ FIELD = "mined"
 """Key of ``extra_info`` under which a row says how it was failed."""
 MAX_ANSWERS = 4
 MAX_ANSWER_CHARS = 300
-
-UNPLAYED = ("engine_error", "tool_error")
-"""Ends that say nothing about the agent."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,7 @@ def failed_questions(
     groups: dict[tuple[str, str, str], list[Record]] = {}
     counts: Counter[str] = Counter()
     for record in records:
-        if record.trajectory.end in UNPLAYED:
+        if record.trajectory.end in NO_FAULT_OF_ITS_OWN:
             counts["episodes that an engine or a video ended"] += 1
         elif "acc" not in record.rewards:
             counts["episodes without a grade (reward_extra_info.acc)"] += 1
@@ -102,41 +95,62 @@ def _plain(qa: VideoQA) -> VideoQA:
     return replace(qa, extra={key: value for key, value in qa.extra.items() if key != FIELD})
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``agentic-video mine``."""
-    parser.add_argument("records", nargs="+", type=Path, help="files of records, or folders of runs or evaluations")
-    parser.add_argument("--out", type=Path, required=True, help="the .jsonl file of rows to write")
-    parser.add_argument("--below", type=fraction, default=0.5, help="mean accuracy below which a question counts as "
-                        "failed (%(default)s)")  # fmt: skip
-    parser.add_argument("--right-from", type=fraction, default=0.5, help="grade below which a single answer is wrong "
-                        "(%(default)s)")  # fmt: skip
-    parser.add_argument("--min-episodes", type=positive, default=1, metavar="N", help="leave out questions with fewer "
-                        "graded episodes (%(default)s)")  # fmt: skip
-    parser.add_argument("--from-step", type=int, default=0, metavar="STEP", help="only episodes from this step of the "
-                        "run on (provenance.step)")  # fmt: skip
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the N least accurate questions")
+@dataclass(frozen=True)
+class MineOptions:
+    """Which questions count as failed, and where they go.
+
+    Attributes:
+        records: Files of records, or folders of runs or evaluations.
+        out: The ``.jsonl`` file of rows to write.
+        below: Mean accuracy below which a question is failed.
+        right_from: Grade below which a single answer is wrong.
+        min_episodes: Questions with fewer graded episodes are left out.
+        from_step: Only episodes from this step of the run on (``provenance.step``).
+        limit: Only so many questions, the least accurate; None takes all.
+    """
+
+    records: tuple[Path, ...]
+    out: Path
+    below: float = 0.5
+    right_from: float = 0.5
+    min_episodes: int = 1
+    from_step: int = 0
+    limit: int | None = None
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Mine; 0, 1 when no question is failed, 2 when there is nothing to read."""
-    try:
-        if arguments.out.suffix != ".jsonl":
-            raise SetupError(f"--out {arguments.out}: expected a name that ends in .jsonl")
-        records = read_episodes(arguments.records)
-        if arguments.from_step:
-            records = [record for record in records if _step(record) >= arguments.from_step]
-        failed, counts = failed_questions(records, arguments.below, arguments.min_episodes, arguments.right_from)
-        rows = failed[: arguments.limit]
-        write_whole(arguments.out, (json_line(one.to_row()) for one in rows))
-    except (SetupError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(f"{len(records):,} episodes, {len(failed):,} questions failed, {len(rows):,} written to {arguments.out}")
-    for reason, count in sorted(counts.items()):
-        print(f"  left out: {count:,} {reason}")
-    if rows:
-        print(f"  mean accuracy of those written: {100 * sum(one.accuracy for one in rows) / len(rows):.1f} %")
-    return 0 if rows else 1
+@dataclass(frozen=True)
+class Mined:
+    """What was found.
+
+    Attributes:
+        episodes: How many were looked at.
+        failed: How many questions are failed.
+        written: Those of them that were written.
+        left_out: How many episodes and questions were left out, by reason.
+    """
+
+    episodes: int
+    failed: int
+    written: tuple[Failed, ...]
+    left_out: Counter[str]
+
+
+def mine(options: MineOptions) -> Mined:
+    """Write the questions at which an agent fails, the least accurate first.
+
+    Raises:
+        SetupError: There is nothing to read, or the output has another ending.
+        OSError: The output can't be written.
+    """
+    if options.out.suffix != ".jsonl":
+        raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
+    records = read_episodes(options.records)
+    if options.from_step:
+        records = [record for record in records if _step(record) >= options.from_step]
+    failed, counts = failed_questions(records, options.below, options.min_episodes, options.right_from)
+    rows = failed[: options.limit]
+    write_whole(options.out, (json_line(one.to_row()) for one in rows))
+    return Mined(len(records), len(failed), tuple(rows), counts)
 
 
 def _step(record: Record) -> float:

@@ -1,36 +1,37 @@
-"""``agentic-video preferences``: desirable and undesirable trajectories for KTO (EVA, sections 3.2 and 4.1).
-
-    agentic-video preferences --records outputs/eva-cluster/run-001 --judge http://judge:8000/v1 --out DIR
-    agentic-video preferences --system eva --data rows.parquet --teacher http://model:8000/v1 --samples 4 \\
-        --judge http://judge:8000/v1 --out DIR
+"""Desirable and undesirable trajectories for KTO (EVA, sections 3.2 and 4.1).
 
 Right answers that rest on what was seen are desirable; wrong ones, and guesses, are not. A judge reads each trajectory
-and says whether it is a guess. The same command goes on where it was killed.
+and says whether it is a guess.
 """
 
-import argparse
 import asyncio
 import json
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from agentic_video.evaluation.results import distinct, key_of
+from agentic_video.evaluation.results import key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.graders.endpoint import Endpoint, Unreadable
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
-from agentic_video.synthesis import teachers
-from agentic_video.synthesis.asking import ask, chat_config, with_backend
-from agentic_video.synthesis.inputs import digest, drawn, fraction, positive, read_episodes, report_problems
-from agentic_video.synthesis.jobs import KEPT, Job, Key, Outcome, Prices, open_job
-from agentic_video.synthesis.templates import grade_of
+from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
+from agentic_video.synthesis.inputs import (
+    NO_FAULT_OF_ITS_OWN,
+    digest,
+    drawn,
+    first,
+    grade_of,
+    read_episodes,
+    read_questions,
+)
+from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.types.trajectory import FrameRef, Trajectory
 from agentic_video.utils.errors import SetupError
 
 DESIRABLE, UNDESIRABLE = "desirable", "undesirable"
@@ -103,7 +104,7 @@ def _times(frames: Sequence[FrameRef]) -> dict[str, Any] | list[Any]:
 
 def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected) -> str | None:
     """The verdict on a trajectory where it needs no judge: a label, or why it is left out; None where it does."""
-    if trajectory.end in (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR):
+    if trajectory.end in NO_FAULT_OF_ITS_OWN:
         return "ended by an error"
     if trajectory.answer is None:
         return UNDESIRABLE if rejected == "wrong-or-guess" else "no answer"
@@ -139,82 +140,94 @@ def mixture(desirable: int, undesirable: int, share: float, size: int = 0) -> tu
     return min(desirable, round(total * share)), min(undesirable, round(total * (1 - share)))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``agentic-video preferences``."""
-    parser.add_argument("--records", type=Path, action="append", default=[], metavar="PATH", help="file of records, or "
-                        "folder of a run or an evaluation; may be repeated")  # fmt: skip
-    teachers.add_arguments(parser, required=False)
-    parser.add_argument("--data", type=Path, action="append", default=[], help="parquet or jsonl file of rows to play "
-                        "with --teacher, in place of or beside records; may be repeated")  # fmt: skip
-    parser.add_argument("--samples", type=positive, default=1, metavar="K", help="episodes of each row (%(default)s)")
-    parser.add_argument("--judge", required=True, metavar="URL", help="address of the judge's server: a model that "
-                        "reads text")  # fmt: skip
-    parser.add_argument(
-        "--judge-name", default="", metavar="NAME", help="its name on the server, where that has several"
-    )
-    parser.add_argument("--judge-max-tokens", type=int, default=16, metavar="N", help="most tokens of its reply "
-                        "(%(default)s); 0 leaves it to the server, as reasoning models want it")  # fmt: skip
-    parser.add_argument("--rejected", choices=get_args(Rejected), default="wrong-or-guess", help="what is undesirable: "
-                        "wrong answers and guesses, or wrong guesses only as in the paper (%(default)s)")  # fmt: skip
-    parser.add_argument("--right-from", type=fraction, default=0.5, help="accuracy from which an answer is right: "
-                        "0 or 1 for choices, EVA's mean of ROUGE for open-ended questions (%(default)s)")  # fmt: skip
-    parser.add_argument("--share", type=fraction, default=SHARE, help="of desirable trajectories (%(default)s)")
-    parser.add_argument("--size", type=int, default=0, metavar="N", help="most trajectories; EVA has 11,000")
-    parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="of their choice (%(default)s)")
+@dataclass(frozen=True)
+class PreferenceOptions:
+    """Which episodes are labelled, and how.
+
+    Attributes:
+        job: Of the job; ``limit`` counts rows that are played.
+        judge: Who says whether an answer is a guess: a model that reads text.
+        records: Files of trajectory records, or folders of runs or evaluations.
+        player: Who plays ``data``; None where nothing is played.
+        data: Parquet or jsonl files of rows to play, in place of or beside records.
+        samples: Episodes of each row that is played.
+        right_from: Accuracy from which an answer is right.
+        rejected: What is undesirable.
+        share: Of desirable trajectories, above 0 and below 1.
+        size: Most trajectories; 0 for no bound.
+        draw: Seed of their choice.
+    """
+
+    job: JobOptions
+    judge: ServerOptions
+    records: tuple[Path, ...] = ()
+    player: TeacherOptions | None = None
+    data: tuple[Path, ...] = ()
+    samples: int = 1
+    right_from: float = 0.5
+    rejected: Rejected = "wrong-or-guess"
+    share: float = SHARE
+    size: int = 0
+    draw: int = 0
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Label; 0, 1 when an episode couldn't be judged or a kind is missing, 2 when nothing could start."""
-    return teachers.guarded(_label, arguments)
+def label(options: PreferenceOptions) -> Finished:
+    """Label episodes; the same options go on where a job was killed.
 
+    Returns:
+        Complete when every episode was played and judged and there are both kinds.
 
-def _label(arguments: argparse.Namespace) -> int:
-    if not 0 < arguments.share < 1:
-        raise SetupError(f"--share {arguments.share:g}: KTO needs both kinds; choose a share above 0 and below 1")
-    if bool(arguments.data) != bool(arguments.model):
+    Raises:
+        SetupError: The job can't start.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config or a data file is wrong.
+    """
+    if not 0 < options.share < 1:
+        raise SetupError(f"--share {options.share:g}: KTO needs both kinds; choose a share above 0 and below 1")
+    if bool(options.data) != bool(options.player):
         raise SetupError("--data and --teacher belong together: the rows to play, and who plays them")
-    if not arguments.records and not arguments.data:
+    if not options.records and not options.data:
         raise SetupError("name --records, or rows with --data and who plays them with --teacher")
-    if arguments.overrides and not arguments.data:
-        # Where nothing is played there is no config: such an argument is a file that doesn't exist, say.
-        raise SetupError(f"not an option: {arguments.overrides[0]}")
-    judge = chat_config(arguments.judge, arguments.judge_name, arguments, 0.0, arguments.judge_max_tokens)
-    records = read_episodes(arguments.records) if arguments.records else []
-    player, rows = None, list[VideoQA]()
-    if arguments.data:
-        from agentic_video.datasets.rows import load_rows
+    judge = chat_config(options.judge, "--judge", "--judge-name")
+    records = read_episodes(options.records) if options.records else []
+    lines, complete = [], True
+    if options.player is not None:
+        played, report = play(options, options.player)
+        records += played
+        lines.append(report.text)
+        complete = report.complete
+    settings = {"judge": judge.model, "right_from": options.right_from, "rejected": options.rejected}
+    with open_job(options.job.out.resolve(), settings, "labelling") as job:
+        labels = asyncio.run(_judge(job, records, judge, options))
+        more = write_labelled(job, labels, options.share, options.size, options.draw)
+        lines.append(job.write_report("Preferences", options.job.prices, more))
+    lines.append(f"{job.folder / 'kto.jsonl'}: records for run_kto.sh")
+    missing = [kind for kind in (DESIRABLE, UNDESIRABLE) if not more[f"{kind} in the set"]]
+    warning = f"no {' and no '.join(missing)} trajectory: KTO needs both kinds" if missing else ""
+    return Finished("\n".join(lines), complete and not missing and not job.failures, warning)
 
-        if not arguments.recipe and not arguments.system:
-            arguments.system = "eva"
-        player = teachers.prepare(arguments)
-        if arguments.samples > 1 and player.spec.temperature == 0:
-            raise SetupError("--samples says the same each time at temperature 0: set --temperature")
-        rows, problems = load_rows(arguments.data)
-        rows, repeated = distinct(rows)
-        report_problems([*problems, *repeated], "row")
-        rows = rows[: arguments.limit] if arguments.limit > 0 else rows
-    prices, unplayed = Prices(arguments.price_in, arguments.price_out), 0
-    if player is not None:
-        with open_job(arguments.out.resolve() / "played", player.identity(), "playing") as job:
-            records += asyncio.run(_play(job, player, rows, arguments))
-            print(job.write_report(f"Episodes of {player.name}", prices))
-            unplayed = len(job.failures)
-    settings = {"judge": judge.model, "right_from": arguments.right_from, "rejected": arguments.rejected}
-    with open_job(arguments.out.resolve(), settings, "labelling") as job:
-        labels = asyncio.run(_judge(job, records, judge, arguments))
-        more = write_labelled(job, labels, arguments)
-        print(job.write_report("Preferences", prices, more))
-        missing = [kind for kind in (DESIRABLE, UNDESIRABLE) if not more[f"{kind} in the set"]]
-    print(f"{job.folder / 'kto.jsonl'}: records for run_kto.sh")
-    if missing:
-        print(f"no {' and no '.join(missing)} trajectory: KTO needs both kinds", file=sys.stderr)
-    return int(bool(missing or unplayed or job.failures))
+
+def play(options: PreferenceOptions, player: TeacherOptions) -> tuple[list[Record], Finished]:
+    """Play the rows, in a job of its own below the folder: its episodes, and what it tells.
+
+    Raises:
+        SetupError: The job can't start.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config or a data file is wrong.
+    """
+    teacher = prepare(player)
+    teacher.check_samples(options.samples)
+    rows = first(read_questions(options.data), options.job.limit)
+    with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
+        records = asyncio.run(_play(job, teacher, rows, options))
+        text = job.write_report(f"Episodes of {teacher.name}", options.job.prices)
+        return records, Finished(text, not job.failures)
 
 
 async def _judge(
-    job: Job, records: Sequence[Record], judge: ChatConfig, arguments: argparse.Namespace
+    job: Job, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions
 ) -> dict[Key, Outcome]:
-    endpoint, rejected = Endpoint(judge, "judge"), arguments.rejected
+    endpoint, rejected = Endpoint(judge, "judge"), options.rejected
     items: dict[Key, Record] = {}
     for record in records:
         # By content, so that a run which has gone on, or a file that was moved, is no other job.
@@ -224,7 +237,7 @@ async def _judge(
         grade, usage, evidence = grade_of(record), Usage(), ""
         if grade is None:
             return Outcome("no grade")
-        right = grade >= arguments.right_from
+        right = grade >= options.right_from
         verdict = without_judge(record.trajectory, right, rejected)
         if verdict is None:
             evidence, usage = await ask(endpoint, question_for_judge(record), read_evidence)
@@ -236,53 +249,59 @@ async def _judge(
             provenance |= {"evidence": evidence, "judge": judge.model}
         return Outcome(result=replace(record, provenance=provenance).to_dict(), usage=usage)
 
-    return await job.play(items, work, arguments.concurrency)
+    return await job.play(items, work, options.job.concurrency)
 
 
-async def _play(
-    job: Job, player: teachers.Teacher, rows: Sequence[VideoQA], arguments: argparse.Namespace
-) -> list[Record]:
-    cast = player.cast(job.folder, arguments.concurrency)
+async def _play(job: Job, teacher: Teacher, rows: Sequence[VideoQA], options: PreferenceOptions) -> list[Record]:
+    context = teacher.context(job.folder, options.job.concurrency)
     try:
-        retriever, backends = cast.retriever(), player.backends(cast, arguments.samples)
+        retriever = context.retriever()
+        contexts = [context.with_backend(backend) for backend in teacher.backends(context, options.samples)]
         items: dict[Key, tuple[VideoQA, int]] = {
-            (*key_of(qa), number): (qa, number) for qa in rows for number in range(arguments.samples)
+            (*key_of(qa), number): (qa, number) for qa in rows for number in range(options.samples)
         }
 
         async def work(item: tuple[VideoQA, int]) -> Outcome:
             qa, number = item
-            record = await play_one(with_backend(cast, backends[number]), retriever, qa)
+            record = await play_one(contexts[number], retriever, qa)
             record = replace(
-                record, trajectory=replace(record.trajectory, rollout_index=number),
-                provenance={"source": "preferences", "model": player.name, "sample": number},
-            )  # fmt: skip
-            prompt, said = int(record.rewards["prompt_tokens"]), int(record.rewards["completion_tokens"])
-            return Outcome(result=record.to_dict(), usage=Usage(prompt, said, len(record.trajectory.turns)))
+                record,
+                trajectory=replace(record.trajectory, rollout_index=number),
+                provenance={"source": "preferences", "model": teacher.name, "sample": number},
+            )
+            return Outcome(result=record.to_dict(), usage=recorded_usage(record))
 
-        played = await job.play(items, work, arguments.concurrency)
+        played = await job.play(items, work, options.job.concurrency)
         return [Record.from_dict(outcome.result) for outcome in played.values()]
     finally:
-        cast.close()
+        context.close()
 
 
-def write_labelled(job: Job, labels: Mapping[Key, Outcome], arguments: argparse.Namespace) -> dict[str, Any]:
+def write_labelled(job: Job, labels: Mapping[Key, Outcome], share: float, size: int, seed: int) -> dict[str, Any]:
     """Write ``kto.jsonl``, records with ``provenance.label``; the numbers for the report.
 
     Args:
-        arguments: Holds ``share``, ``size`` and ``draw``.
+        job: Where it is written.
+        labels: The labelled episodes among them.
+        share: See :func:`mixture`.
+        size: See :func:`mixture`.
+        seed: Of the draw.
     """
     kinds: dict[str, list[Key]] = {DESIRABLE: [], UNDESIRABLE: []}
     for key, outcome in labels.items():
         if outcome.verdict == KEPT:
             kinds[outcome.result["provenance"]["label"]].append(key)
-    counts = mixture(len(kinds[DESIRABLE]), len(kinds[UNDESIRABLE]), arguments.share, arguments.size)
+    counts = mixture(len(kinds[DESIRABLE]), len(kinds[UNDESIRABLE]), share, size)
     chosen = set[Key]()
     for kind, count in zip(kinds, counts, strict=True):
-        chosen |= drawn(kinds[kind], count, arguments.draw)
+        chosen |= drawn(kinds[kind], count, seed)
     job.write_rows("kto.jsonl", (outcome.result for key, outcome in labels.items() if key in chosen))
     more: dict[str, Any] = {f"{kind} found": len(keys) for kind, keys in kinds.items()}
     more |= {f"{kind} in the set": count for kind, count in zip(kinds, counts, strict=True)}
-    asked = Counter(outcome.result["provenance"].get("evidence", "not asked") for outcome in labels.values()
-                    if outcome.verdict == KEPT)  # fmt: skip
+    asked = Counter(
+        outcome.result["provenance"].get("evidence", "not asked")
+        for outcome in labels.values()
+        if outcome.verdict == KEPT
+    )
     more |= {f"labelled, judge: {word}": count for word, count in sorted(asked.items())}
     return more

@@ -1,13 +1,9 @@
 """Corrections by a teacher (VideoZoomer's reflection data): it names the flaw of a failed episode, and does better.
 
-    agentic-video reflect --system videozoomer --rollouts RUN --teacher http://host:8000/v1 --out DIR
-
 A recorded episode that answered wrong or not at all is played again up to its flawed call; from there the teacher goes
-on. What ends right is kept: the flawed turns as context, the correction to learn from. The same command goes on where
-it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
+on. What ends right is kept: the flawed turns as context, the correction to learn from.
 """
 
-import argparse
 import asyncio
 import json
 import sys
@@ -23,11 +19,11 @@ from agentic_video.evaluation.runner import grades
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
-from agentic_video.synthesis import teachers
+from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside, read_object
 from agentic_video.synthesis.distill import write_outputs
-from agentic_video.synthesis.inputs import fraction, read_episodes
-from agentic_video.synthesis.jobs import Job, Key, Outcome, open_job
-from agentic_video.synthesis.teachers import Teacher, ask, read_object
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, first, read_episodes
+from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Retriever, Video
@@ -37,8 +33,6 @@ from agentic_video.types.record import Record
 from agentic_video.types.trajectory import EndReason, RecordedPart, Trajectory, Turn
 
 MAX_FLAW_CHARS = 1_000
-NO_FAULT_OF_ITS_OWN = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
-"""Ends that say nothing about the agent."""
 
 ATTEMPT = """
 
@@ -66,55 +60,57 @@ saying what was wrong with that call, then make a better one, or answer if what 
 the form described at the beginning, and never mention a record, an attempt or these lines."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``agentic-video reflect``."""
-    teachers.add_arguments(parser)
-    parser.add_argument("--rollouts", type=Path, action="append", required=True,
-                        help="file of trajectory records, or folder of a run or an evaluation; may be "
-                             "repeated")  # fmt: skip
-    parser.add_argument("--min-acc", type=fraction, default=1.0, metavar="X",
-                        help="an answer graded less than this is a failure (%(default)s)")  # fmt: skip
+@dataclass(frozen=True)
+class ReflectOptions:
+    """Which failures are corrected, and by whom.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Reflect.
-
-    Args:
-        arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
-
-    Returns:
-        Exit status: 0 when every failure was gone through, 1 when some couldn't be, 2 when nothing could start.
+    Attributes:
+        job: Of the job; ``limit`` counts failures.
+        teacher: Who corrects.
+        rollouts: Files of trajectory records, or folders of runs or evaluations.
+        min_acc: An answer graded less than this is a failure.
     """
-    return teachers.guarded(_reflect, arguments)
+
+    job: JobOptions
+    teacher: TeacherOptions
+    rollouts: tuple[Path, ...]
+    min_acc: float = 1.0
 
 
-def _reflect(arguments: argparse.Namespace) -> int:
-    teacher = teachers.prepare(arguments)
-    records = read_episodes(arguments.rollouts)
+def reflect(options: ReflectOptions) -> Finished:
+    """Have failures corrected; the same options go on where a job was killed.
+
+    Raises:
+        SetupError: The job can't start.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config is wrong.
+    """
+    teacher = prepare(options.teacher)
+    records = read_episodes(options.rollouts)
     settings = {
         **teacher.identity(),
-        "rollouts": [str(path.resolve()) for path in arguments.rollouts],
-        "min_acc": arguments.min_acc,
+        "rollouts": [str(path.resolve()) for path in options.rollouts],
+        "min_acc": options.min_acc,
     }
-    with open_job(arguments.out.resolve(), settings, "reflection") as job:
-        asyncio.run(_play(job, teacher, records, arguments))
-        print(write_outputs(job, teacher, f"Failures of {teacher.system.name} corrected by {teacher.name}"))
-        return int(bool(job.failures))
+    with open_job(options.job.out.resolve(), settings, "reflection") as job:
+        asyncio.run(_play(job, teacher, records, options))
+        title = f"Failures of {teacher.system.name} corrected by {teacher.name}"
+        return Finished(write_outputs(job, options.job, title), not job.failures)
 
 
-async def _play(job: Job, teacher: Teacher, records: Sequence[Record], arguments: argparse.Namespace) -> None:
-    cast = teacher.cast(job.folder, arguments.concurrency)
+async def _play(job: Job, teacher: Teacher, records: Sequence[Record], options: ReflectOptions) -> None:
+    context = teacher.context(job.folder, options.job.concurrency)
     try:
-        failed = await failures(records, teacher, cast, arguments.min_acc)
-        items = dict(list(failed.items())[: arguments.limit or None])
+        failed = await failures(records, teacher, context, options.min_acc)
+        items = dict(first(list(failed.items()), options.job.limit))
         print(f"{len(records)} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
-        await job.play(items, Reflector(teacher, cast, arguments.min_acc).reflect, arguments.concurrency)
+        await job.play(items, Reflector(teacher, context, options.min_acc).reflect, options.job.concurrency)
     finally:
-        cast.close()
+        context.close()
 
 
 async def failures(
-    records: Sequence[Record], teacher: Teacher, cast: EvalContext, least_acc: float
+    records: Sequence[Record], teacher: Teacher, context: EvalContext, least_acc: float
 ) -> dict[Key, Record]:
     """The episodes that the agent itself made fail, by data source, id and number among those of the question.
 
@@ -132,7 +128,7 @@ async def failures(
         if trajectory.answer is not None:
             acc = record.rewards.get("acc")
             if acc is None:
-                acc = (await grades(teacher.system, trajectory, qa, cast.graders)).get("acc")
+                acc = (await grades(teacher.system, trajectory, qa, context.graders)).get("acc")
         if acc is not None and acc < least_acc:
             found[key] = record
     return found
@@ -167,9 +163,9 @@ def read_diagnosis(reply: str, turns: Sequence[int]) -> Diagnosis | None:
 class Reflector:
     """Corrects one failed episode after the other."""
 
-    def __init__(self, teacher: Teacher, cast: EvalContext, least_acc: float):
-        self._teacher, self._cast, self._least_acc = teacher, cast, least_acc
-        self._retriever: Retriever | None = cast.retriever()
+    def __init__(self, teacher: Teacher, context: EvalContext, least_acc: float):
+        self._teacher, self._context, self._least_acc = teacher, context, least_acc
+        self._retriever: Retriever | None = context.retriever()
 
     async def reflect(self, record: Record) -> Outcome:
         """Diagnose, correct, check.
@@ -188,10 +184,10 @@ class Reflector:
         if not _same(again, failed, max(turns)):
             return Outcome("plays differently now")  # another video file or another config than it was played with
 
-        view = EpisodeView(qa, await Video.open(qa.video, self._cast.source))
+        view = EpisodeView(qa, await Video.open(qa.video, self._context.source))
         question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
-        backend, limits = self._cast.backend, self._teacher.limits
-        reply, usage = await ask(backend, system, limits, question, view)
+        backend, limits = self._context.backend, self._teacher.limits
+        reply, usage = await ask_beside(backend, system, limits, question, view)
         diagnosis = read_diagnosis(reply, turns)
         if diagnosis is None:
             return Outcome("unclear diagnosis", None, usage)
@@ -206,18 +202,22 @@ class Reflector:
     async def _replay(self, policy: Policy, record: Record) -> Trajectory:
         index = record.trajectory.rollout_index
         return await play(
-            self._teacher.system, policy, record.qa, self._cast.source, self._retriever, rollout_index=index
+            self._teacher.system, policy, record.qa, self._context.source, self._retriever, rollout_index=index
         )
 
     async def _outcome(self, record: Record, corrected: Trajectory, diagnosis: Diagnosis, usage: Usage) -> Outcome:
-        taught = corrected.turns[diagnosis.turn :]
+        correction = corrected.turns[diagnosis.turn :]
         # The flaw itself may be an illegal call: what is learnt must be legal, not what it corrects.
         verdict = await verify(
-            self._teacher.system, replace(corrected, turns=taught), record.qa, self._cast.graders, self._least_acc
+            self._teacher.system,
+            replace(corrected, turns=correction),
+            record.qa,
+            self._context.graders,
+            self._least_acc,
         )
         reason = verdict.reason
         flawed = corrected.turns[diagnosis.turn - 1].action
-        if taught and isinstance(flawed, Calls) and taught[0].action == flawed:
+        if correction and isinstance(flawed, Calls) and correction[0].action == flawed:
             reason = "the same call again"
         shown = tuple(replace(turn, loss_mask=False) for turn in corrected.turns[: diagnosis.turn])
         provenance: Mapping[str, Any] = {
@@ -231,7 +231,7 @@ class Reflector:
                 "provenance": dict(record.provenance),
             },
         }
-        kept = Record(record.qa, replace(corrected, turns=shown + taught), verdict.rewards, provenance)
+        kept = Record(record.qa, replace(corrected, turns=shown + correction), verdict.rewards, provenance)
         return Outcome(reason, kept.to_dict(), usage)
 
 
@@ -302,7 +302,7 @@ class PastPolicy:
         """
         record: list[Part] = [ATTEMPT]
         for number, turn in enumerate(self._turns[:count], start=1):
-            record.append(f"\n\nTurn {number}: {json.dumps(turn.text[: teachers.MAX_TURN_CHARS])}\n")
+            record.append(f"\n\nTurn {number}: {json.dumps(turn.text[:MAX_TURN_CHARS])}\n")
             if number <= len(self._shown):
                 record += ["It was shown: ", *self._shown[number - 1]]
         last = self._opening[-1]

@@ -15,7 +15,7 @@ from agentic_video.evaluation.backends.base import Backend
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Utterance
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.synthesis.teachers import ask, spoken, transcript
+from agentic_video.synthesis.asking import ask_beside, spoken, transcript
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.action import Calls, Illegal
@@ -55,6 +55,21 @@ ADVICE = """Before the call above is carried out, a reviewer objects: {advice}
 Write this turn once more, from its first character to its last, in the form described at the beginning, as if it \
 were your first version: change the call if the reviewer is right, and mention neither the reviewer nor the earlier \
 version."""
+
+
+@dataclass(frozen=True)
+class TeamOptions:
+    """How a team of teachers works.
+
+    Attributes:
+        thinker_rounds: Most times that a call is written again; 0 does without the thinker.
+        experiences: Past successes that the executor is shown; 0 does without the bank.
+        bank_round: The bank grows after each so many questions.
+    """
+
+    thinker_rounds: int = 2
+    experiences: int = 3
+    bank_round: int = 64
 
 
 @dataclass(frozen=True)
@@ -160,7 +175,7 @@ class TeamPolicy:
 
     Args:
         executor: Plays the episode.
-        backend: Whom the thinker speaks through.
+        backend: Whose model the thinker is.
         system: The way of watching.
         limits: Of the thinker's replies.
         experiences: For the executor.
@@ -228,11 +243,11 @@ class TeamPolicy:
             "task": self._task,
             "question": question_text(view.qa, "{letter}. {text}"),
             "video": f"{info.duration:.1f} seconds, {info.width}x{info.height} pixels",
-            "so_far": json.loads(transcript(view.turns)),
+            "so_far": transcript(view.turns),
             "proposed": proposed,
         }
         messages = (Message("system", (THINKER,)), Message("user", (json.dumps(material),)))
-        reply, usage = await ask(self._backend, self._system, self._limits, messages, view)
+        reply, usage = await ask_beside(self._backend, self._system, self._limits, messages, view)
         self.notes.usage += usage
         self.notes.reviews += 1
         objection = read_review(reply)

@@ -1,30 +1,25 @@
-"""``agentic-video templates``: which of FrameThinker's reasoning templates do trajectories follow?
-
-    agentic-video templates outputs/framethinker-laptop/run-001 records.jsonl --out templates.json
+"""Which of FrameThinker's reasoning templates do trajectories follow?
 
 The five templates are those of the paper's process-supervised data (appendix F.2); the sequence of an episode's actions
 decides. No model is asked.
 """
 
-import argparse
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
-from agentic_video.graders.answer import match_choice
-from agentic_video.synthesis.inputs import read_episodes
+from agentic_video.synthesis.inputs import grade_of, read_episodes
+from agentic_video.systems.registry import METHODS
 from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
-
-SYSTEM = "framethinker"
 
 Template = Literal[
     "direct", "single_pass", "timestamp_grounded", "hierarchical", "multi_interval", "other", "unfinished"
@@ -66,9 +61,11 @@ def template_of(trajectory: Trajectory) -> Template:
     if trajectory.answer is None:
         return "unfinished"
     calls = [
-        call for turn in trajectory.turns if isinstance(turn.action, Calls) and turn.legal_calls
+        call
+        for turn in trajectory.turns
+        if isinstance(turn.action, Calls) and turn.legal_calls
         for call in turn.action.calls
-    ]  # fmt: skip
+    ]
     names = [call.name for call in calls]
     if not calls:
         return "direct"
@@ -95,15 +92,6 @@ def _pair(call: ToolCall) -> tuple[float, float]:
 
 def _inside(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
     return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
-
-
-def grade_of(record: Record) -> float | None:
-    """The recorded accuracy, else whether a choice is right; None where nothing says."""
-    if "acc" in record.rewards:
-        return record.rewards["acc"]
-    if record.qa.answer_type == "multiple_choice":
-        return float(match_choice(record.trajectory.answer, record.qa, "robust"))
-    return None
 
 
 def summarise(records: Sequence[Record]) -> dict[str, object]:
@@ -163,36 +151,42 @@ def _line(name: str, *cells: str) -> str:
     return name.ljust(32) + "".join(cell.rjust(11) for cell in cells)
 
 
-def of_system(records: Iterable[Record]) -> list[Record]:
-    """FrameThinker's records; the others are counted on stderr.
+def of_system(records: Sequence[Record], system: str) -> list[Record]:
+    """A system's records; the others are counted on stderr.
 
     Raises:
         SetupError: None is left.
     """
-    records = list(records)
-    kept = [record for record in records if record.trajectory.system == SYSTEM]
+    kept = [record for record in records if record.trajectory.system == system]
     if not kept:
         found = sorted({record.trajectory.system for record in records})
-        raise SetupError(f"no episode of {SYSTEM}, whose templates these are; there are episodes of {', '.join(found)}")
+        raise SetupError(f"no episode of {system}, whose templates these are; there are episodes of {', '.join(found)}")
     if len(kept) < len(records):
         print(f"{len(records) - len(kept)} episodes of other systems left out", file=sys.stderr)
     return kept
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of ``agentic-video templates``."""
-    parser.add_argument("records", nargs="+", type=Path, help="files of records, or folders of runs or evaluations")
-    parser.add_argument("--out", type=Path, help="write the numbers to this JSON file too")
+@dataclass(frozen=True)
+class TemplateOptions:
+    """Which episodes are looked at.
+
+    Attributes:
+        records: Files of records, or folders of runs or evaluations.
+        out: The numbers are written to this JSON file too; None writes none.
+    """
+
+    records: tuple[Path, ...]
+    out: Path | None = None
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Report; 0, or 2 when there is nothing to read."""
-    try:
-        summary = summarise(of_system(read_episodes(arguments.records)))
-        if arguments.out is not None:
-            write_whole(arguments.out, [json.dumps(summary, indent=2) + "\n"])
-    except (SetupError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(table(summary))
-    return 0
+def count_templates(options: TemplateOptions) -> dict[str, object]:
+    """Count episodes by template (see :func:`summarise`).
+
+    Raises:
+        SetupError: There is nothing to read.
+        OSError: The output can't be written.
+    """
+    summary = summarise(of_system(read_episodes(options.records), METHODS["templates"]))
+    if options.out is not None:
+        write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])
+    return summary

@@ -58,3 +58,10 @@ def read_blocks(text: str, tags: Sequence[str]) -> Blocks:
         blocks.append(Block(tag, body))
         position = end + len(tag) + 3
     return Blocks(tuple(blocks), clean and not text[position:].strip())
+
+
+def last_block(text: str, tag: str) -> str | None:
+    """The text between the last opening tag of a name and the last closing one; None where they don't stand so."""
+    opened = f"<{tag}>"
+    start, end = text.rfind(opened), text.rfind(f"</{tag}>")
+    return text[start + len(opened) : end] if 0 <= start < end else None

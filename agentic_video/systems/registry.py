@@ -13,6 +13,15 @@ SYSTEMS: dict[str, str] = {
 }
 """The class of each system, in the package ``agentic_video.systems.<name>``."""
 
+METHODS: dict[str, str] = {
+    "classify": "videobrain",
+    "enhance": "eva",
+    "preferences": "eva",
+    "templates": "framethinker",
+}
+"""Whose paper a way of making data is from, by its ``agentic-video`` command. ``classify`` and ``preferences`` play this
+system unless told otherwise, ``enhance`` names its rows after it, ``templates`` reads its episodes."""
+
 
 def system_class(name: str) -> type[Any]:
     """The class of a packaged system.

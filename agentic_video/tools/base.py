@@ -13,7 +13,7 @@ class ToolError(Exception):
 
 
 class Retriever(Protocol):
-    """Compares frames with a text."""
+    """What compares frames with a text."""
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         """Similarity of each frame of a video to the prompt, higher means closer.
@@ -24,7 +24,14 @@ class Retriever(Protocol):
 
 
 class Video:
-    """One video as tools and systems see it: its facts, and frames on demand from the shared store."""
+    """One video as tools and systems see it: its facts, and frames on demand from the shared store.
+
+    Args:
+        path: Video file.
+        info: Facts about it.
+        source: Where its frames come from.
+        retriever: What finds frames by text; None where nothing needs it.
+    """
 
     def __init__(self, path: str, info: VideoInfo, source: FrameSource, retriever: Retriever | None = None):
         self.path = path

@@ -4,13 +4,12 @@ EVA, section 3.1: the agent chooses the window, the number of frames and how far
 evaluation code keeps a call within a budget of visual tokens by showing fewer and smaller frames, not by refusing it.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentic_video.tools.arguments import json_float
+from agentic_video.tools.arguments import number, read_json_values
 from agentic_video.tools.base import ToolError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
@@ -74,13 +73,6 @@ class Selection:
     size: tuple[int, int]
 
 
-def _refuse_constant(constant: str) -> Any:
-    raise ToolError(f"{constant} is not a number")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=json_float)
-
-
 def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
     """Read what stands between two call tags: one JSON object, or several one after another.
 
@@ -90,17 +82,9 @@ def read_calls(text: str) -> list[tuple[str, dict[str, Any]]]:
     Raises:
         ToolError: It isn't that.
     """
-    if len(text) > MAX_BLOCK_CHARS:
-        raise ToolError(f"the call is longer than {MAX_BLOCK_CHARS} characters")
     calls: list[tuple[str, dict[str, Any]]] = []
-    rest = text.strip()
-    while rest:
-        try:
-            value, end = _DECODER.raw_decode(rest)
-        except (ValueError, RecursionError):
-            raise ToolError("the call is not valid JSON") from None
+    for value in read_json_values(text, MAX_BLOCK_CHARS):
         calls += [_call(item) for item in (value if isinstance(value, list) else [value])]
-        rest = rest[end:].lstrip(" \t\r\n,")
     if not calls:
         raise ToolError("the call is empty")
     return calls
@@ -119,19 +103,6 @@ def _call(value: Any) -> tuple[str, dict[str, Any]]:
     return NAME if name == NAME else "unknown", known
 
 
-def _number(arguments: Mapping[str, Any], name: str) -> float:
-    value = arguments.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ToolError(f"{name} must be a number")
-    try:
-        number = float(value)
-    except OverflowError:
-        raise ToolError(f"{name} is too large") from None
-    if not math.isfinite(number):
-        raise ToolError(f"{name} must be finite")
-    return number
-
-
 def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest:
     """Check a request and clamp its window to the video.
 
@@ -146,9 +117,9 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest
     Raises:
         ToolError: The request is illegal; the message says why.
     """
-    start, end = _number(arguments, "start_time"), _number(arguments, "end_time")
-    count = _number(arguments, "nframes")
-    resize = 1.0 if arguments.get("resize") is None else _number(arguments, "resize")
+    start, end = number(arguments.get("start_time"), "start_time"), number(arguments.get("end_time"), "end_time")
+    count = number(arguments.get("nframes"), "nframes")
+    resize = 1.0 if arguments.get("resize") is None else number(arguments.get("resize"), "resize")
     if start > end:
         raise ToolError("start_time is after end_time")
     if start >= info.duration or end < 0:

@@ -26,8 +26,8 @@ from agentic_video.toyworld.model import (
     ModelRecipe,
     build_model,
     build_tokenizer,
+    chat_format_of,
     family_of,
-    image_processor,
     save_checkpoint,
 )
 from agentic_video.toyworld.questions import row_of, scenes
@@ -48,7 +48,6 @@ WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "overview": tuple(TINTS),
 }
 """The words that a kind of question's options are drawn from."""
-
 
 _LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
 """Styles of frame labels, as one system or another writes them."""
@@ -113,6 +112,10 @@ def single_turn(
     """One message and one reply, all of which carries loss.
 
     Args:
+        model: Whose positions the demonstration has.
+        chat_format: Its prompts' form.
+        message: What it is asked.
+        said: The reply.
         stop: Texts after which an engine stops: a reply that ends with one has no end-of-turn token.
     """
     asked = chat_format.opening_ids([message])
@@ -137,8 +140,15 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
     """Questions about two to seven frames, one of which shows what is asked about.
 
     As systems differ, so do the questions: half stand before the frames, and most frames have a label of some kind.
+
+    Args:
+        model: Whose image tokens and positions the demonstrations have.
+        tokenizer: Its tokenizer.
+        world: What the questions are about.
+        count: Number of questions.
+        world_seed: Number of the world, and of everything random.
     """
-    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
+    chat_format = chat_format_of(model, tokenizer)
     side = FAMILIES[family_of(model)].frame_side
     rng = np.random.default_rng([world_seed, 5])
 
@@ -164,16 +174,31 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
 
 
 def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> None:
-    """Teach a new tiny base model and save it as a checkpoint."""
+    """Teach a new tiny base model and save it as a checkpoint.
+
+    Args:
+        folder: Gets the checkpoint.
+        model_recipe: Its sizes.
+        recipe: How it is taught.
+    """
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     tokenizer = build_tokenizer(tokenizer_corpus())
     model = build_model(tokenizer, model_recipe)
     reading = make_reading(model, tokenizer, recipe.world, recipe.reading, recipe.seed)
-    print(f"[cold start] base: vocabulary {len(tokenizer)}, {len(reading)} questions, "
-          f"{time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
+    seconds = time.monotonic() - started
+    print(
+        f"[cold start] base: vocabulary {len(tokenizer)}, {len(reading)} questions, {seconds:.1f} s",
+        flush=True,
+    )
     train(
-        model, [DemonstrationSet("reading", reading, recipe.reading_batch)], tokenizer.pad_token_id, phase="reading",
-        steps=recipe.reading_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=0.3,
-    )  # fmt: skip
+        model,
+        [DemonstrationSet(reading, recipe.reading_batch)],
+        tokenizer.pad_token_id,
+        phase="reading",
+        steps=recipe.reading_steps,
+        learning_rate=recipe.learning_rate,
+        seed=recipe.seed,
+        final_rate=0.3,
+    )
     save_checkpoint(model, tokenizer, folder)

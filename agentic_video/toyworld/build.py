@@ -1,6 +1,5 @@
 """Builds a recipe's synthetic world and tiny models once: ``python -m agentic_video.toyworld.build``."""
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -11,9 +10,18 @@ from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.systems.prompts import load_prompt
-from agentic_video.toyworld.cache import DEFAULT_CACHE, base_facts, content_key, ensure_base, ensure_world, once
+from agentic_video.toyworld.cache import (
+    DEFAULT_CACHE,
+    base_facts,
+    content_key,
+    ensure_base,
+    ensure_world,
+    once,
+    system_facts,
+)
+from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
+from agentic_video.toyworld.command_line import print_paths, recipe_parser
 from agentic_video.toyworld.gate import GateError, Setting, check
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
@@ -54,6 +62,8 @@ def ensure(
     Args:
         system: Whose grammar the cold start teaches.
         limits: Token budgets of its episodes.
+        recipe: What to build.
+        cache: Folder of finished builds.
         cold_start: False where another checkpoint is trained or evaluated.
 
     Raises:
@@ -64,61 +74,79 @@ def ensure(
     world = ensure_world(recipe, cache)
     clip = None
     if recipe.clip:
-        from agentic_video.toyworld.clip import make_clip
-
         clip_key = content_key(asdict(recipe.world), recipe.seed)
         clip = once(cache / f"clip-{clip_key}", lambda folder: make_clip(folder, recipe.world, recipe.seed))
     base = ensure_base(recipe, cache)
     if not cold_start:
         return ToyPaths(world.train.parent, base, clip=clip)
-
-    def make_model(folder: Path) -> None:
-        setting = Setting(system, limits, turns, clip, base if recipe.verifier else None)
-        start = base
-        with tempfile.TemporaryDirectory() as scratch:
-            for attempt in range(recipe.attempts):
-                teaching = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
-                candidate = Path(scratch) / str(attempt)
-                make_cold_start(candidate, start, system, limits, turns, recipe.world, teaching, recipe.seed)
-                try:
-                    report = check(candidate, world.heldout, setting, recipe.gate)
-                except GateError as error:
-                    if attempt + 1 == recipe.attempts:
-                        raise
-                    print(f"[toyworld] teaching it once more: {error}", flush=True)
-                    start = candidate
-                else:
-                    print(f"[toyworld] {report}", flush=True)
-                    (candidate / "gate.json").write_text(json.dumps(asdict(report), indent=2))
-                    shutil.copytree(candidate, folder, dirs_exist_ok=True)
-                    return
-
-    prompt = load_prompt(str(getattr(system, "prompt", "")))
+    setting = Setting(system, limits, turns, clip, base if recipe.verifier else None)
     model_key = content_key(
-        repr(system), prompt, asdict(limits), asdict(recipe), content_key(*base_facts(recipe)), turns.__module__
+        *system_facts(system, limits),
+        asdict(recipe),
+        content_key(*base_facts(recipe)),
+        turns.__module__,
     )
-    model = once(cache / f"{system.name}-{model_key}", make_model)
+    model = once(
+        cache / f"{system.name}-{model_key}",
+        lambda folder: _teach(folder, base, world.heldout, setting, recipe),
+    )
     return ToyPaths(world.train.parent, base, model, clip)
+
+
+def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRecipe) -> None:
+    """Teach the base model a system until its gate lets it pass, each time on top of the last.
+
+    Args:
+        folder: Gets the checkpoint and the gate's report, ``gate.json``.
+        base: Checkpoint of the base model.
+        rows: File of the questions that the gate asks.
+        setting: How its episodes are played.
+        recipe: What to build.
+
+    Raises:
+        GateError: It is still unfit after as many attempts as the recipe allows.
+    """
+    start = base
+    with tempfile.TemporaryDirectory() as scratch:
+        for attempt in range(recipe.attempts):
+            teaching = replace(recipe.cold_start, seed=recipe.cold_start.seed + attempt)
+            candidate = Path(scratch) / str(attempt)
+            make_cold_start(
+                candidate, start, setting.system, setting.limits, setting.turns, recipe.world, teaching, recipe.seed
+            )
+            try:
+                report = check(candidate, rows, setting, recipe.gate)
+            except GateError as error:
+                if attempt + 1 == recipe.attempts:
+                    raise
+                print(f"[toyworld] teaching it once more: {error}", flush=True)
+                start = candidate
+            else:
+                print(f"[toyworld] {report}", flush=True)
+                (candidate / "gate.json").write_text(json.dumps(asdict(report), indent=2))
+                shutil.copytree(candidate, folder, dirs_exist_ok=True)
+                return
 
 
 def main() -> None:
     """Command line of the build."""
-    parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.build", description=__doc__)
-    parser.add_argument("recipe", type=Path, help="folder of the recipe, e.g. recipes/videozoomer")
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides")
-    parser.add_argument("--profile", default="laptop", help="name of the recipe's config (%(default)s)")
-    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of finished builds (%(default)s)")
+    parser = recipe_parser("agentic_video.toyworld.build", __doc__, "laptop")
     parser.add_argument("--no-cold-start", action="store_true", help="the model is another one; make what it needs")
     arguments = parser.parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     recipe = toy_recipe(config)
     system, limits = settings_of(config).system, limits_of(config)
     paths = ensure(system, limits, recipe, arguments.cache, cold_start=not arguments.no_cold_start)
-    for name in ("train", "heldout", "base", "model", "clip"):
-        if getattr(paths, name) is not None:
-            print(f"{name}: {getattr(paths, name)}")
-    if recipe.verifier:
-        print(f"verifier: {paths.base}")
+    print_paths(
+        {
+            "train": paths.train,
+            "heldout": paths.heldout,
+            "base": paths.base,
+            "model": paths.model,
+            "clip": paths.clip,
+            "verifier": paths.base if recipe.verifier else None,
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import System
+from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.recipe import ToyRecipe
@@ -18,11 +21,11 @@ from agentic_video.toyworld.recipe import ToyRecipe
 VERSION = 4
 """Raise it when a change of the code changes what is built."""
 
-
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
 
 
 def content_key(*content: Any) -> str:
+    """A short name of what something is made from; another for any other content."""
     return hashlib.sha256(json.dumps([VERSION, *content], sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
@@ -31,6 +34,10 @@ def once(folder: Path, build: Callable[[Path], None]) -> Path:
 
     A build happens in a temporary folder beside its final one and is renamed when it is done: an interrupted one
     leaves nothing that a later call could mistake for a finished one.
+
+    Args:
+        folder: Where it belongs.
+        build: Fills the folder that it is given.
     """
     if folder.is_dir():
         print(f"[toyworld] found {folder}", flush=True)
@@ -62,7 +69,13 @@ def ensure_world(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> World:
 
 
 def world_facts(recipe: ToyRecipe) -> tuple[Any, ...]:
+    """What a recipe's world is made from, for :func:`content_key`."""
     return asdict(recipe.world), recipe.train, recipe.heldout, recipe.seed
+
+
+def system_facts(system: System, limits: TokenLimits) -> tuple[Any, ...]:
+    """What episodes of a system depend on, for :func:`content_key`: its constants, its instructions, its budgets."""
+    return repr(system), load_prompt(system.prompt) if system.prompt else "", asdict(limits)
 
 
 def ensure_base(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> Path:
@@ -72,4 +85,5 @@ def ensure_base(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> Path:
 
 
 def base_facts(recipe: ToyRecipe) -> tuple[Any, ...]:
+    """What a recipe's base model is made from, for :func:`content_key`."""
     return asdict(recipe.model), asdict(recipe.base), tokenizer_corpus()

@@ -104,8 +104,8 @@ def make_clip(folder: Path, world: WorldRecipe, seed: int, recipe: ClipRecipe | 
     finally:
         torch.set_num_threads(threads)
     save_file(model.state_dict(), str(folder / "open_clip_model.safetensors"))
-    print(f"[clip] {recipe.frames} frames, {recipe.steps} steps, loss {loss:.4f}, "
-          f"{time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
+    seconds = time.monotonic() - started
+    print(f"[clip] {recipe.frames} frames, {recipe.steps} steps, loss {loss:.4f}, {seconds:.1f} s", flush=True)
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -119,32 +119,57 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         single=f"{_START} $A {_END}", special_tokens=[(_START, vocabulary[_START]), (_END, vocabulary[_END])]
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token=_PAD, bos_token=_START, eos_token=_END, unk_token=_UNKNOWN,
-        model_max_length=CONTEXT, split_special_tokens=True,
-    )  # fmt: skip
+        tokenizer_object=tokenizer,
+        pad_token=_PAD,
+        bos_token=_START,
+        eos_token=_END,
+        unk_token=_UNKNOWN,
+        model_max_length=CONTEXT,
+        split_special_tokens=True,
+    )
 
 
 def model_config(recipe: ClipRecipe, vocabulary: int, end: int) -> dict[str, Any]:
-    """What ``open_clip_config.json`` says."""
+    """What ``open_clip_config.json`` says.
+
+    Args:
+        recipe: Sizes.
+        vocabulary: Number of tokens.
+        end: Id of the token that ends a text.
+    """
     heads = max(1, recipe.width // 32)
     return {
         "model_cfg": {
             "embed_dim": recipe.width,
             "init_logit_bias": -5.0,
             "vision_cfg": {
-                "image_size": SIDE, "patch_size": 14, "width": recipe.width, "layers": recipe.layers,
-                "head_width": recipe.width // heads, "mlp_ratio": 2.0,
+                "image_size": SIDE,
+                "patch_size": 14,
+                "width": recipe.width,
+                "layers": recipe.layers,
+                "head_width": recipe.width // heads,
+                "mlp_ratio": 2.0,
             },
             "text_cfg": {
-                "context_length": CONTEXT, "vocab_size": vocabulary, "width": recipe.width, "heads": heads,
-                "layers": recipe.layers, "mlp_ratio": 2.0, "pool_type": "eos", "eos_id": end,
+                "context_length": CONTEXT,
+                "vocab_size": vocabulary,
+                "width": recipe.width,
+                "heads": heads,
+                "layers": recipe.layers,
+                "mlp_ratio": 2.0,
+                "pool_type": "eos",
+                "eos_id": end,
                 "hf_tokenizer_name": "local",  # any name: for a folder, the tokenizer beside the weights is used
             },
         },
         "preprocess_cfg": {
-            "size": SIDE, "mean": [0.5] * 3, "std": [0.25] * 3, "interpolation": "bicubic", "resize_mode": "squash",
+            "size": SIDE,
+            "mean": [0.5] * 3,
+            "std": [0.25] * 3,
+            "interpolation": "bicubic",
+            "resize_mode": "squash",
         },
-    }  # fmt: skip
+    }
 
 
 def make_frames(world: WorldRecipe, seed: int, count: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
@@ -183,10 +208,12 @@ def _held(scene: Scene, moment: float) -> npt.NDArray[np.float32]:
 
 
 def _all_texts() -> list[str]:
+    """Every text that the model is taught with."""
     return [text for concept in CONCEPTS for text in _texts_of(concept)]
 
 
 def _texts_of(concept: str) -> list[str]:
+    """The ways to name a concept."""
     if concept == MARK:
         return list(_MARK_TEXTS)
     return [text.format(concept) for text in (_TINT_TEXTS if concept in TINTS else _COLOUR_TEXTS)]
@@ -213,12 +240,17 @@ def _train(
     preprocess: dict[str, Any],
     seed: int,
 ) -> float:
-    """Sigmoid loss over all pairs of a frame and a text, as SigLIP's: a frame may hold several things. Returns it."""
+    """Train in place with a sigmoid loss over all pairs of a frame and a text, as SigLIP's: a frame may hold several
+    things.
+
+    Returns:
+        The last step's loss.
+    """
     rng = np.random.default_rng([seed, 6])
     mean, std = (torch.tensor(preprocess[key]).view(3, 1, 1) for key in ("mean", "std"))
     images = torch.from_numpy(pictures).permute(0, 3, 1, 2).float()
     targets = torch.from_numpy(holds)
-    # What holds a flash is rarer than its background, and matters more.
+    # A frame that holds a flash is rarer than its background, and matters more.
     rarity = 1 / targets.mean(0).clamp_min(1e-3)
     weight = torch.where(targets > 0, rarity.clamp_max(20.0), 1.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=0.01)

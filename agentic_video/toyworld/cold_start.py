@@ -6,7 +6,6 @@ lack is what reinforcement learning can find; what it can't repair (grammar, rea
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import ScriptEngine, written_ids
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
+from agentic_video.rollout.tokens import TokenLimits, TokenSequence
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
-from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint, save_checkpoint
+from agentic_video.toyworld.model import chat_format_of, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
@@ -75,7 +73,8 @@ class _Plan:
 
 
 def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Plan:
-    aim = None if scene.event_time is None else math.floor(scene.event_time)
+    """Draw whether a demonstration looks right, looks elsewhere or guesses."""
+    aim = scene.aim
     right = turns(view, aim, scene.answer, scene.letter)
     if aim is None or len(right) < 2:
         return _Plan(right, len(right))
@@ -102,22 +101,30 @@ def make_demonstrations(
     recipe: ColdStartRecipe,
     world_seed: int,
 ) -> list[Demonstration]:
-    """Play scripted episodes and keep their ids, masks and images; one for each sequence that an engine would see."""
-    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
+    """Play scripted episodes and keep their ids, masks and images; one for each sequence that an engine would see.
+
+    Args:
+        model: Whose positions the demonstrations have.
+        tokenizer: Its tokenizer.
+        system: Whose episodes they are.
+        limits: Token budgets of an episode.
+        turns: The system's oracle.
+        world: What the questions are about.
+        recipe: Number and faults of the demonstrations.
+        world_seed: Number of the world.
+
+    Raises:
+        RuntimeError: An episode didn't end with an answer.
+    """
+    chat_format = chat_format_of(model, tokenizer)
     rng = np.random.default_rng([recipe.seed, 2])
     shown = {path_of(scene): scene for scene in scenes("demonstrations", recipe.demonstrations, world_seed, world)}
     source = SceneSource(shown, world)
 
     async def demonstrate(qa: VideoQA, scene: Scene, number: int) -> list[Demonstration]:
         plan = _plan(EpisodeView(qa, await Video.open(qa.video, source)), scene, turns, recipe, rng)
-        engine = ScriptEngine([written_ids(text, chat_format, system.stop) for text in plan.turns])
-        policy = TokenPolicy(engine, chat_format, limits, system)
-        trajectory = await play(system, policy, qa, source, source, rollout_index=number)
-        if trajectory.answer is None:
-            raise RuntimeError(
-                f"a demonstration of {system.name} ended with {trajectory.end}: {trajectory.error or plan.turns}"
-            )
-        return _record(model, policy.sequences, plan.trained_turns)
+        played = await play_script(plan.turns, qa, system, limits, chat_format, source, source, rollout_index=number)
+        return _record(model, played.sequences, plan.trained_turns)
 
     async def demonstrate_all() -> list[Demonstration]:
         # The number of the rollout matters to systems that show each member of a group something else.
@@ -131,6 +138,7 @@ def make_demonstrations(
 
 
 def _record(model: Any, sequences: Sequence[TokenSequence], trained_turns: int) -> list[Demonstration]:
+    """The sequences of an episode with those of its first turns to learn; a sequence without any is left out."""
     records, turns_before = [], 0
     for sequence in sequences:
         mask = np.array([0] * len(sequence.prompt_ids) + sequence.response_mask, dtype=np.int64)
@@ -147,21 +155,31 @@ def _record(model: Any, sequences: Sequence[TokenSequence], trained_turns: int) 
 def make_aiming(
     model: Any, tokenizer: Any, system: System, turns: Turns, world: WorldRecipe, count: int, world_seed: int
 ) -> list[Demonstration]:
-    """Questions without frames, each with all the turns that look, one after the other."""
-    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
+    """Questions without frames, each with all the turns that look, one after the other.
 
-    async def aim(scene: Scene, time: float) -> Demonstration:
+    Args:
+        model: Whose positions the demonstrations have.
+        tokenizer: Its tokenizer.
+        system: Whose grammar is practised.
+        turns: The system's oracle.
+        world: What the questions are about.
+        count: Number of scenes that are drawn; those without an event give nothing to aim at.
+        world_seed: Number of the world.
+    """
+    chat_format = chat_format_of(model, tokenizer)
+
+    async def aimed(scene: Scene, second: int) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
-        said = "".join(turns(view, math.floor(time), scene.answer, scene.letter)[:-1])
+        said = "".join(turns(view, second, scene.answer, scene.letter)[:-1])
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
         return single_turn(model, chat_format, message, said, system.stop)
 
-    async def aim_all() -> list[Demonstration]:
+    async def aimed_all() -> list[Demonstration]:
         made = scenes("aiming", count, world_seed, world)
-        return [await aim(scene, scene.event_time) for scene in made if scene.event_time is not None]
+        return [await aimed(scene, scene.aim) for scene in made if scene.aim is not None]
 
-    return asyncio.run(aim_all())
+    return asyncio.run(aimed_all())
 
 
 def make_cold_start(
@@ -174,26 +192,46 @@ def make_cold_start(
     recipe: ColdStartRecipe,
     world_seed: int,
 ) -> None:
-    """Teach the base model of a folder a system, and save it as a checkpoint."""
+    """Teach a model a system, and save it as a checkpoint.
+
+    Args:
+        folder: Gets the checkpoint.
+        base: Checkpoint of the model that it starts from.
+        system: What it is taught.
+        limits: Token budgets of its episodes.
+        turns: The system's oracle.
+        world: What the questions are about.
+        recipe: How it is taught.
+        world_seed: Number of the world.
+    """
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
     demonstrations = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
     aiming = make_aiming(model, tokenizer, system, turns, world, recipe.demonstrations, world_seed)
     lengths = [len(one.ids) for one in demonstrations]
-    print(f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
-          f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s", flush=True)  # fmt: skip
-    pad_id = tokenizer.pad_token_id
+    print(
+        f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
+        f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s",
+        flush=True,
+    )
     train(
-        model, [DemonstrationSet("aiming", aiming, recipe.aiming_batch)], pad_id, phase=f"{system.name}'s aiming",
-        steps=recipe.aiming_steps, learning_rate=recipe.learning_rate, seed=recipe.seed, final_rate=1.0,
-    )  # fmt: skip
-    sets = [
-        DemonstrationSet("demonstrations", demonstrations, recipe.batch),
-        DemonstrationSet("aiming", aiming, recipe.kept),
-    ]
+        model,
+        [DemonstrationSet(aiming, recipe.aiming_batch)],
+        tokenizer.pad_token_id,
+        phase=f"{system.name}'s aiming",
+        steps=recipe.aiming_steps,
+        learning_rate=recipe.learning_rate,
+        seed=recipe.seed,
+        final_rate=1.0,
+    )
     train(
-        model, sets, pad_id, phase=f"{system.name}'s demonstrations", steps=recipe.steps,
-        learning_rate=recipe.learning_rate, seed=recipe.seed + 1,
-    )  # fmt: skip
+        model,
+        [DemonstrationSet(demonstrations, recipe.batch), DemonstrationSet(aiming, recipe.kept)],
+        tokenizer.pad_token_id,
+        phase=f"{system.name}'s demonstrations",
+        steps=recipe.steps,
+        learning_rate=recipe.learning_rate,
+        seed=recipe.seed + 1,
+    )
     save_checkpoint(model, tokenizer, folder)

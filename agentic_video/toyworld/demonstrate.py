@@ -3,23 +3,15 @@
 ``python -m agentic_video.toyworld.demonstrate recipes/<system>`` builds what is missing and prints where it is.
 """
 
-import argparse
 import asyncio
-import math
 from collections.abc import AsyncIterator
-from dataclasses import asdict
 from pathlib import Path
-
-from transformers import AutoConfig, AutoTokenizer
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
-from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import ScriptEngine, written_ids
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.prompts import load_prompt
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.cache import (
     DEFAULT_CACHE,
@@ -28,13 +20,16 @@ from agentic_video.toyworld.cache import (
     ensure_base,
     ensure_world,
     once,
+    system_facts,
     world_facts,
 )
-from agentic_video.toyworld.model import image_processor
+from agentic_video.toyworld.command_line import print_paths, recipe_parser
+from agentic_video.toyworld.model import load_chat_format
 from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
+from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
@@ -51,23 +46,24 @@ def write_demonstrations(
 
     Args:
         folder: Gets the files.
+        world: The questions.
         base: Checkpoint whose tokens the records hold.
+        system: Whose episodes they are.
         limits: Token budgets of the episodes.
         turns: The oracle.
+        recipe: Of the world that the questions are about.
 
     Raises:
         RuntimeError: An episode didn't end with an answer.
     """
-    chat_format = ChatFormat(
-        AutoTokenizer.from_pretrained(base), image_processor(AutoConfig.from_pretrained(base).model_type)
-    )
-    for split in ("train", "heldout"):
-        rows, _ = load_rows([getattr(world, split)])
+    chat_format = load_chat_format(base)
+    for split, file in (("train", world.train), ("heldout", world.heldout)):
+        rows, _ = load_rows([file])
 
         async def write(path: Path, rows: list[VideoQA] = rows) -> None:
-            with path.open("w", encoding="utf-8") as file:
+            with path.open("w", encoding="utf-8") as written:
                 async for record in demonstrations(rows, chat_format, system, limits, turns, recipe):
-                    write_record(file, record)
+                    write_record(written, record)
 
         asyncio.run(write(folder / f"{split}.jsonl"))
         print(f"[toyworld] {system.name}: {len(rows)} demonstrations on {split} questions", flush=True)
@@ -76,59 +72,52 @@ def write_demonstrations(
 async def demonstrations(
     rows: list[VideoQA], chat_format: ChatFormat, system: System, limits: TokenLimits, turns: Turns, recipe: WorldRecipe
 ) -> AsyncIterator[Record]:
-    """The oracle's episodes on some rows of a world, their videos read from their files."""
+    """The oracle's episodes on some rows of a world, their videos read from their files.
+
+    Raises:
+        RuntimeError: An episode didn't end with an answer.
+    """
     store = FrameStore()
     for number, qa in enumerate(rows):
         scene = make_scene(int(qa.extra["seed"]), recipe)
         view = EpisodeView(qa, await Video.open(qa.video, store))
-        aim = None if scene.event_time is None else math.floor(scene.event_time)
-        said = turns(view, aim, scene.answer, scene.letter)
-        engine = ScriptEngine([written_ids(text, chat_format, system.stop) for text in said])
-        policy = TokenPolicy(engine, chat_format, limits, system)
+        said = turns(view, scene.aim, scene.answer, scene.letter)
         # Frames by text come from the scene itself: a demonstration shows what a good search finds.
         finder = SceneSource({qa.video: scene}, recipe)
-        trajectory = await play(system, policy, qa, store, finder, rollout_index=number % GROUP)
-        if trajectory.answer is None:
-            raise RuntimeError(
-                f"a demonstration of {system.name} ended with {trajectory.end}: {trajectory.error or said}"
-            )
-        yield Record(qa, trajectory, provenance={"source": "oracle"})
+        played = await play_script(said, qa, system, limits, chat_format, store, finder, rollout_index=number % GROUP)
+        yield Record(qa, played.trajectory, provenance={"source": "oracle"})
 
 
 def ensure_demonstrations(
     system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE
 ) -> tuple[Path, Path, Path]:
-    """What the laptop's SFT starts from: the oracle's records of training and held-out questions, and the base model.
+    """What the laptop's SFT starts from, built as far as it isn't in the cache.
+
+    Returns:
+        The oracle's records of training and of held-out questions, and the base model.
 
     Raises:
         ValueError: The system has no oracle.
     """
     turns = turns_of(system, recipe.oracle)
     world, base = ensure_world(recipe, cache), ensure_base(recipe, cache)
-    facts = content_key(repr(system), load_prompt(str(getattr(system, "prompt", ""))), asdict(limits), *world_facts(recipe),
-                 *base_facts(recipe), turns.__module__)  # fmt: skip
+    key = content_key(*system_facts(system, limits), *world_facts(recipe), *base_facts(recipe), turns.__module__)
 
     def make(folder: Path) -> None:
         write_demonstrations(folder, world, base, system, limits, turns, recipe.world)
 
-    folder = once(cache / f"{system.name}-demonstrations-{facts}", make)
+    folder = once(cache / f"{system.name}-demonstrations-{key}", make)
     return folder / "train.jsonl", folder / "heldout.jsonl", base
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.demonstrate", description=__doc__)
-    parser.add_argument("recipe", type=Path, help="folder of the recipe, e.g. recipes/videozoomer")
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides")
-    parser.add_argument("--profile", default="sft_laptop", help="name of the recipe's config (%(default)s)")
-    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of finished builds (%(default)s)")
-    arguments = parser.parse_args()
+    arguments = recipe_parser("agentic_video.toyworld.demonstrate", __doc__, "sft_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     settings = settings_of(config)
     limits = episode_limits(config.data, settings)
     train, heldout, base = ensure_demonstrations(settings.system, limits, toy_recipe(config), arguments.cache)
-    for name, path in (("train", train), ("heldout", heldout), ("model", base)):
-        print(f"{name}: {path}")
+    print_paths({"train": train, "heldout": heldout, "model": base})
 
 
 if __name__ == "__main__":

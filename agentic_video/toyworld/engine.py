@@ -4,7 +4,7 @@ It serves the cold start's gate and tests, where starting vLLM would take longer
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import Completion
 from agentic_video.toyworld.forward import embed, positions
 from agentic_video.types.frame import Frame
 
@@ -50,26 +50,29 @@ class BatchEngine:
         self._waiting: list[_Request] = []
         self._flush: asyncio.Task[None] | None = None
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-        seed: int | None = None,
-    ) -> Completion:
-        """See :class:`agentic_video.rollout.tokens.Engine`."""
+    async def generate(self, request: GenerationRequest, *, seed: int | None = None) -> Completion:
+        """See :class:`agentic_video.rollout.engine.Engine`.
+
+        Args:
+            request: The turn.
+            seed: Of this turn alone; None goes on with the engine's own sampling.
+        """
         generator = self._generator if seed is None else torch.Generator().manual_seed(seed)
-        stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in stop)})
+        stop_ids = frozenset({self._tokenizer.eos_token_id, *(self._token(text) for text in request.stop)})
         loop = asyncio.get_running_loop()
-        request = _Request(list(prompt_ids), list(frames), stop_ids, max_tokens, frozenset(banned_ids), generator,
-                           loop.create_future())  # fmt: skip
-        self._waiting.append(request)
+        waiting = _Request(
+            list(request.prompt_ids),
+            list(request.frames),
+            stop_ids,
+            request.max_tokens,
+            frozenset(request.banned_ids),
+            generator,
+            loop.create_future(),
+        )
+        self._waiting.append(waiting)
         if self._flush is None:
             self._flush = loop.create_task(self._serve())
-        return await request.result
+        return await waiting.result
 
     def _token(self, text: str) -> int:
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]

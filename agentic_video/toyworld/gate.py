@@ -15,11 +15,11 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Retriever
 from agentic_video.toyworld.engine import BatchEngine
-from agentic_video.toyworld.model import family_of, image_processor, load_checkpoint
+from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
 from agentic_video.toyworld.world import EVENT_SECONDS
@@ -34,7 +34,15 @@ from agentic_video.video.store import FrameStore
 
 @dataclass(frozen=True)
 class Played:
-    """One sampled episode and what it earned."""
+    """One sampled episode and what it earned.
+
+    Attributes:
+        qa: The question.
+        trajectory: The episode.
+        reward: What it earned.
+        acc: How right its answer is, from 0 to 1.
+        well_formed: Whether every turn follows the system's grammar.
+    """
 
     qa: VideoQA
     trajectory: Trajectory
@@ -88,6 +96,7 @@ class GateReport:
     """Figures of sampled episodes; shares from 0 to 1.
 
     Attributes:
+        episodes: Their number.
         accuracy: Share of right answers.
         grammar: See :class:`GateLimits`.
         answered: Share of episodes that gave an answer.
@@ -117,11 +126,8 @@ class GateReport:
     ends: Mapping[str, float]
 
     def __str__(self) -> str:
-        kinds = ", ".join(
-            f"{kind} {share:.2f} (read {self.perception_by_kind[kind]:.2f})" if kind in self.perception_by_kind
-            else f"{kind} {share:.2f}"
-            for kind, share in self.by_kind.items()
-        )  # fmt: skip
+        read = {kind: f" (read {share:.2f})" for kind, share in self.perception_by_kind.items()}
+        kinds = ", ".join(f"{kind} {share:.2f}{read.get(kind, '')}" for kind, share in self.by_kind.items())
         return (
             f"{self.episodes} sampled episodes: accuracy {self.accuracy:.3f} ({kinds}); grammar {self.grammar:.3f}, "
             f"answered {self.answered:.3f}, well formed {self.well_formed:.3f}; zoomed {self.zoom_rate:.3f}, "
@@ -149,8 +155,12 @@ async def play_all(
     temperature: float = 1.0,
     seed: int = 0,
 ) -> list[Played]:
-    """Play ``samples`` episodes on each question, all at once; the samples of a question lie together."""
-    chat_format = ChatFormat(tokenizer, image_processor(family_of(model)))
+    """Play ``samples`` episodes on each question, all at once.
+
+    Returns:
+        The episodes; the samples of a question lie together.
+    """
+    chat_format = chat_format_of(model, tokenizer)
     engine = BatchEngine(model, tokenizer, temperature=temperature, seed=seed)
 
     async def one(qa: VideoQA, number: int) -> Played:
@@ -182,6 +192,7 @@ async def guess_reward(
 
 
 def _share(chosen: Sequence[bool]) -> float:
+    """Share of the true ones; 0 of none."""
     return sum(chosen) / len(chosen) if chosen else 0.0
 
 
@@ -189,6 +200,7 @@ def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
     """The figures of played episodes.
 
     Args:
+        episodes: What was played.
         guessing: See :func:`guess_reward`.
     """
     needing = [one for one in episodes if one.needs_zoom]
@@ -221,6 +233,9 @@ class Setting:
     """How the gate's episodes are played.
 
     Attributes:
+        system: Whose episodes they are.
+        limits: Their token budgets.
+        turns: The system's oracle, for what a guess earns.
         clip: Folder of the tiny CLIP, for systems that find frames by text; None without one.
         base: Checkpoint of the base model, which serves as the verifier; None without one.
     """
@@ -234,6 +249,7 @@ class Setting:
 
 @asynccontextmanager
 async def _graders(setting: Setting, source: FrameSource) -> AsyncIterator[Graders]:
+    """What the system's reward asks for, with the base model served as the verifier where it is wanted."""
     if setting.base is None:
         yield Graders(source=source)
         return
@@ -250,7 +266,16 @@ def measure(
     samples: int = 2,
     temperature: float = 1.0,
 ) -> GateReport:
-    """Sample episodes of a checkpoint on the first questions of a split."""
+    """Sample episodes of a checkpoint on the first questions of a split.
+
+    Args:
+        model_dir: The checkpoint.
+        rows: File of the split.
+        setting: How they are played.
+        questions: Number of questions.
+        samples: Episodes on each of them.
+        temperature: Of the sampling.
+    """
     model, tokenizer = load_checkpoint(model_dir)
     model.eval()
     source = FrameStore()
@@ -264,17 +289,51 @@ def measure(
     async def run() -> GateReport:
         async with _graders(setting, source) as graders:
             episodes = await play_all(
-                model, tokenizer, setting.system, setting.limits, chosen, source, retriever, graders,
-                samples=samples, temperature=temperature,
-            )  # fmt: skip
+                model,
+                tokenizer,
+                setting.system,
+                setting.limits,
+                chosen,
+                source,
+                retriever,
+                graders,
+                samples=samples,
+                temperature=temperature,
+            )
             guessing = await guess_reward(setting.system, setting.turns, chosen[:16], source, graders)
         return summarize(episodes, guessing)
 
     return asyncio.run(run())
 
 
+@dataclass(frozen=True)
+class _Threshold:
+    """One figure and what it must reach, or must not exceed."""
+
+    name: str
+    value: float
+    limit: float
+    remedy: str
+    at_most: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether the figure is within its threshold."""
+        return self.value <= self.limit if self.at_most else self.value >= self.limit
+
+    def __str__(self) -> str:
+        sign = "<=" if self.at_most else ">="
+        return f"{self.name} {self.value:.3f}, needed {sign} {self.limit} ({self.remedy})"
+
+
 def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | None = None) -> GateReport:
     """Measure a cold start and refuse one that is unfit.
+
+    Args:
+        model_dir: Its checkpoint.
+        rows: File of held-out questions.
+        setting: How its episodes are played.
+        limits: What it must reach.
 
     Raises:
         GateError: A figure misses its threshold.
@@ -282,20 +341,20 @@ def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | No
     limits = limits or GateLimits()
     report = measure(model_dir, rows, setting)
     margin = report.zoom_reward - report.guess_reward
-    misses = [
-        f"{name} {value:.3f}, needed {sign} {limit} ({remedy})"
-        for name, value, sign, limit, met, remedy in (
-            ("grammar", report.grammar, ">=", limits.grammar, report.grammar >= limits.grammar,
-             "raise steps, or lower the share of direct guesses"),
-            ("perception", report.perception, ">=", limits.perception, report.perception >= limits.perception,
-             "raise steps or base.reading_steps, or take harder kinds out of the mixture"),
-            ("reward of zooming less that of guessing", margin, ">=", limits.margin, margin >= limits.margin,
-             "lower off_aim, or raise steps"),
-            ("accuracy", report.accuracy, "<=", limits.max_accuracy, report.accuracy <= limits.max_accuracy,
-             "raise off_aim: nothing is left to learn"),
-        )
-        if not met
-    ]  # fmt: skip
+    thresholds = (
+        _Threshold("grammar", report.grammar, limits.grammar, "raise steps, or lower the share of direct guesses"),
+        _Threshold(
+            "perception",
+            report.perception,
+            limits.perception,
+            "raise steps or base.reading_steps, or take harder kinds out of the mixture",
+        ),
+        _Threshold("reward of zooming less that of guessing", margin, limits.margin, "lower off_aim, or raise steps"),
+        _Threshold(
+            "accuracy", report.accuracy, limits.max_accuracy, "raise off_aim: nothing is left to learn", at_most=True
+        ),
+    )
+    misses = [str(threshold) for threshold in thresholds if not threshold.met]
     if misses:
         raise GateError(f"the cold start in {model_dir} isn't fit for training: {'; '.join(misses)}. {report}")
     return report

@@ -39,15 +39,19 @@ class Demonstration:
 
 @dataclass(frozen=True)
 class DemonstrationSet:
-    """Demonstrations of one kind, and how many of them a step takes."""
+    """Demonstrations of one kind, and how many of them a step takes.
 
-    name: str
+    Attributes:
+        pool: The demonstrations.
+        batch: Number drawn for each step.
+    """
+
     pool: Sequence[Demonstration]
     batch: int
 
 
 def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int) -> torch.Tensor:
-    """Mean cross-entropy of the trained ids."""
+    """Mean cross-entropy of the trained ids of some demonstrations, padded on the right with ``pad_id``."""
     length = max(len(one.ids) for one in batch)
     ids = torch.full((len(batch), length), pad_id)
     trained = torch.zeros((len(batch), length), dtype=torch.bool)
@@ -75,8 +79,11 @@ def train(
     """Train in place with AdamW: 50 steps of warm-up, then a cosine.
 
     Args:
+        model: What is trained.
         sets: Each gives its share to every step.
+        pad_id: What sequences are padded with.
         phase: How the progress lines name it.
+        steps: Number of updates.
         learning_rate: The peak.
         seed: Of drawing the batches.
         final_rate: Learning rate at the end, as a share of the peak.

@@ -1,11 +1,12 @@
 """A tiny Qwen2.5-VL or Qwen3-VL and its tokenizer: the real classes, small enough to learn on two cores.
 
 The checkpoint loads as it is in transformers, vLLM and verl. A frame of :attr:`Family.frame_side` is one visual token,
-larger ones are several."""
+larger ones are several.
+"""
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from typing import Any, Literal
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
+    AutoConfig,
     AutoModelForImageTextToText,
     AutoTokenizer,
     PreTrainedTokenizerFast,
@@ -27,8 +29,9 @@ from transformers import (
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
-FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
+from agentic_video.rollout.tokens import ChatFormat
 
+FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -41,15 +44,15 @@ SPECIAL_TOKENS = (
     "<|video_pad|>",
 )
 
-
 TAGS = tuple(
     f"<{slash}{name}>"
     for name in ("think", "thinking", "answer", "action", "video_zoom", "tool_response", "tool_call", "turn_sum")
     for slash in ("", "/")
 )
-
+"""What the systems' grammars mark parts of a turn with."""
 
 MERGE, TEMPORAL_PATCH = 2, 2
+"""Patches along a side of a visual token, and moments that a patch stands for."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +90,16 @@ class Family:
 
 _OPENAI_CLIP = Qwen2VLImageProcessor()
 
-
 FAMILIES: dict[FamilyName, Family] = {
     "qwen2_5_vl": Family(14, tuple(_OPENAI_CLIP.image_mean), tuple(_OPENAI_CLIP.image_std)),
     "qwen3_vl": Family(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
 }
-
 
 # How Qwen2.5's tokenizer cuts text before merging: words with one leading character, digits one by one.
 _WORD_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-
 
 CHAT_TEMPLATE = """\
 {%- for message in messages -%}
@@ -180,19 +180,45 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
 def build_model(tokenizer: Any, recipe: ModelRecipe) -> Any:
     """A model with random weights, float32, its vocabulary exactly the tokenizer's."""
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
-    family = FAMILIES[recipe.family]
+    text, vision = _text_config(recipe, len(tokenizer), ids), _vision_config(recipe)
+    classes: tuple[Any, Any] = (
+        (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration)
+        if recipe.family == "qwen2_5_vl"
+        else (Qwen3VLConfig, Qwen3VLForConditionalGeneration)
+    )
+    config = classes[0](
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=False,
+        eos_token_id=ids["<|im_end|>"],
+        pad_token_id=ids["<|endoftext|>"],
+    )
+    config.architectures = [classes[1].__name__]
+    config._attn_implementation = "sdpa"
+    torch.manual_seed(recipe.seed)
+    model = classes[1](config).float()
+    model.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
+    model.generation_config.pad_token_id = ids["<|endoftext|>"]
+    return model
+
+
+def _text_config(recipe: ModelRecipe, vocabulary: int, ids: Mapping[str, int]) -> dict[str, Any]:
+    """The language model's part of a config."""
     half = recipe.hidden // recipe.heads // 2
     spatial = 3 * half // 8 if recipe.family == "qwen2_5_vl" else half // 3
-    shared = {"initializer_range": 0.02}
     rope: dict[str, Any] = {
         "rope_type": "default",
         "rope_theta": 10_000.0,
         "mrope_section": [half - 2 * spatial, spatial, spatial],
     }
-    text: dict[str, Any] = {
-        **shared,
+    shared = {
+        "initializer_range": 0.02,
         "hidden_act": "silu",
-        "vocab_size": len(tokenizer),
+        "vocab_size": vocabulary,
         "hidden_size": recipe.hidden,
         "intermediate_size": 2 * recipe.hidden,
         "num_hidden_layers": recipe.layers,
@@ -205,50 +231,35 @@ def build_model(tokenizer: Any, recipe: ModelRecipe) -> Any:
         "bos_token_id": ids["<|endoftext|>"],
         "eos_token_id": ids["<|im_end|>"],
     }
-    vision: dict[str, Any] = {
-        **shared,
+    if recipe.family == "qwen2_5_vl":
+        return {**shared, "use_sliding_window": False}
+    rope["mrope_interleaved"] = True
+    return {**shared, "head_dim": 2 * half}
+
+
+def _vision_config(recipe: ModelRecipe) -> dict[str, Any]:
+    """The vision tower's part of a config."""
+    shared = {
+        "initializer_range": 0.02,
         "hidden_size": recipe.vision_hidden,
         "intermediate_size": 2 * recipe.vision_hidden,
         "num_heads": recipe.vision_heads,
         "in_channels": 3,
-        "patch_size": family.patch_side,
+        "patch_size": FAMILIES[recipe.family].patch_side,
         "spatial_merge_size": MERGE,
         "temporal_patch_size": TEMPORAL_PATCH,
         "out_hidden_size": recipe.hidden,
     }
-    fields: dict[str, Any] = {
-        "text_config": text,
-        "vision_config": vision,
-        "image_token_id": ids["<|image_pad|>"],
-        "video_token_id": ids["<|video_pad|>"],
-        "vision_start_token_id": ids["<|vision_start|>"],
-        "vision_end_token_id": ids["<|vision_end|>"],
-        "tie_word_embeddings": False,
-        "eos_token_id": ids["<|im_end|>"],
-        "pad_token_id": ids["<|endoftext|>"],
-    }
-    config: Any
-    model: Any
-    torch.manual_seed(recipe.seed)
     if recipe.family == "qwen2_5_vl":
-        text["use_sliding_window"] = False
-        vision |= {"depth": 1, "hidden_act": "silu", "window_size": 112, "fullatt_block_indexes": [0]}
-        vision |= {"tokens_per_second": 2}
-        config = Qwen2_5_VLConfig(**fields)
-        config.architectures = ["Qwen2_5_VLForConditionalGeneration"]
-        config._attn_implementation = "sdpa"
-        model = Qwen2_5_VLForConditionalGeneration(config).float()
-    else:
-        rope["mrope_interleaved"] = True
-        text["head_dim"] = 2 * half
-        vision |= {"depth": 2, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
-        config = Qwen3VLConfig(**fields)
-        config.architectures = ["Qwen3VLForConditionalGeneration"]
-        config._attn_implementation = "sdpa"
-        model = Qwen3VLForConditionalGeneration(config).float()
-    model.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
-    model.generation_config.pad_token_id = ids["<|endoftext|>"]
-    return model
+        return {
+            **shared,
+            "depth": 1,
+            "hidden_act": "silu",
+            "window_size": 112,
+            "fullatt_block_indexes": [0],
+            "tokens_per_second": 2,
+        }
+    return {**shared, "depth": 2, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}
 
 
 def family_of(model: Any) -> FamilyName:
@@ -260,6 +271,17 @@ def family_of(model: Any) -> FamilyName:
 def image_processor(family: FamilyName = "qwen2_5_vl") -> Qwen2VLImageProcessor:
     """The processor of a family's tiny model."""
     return Qwen2VLImageProcessor(**FAMILIES[family].processor)
+
+
+def chat_format_of(model: Any, tokenizer: Any) -> ChatFormat:
+    """How a tiny model's prompts are written."""
+    return ChatFormat(tokenizer, image_processor(family_of(model)))
+
+
+def load_chat_format(folder: Path) -> ChatFormat:
+    """How the prompts of a checkpoint of a tiny model are written, without loading its weights."""
+    family = AutoConfig.from_pretrained(folder).model_type
+    return ChatFormat(AutoTokenizer.from_pretrained(folder), image_processor(family))
 
 
 def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:

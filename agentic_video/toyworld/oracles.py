@@ -1,38 +1,45 @@
-"""Scripted agents that know the answer, one for each system's grammar (``systems/<name>/oracle.py``): they read the
-row's ``extra_info``.
+"""Scripted agents that know the answer, one for each system's grammar: they read the row's ``extra_info``.
 
-Each module has a function ``turns(view, aim, word, letter)`` with the texts of a whole episode that looks around second
-``aim`` (None: looks only where the system has to) and then answers the option ``letter``, whose text is ``word``.
+A system's oracle is the module ``oracle`` beside its class. It has a function ``turns(view, aim, word, letter)`` (see
+:class:`Turns`).
 """
 
 import math
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import Protocol
 
 from agentic_video.systems.base import EpisodeView, System
 
 
 class Turns(Protocol):
-    """See the package's docstring."""
+    """An oracle."""
 
-    def __call__(self, view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]: ...
+    def __call__(self, view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+        """The texts of a whole episode.
+
+        Args:
+            view: The episode before its first turn.
+            aim: Second to look around; None looks only where the system has to.
+            word: Text of the option to answer.
+            letter: Its letter.
+        """
 
 
 def turns_of(system: System, module: str = "") -> Turns:
     """The oracle of a system.
 
     Args:
+        system: The system whose grammar it must write.
         module: Dotted path of the oracle's module; by default ``oracle`` beside the system's own.
 
     Raises:
         ValueError: There is none.
     """
-    path = module or f"{type(system).__module__.rpartition('.')[0]}.oracle".lstrip(".")
+    package, _, _ = type(system).__module__.rpartition(".")
+    beside = f"{package}.oracle" if package else "oracle"
     try:
-        found: ModuleType = import_module(path)
-        turns: Turns = found.turns
+        turns: Turns = import_module(module or beside).turns
     except (ModuleNotFoundError, AttributeError) as error:
         raise ValueError(
             f"system {system.name!r} has no oracle for the synthetic world ({error}): write a module with a function "

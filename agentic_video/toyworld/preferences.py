@@ -6,31 +6,28 @@ answer without evidence, given at once or after looking elsewhere.
 ``python -m agentic_video.toyworld.preferences recipes/eva`` builds what is missing and prints where it is.
 """
 
-import argparse
 import asyncio
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from transformers import AutoConfig, AutoTokenizer
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
-from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import ScriptEngine, written_ids
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.build import ensure
-from agentic_video.toyworld.cache import DEFAULT_CACHE, once
-from agentic_video.toyworld.model import image_processor
+from agentic_video.toyworld.cache import once
+from agentic_video.toyworld.command_line import print_paths, recipe_parser
+from agentic_video.toyworld.model import load_chat_format
 from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
-from agentic_video.toyworld.world import WorldRecipe, make_scene
+from agentic_video.toyworld.scripted import play_script
+from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.video.store import FrameStore
@@ -43,13 +40,20 @@ MISSED_SECONDS = (3, 10)
 
 
 async def labelled(
-    rows: Sequence[VideoQA], chat_format: ChatFormat, system: System, limits: TokenLimits, turns: Turns,
-    recipe: WorldRecipe, seed: int,
-) -> list[Record]:  # fmt: skip
+    rows: Sequence[VideoQA],
+    chat_format: ChatFormat,
+    system: System,
+    limits: TokenLimits,
+    turns: Turns,
+    recipe: WorldRecipe,
+    seed: int,
+) -> list[Record]:
     """One labelled episode for each question of a world.
 
     Args:
+        rows: The questions.
         chat_format: Of the model whose tokens the records hold.
+        system: Whose episodes they are.
         limits: Token budgets of the episodes.
         turns: The oracle.
         recipe: Of the world that the questions are about.
@@ -63,57 +67,54 @@ async def labelled(
     for number, qa in enumerate(rows):
         scene = make_scene(int(qa.extra["seed"]), recipe)
         view = EpisodeView(qa, await Video.open(qa.video, store))
-        aim = None if scene.event_time is None else math.floor(scene.event_time)
-        said, desirable = turns(view, aim, scene.answer, scene.letter), bool(rng.random() < DESIRABLE)
-        if not desirable:
-            wrong = [option for option in range(len(scene.options)) if scene.options[option] != scene.answer]
-            guess = int(rng.choice(wrong))
-            missed = None
-            if aim is not None:
-                missed = aim + int(rng.integers(*MISSED_SECONDS)) * int(rng.choice([-1, 1]))
-                missed = min(max(missed, 1), scene.seconds - 2)
-            said = turns(view, missed, scene.options[guess], LETTERS[guess])
-            if missed is None or rng.random() < 0.5:
-                said = said[-1:]
-        engine = ScriptEngine([written_ids(text, chat_format, system.stop) for text in said])
-        policy = TokenPolicy(engine, chat_format, limits, system)
+        desirable = bool(rng.random() < DESIRABLE)
+        said = turns(view, scene.aim, scene.answer, scene.letter) if desirable else _fail(view, scene, turns, rng)
         finder = SceneSource({qa.video: scene}, recipe)
-        trajectory = await play(system, policy, qa, store, finder, rollout_index=number)
-        if trajectory.answer is None:
-            raise RuntimeError(f"a scripted episode ended with {trajectory.end}: {trajectory.error or said}")
+        played = await play_script(said, qa, system, limits, chat_format, store, finder, rollout_index=number)
         label = "desirable" if desirable else "undesirable"
-        records.append(Record(qa, trajectory, provenance={"source": "script", "label": label}))
+        records.append(Record(qa, played.trajectory, provenance={"source": "script", "label": label}))
     return records
+
+
+def _fail(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
+    """A wrong answer, given at once or after looking elsewhere."""
+    wrong = [option for option in range(len(scene.options)) if scene.options[option] != scene.answer]
+    guess = int(rng.choice(wrong))
+    missed = None
+    if scene.aim is not None:
+        missed = scene.aim + int(rng.integers(*MISSED_SECONDS)) * int(rng.choice([-1, 1]))
+        missed = min(max(missed, 1), scene.seconds - 2)
+    said = turns(view, missed, scene.options[guess], LETTERS[guess])
+    return said[-1:] if missed is None or rng.random() < 0.5 else said
 
 
 def write_preferences(
     folder: Path, world: World, model: Path, system: System, limits: TokenLimits, turns: Turns, recipe: WorldRecipe
 ) -> None:
-    """Write ``train.jsonl`` and ``heldout.jsonl``.
+    """Write labelled episodes on every question of a world to ``train.jsonl`` and ``heldout.jsonl``.
 
     Args:
         folder: Gets the files.
+        world: The questions.
         model: Checkpoint whose tokens the records hold.
+        system: Whose episodes they are.
+        limits: Token budgets of the episodes.
+        turns: The oracle.
+        recipe: Of the world that the questions are about.
     """
-    family = AutoConfig.from_pretrained(model).model_type
-    chat_format = ChatFormat(AutoTokenizer.from_pretrained(model), image_processor(family))
-    for seed, split in enumerate(("train", "heldout")):
-        rows, _ = load_rows([getattr(world, split)])
+    chat_format = load_chat_format(model)
+    for seed, (split, file) in enumerate((("train", world.train), ("heldout", world.heldout))):
+        rows, _ = load_rows([file])
         records = asyncio.run(labelled(rows, chat_format, system, limits, turns, recipe, seed))
-        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+        with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as written:
             for record in records:
-                write_record(file, record)
+                write_record(written, record)
         print(f"[toyworld] {system.name}: {len(records)} labelled episodes on {split} questions", flush=True)
 
 
 def main() -> None:
     """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.preferences", description=__doc__)
-    parser.add_argument("recipe", type=Path, help="folder of the recipe, e.g. recipes/eva")
-    parser.add_argument("overrides", nargs="*", help="Hydra overrides")
-    parser.add_argument("--profile", default="kto_laptop", help="name of the recipe's config (%(default)s)")
-    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of finished builds (%(default)s)")
-    arguments = parser.parse_args()
+    arguments = recipe_parser("agentic_video.toyworld.preferences", __doc__, "kto_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     settings = settings_of(config)
     system, limits, recipe = settings.system, episode_limits(config.data, settings), toy_recipe(config)
@@ -124,13 +125,11 @@ def main() -> None:
     assert model is not None
 
     def make(folder: Path) -> None:
-        world = World.of(paths.world)
-        write_preferences(folder, world, model, system, limits, turns, recipe.world)
+        write_preferences(folder, World.of(paths.world), model, system, limits, turns, recipe.world)
 
     # the model's name depends on the system, its limits and its oracle
     folder = once(arguments.cache / f"preferences-{paths.world.name}-{model.name}", make)
-    for name, path in (("train", folder / "train.jsonl"), ("heldout", folder / "heldout.jsonl"), ("model", model)):
-        print(f"{name}: {path}")
+    print_paths({"train": folder / "train.jsonl", "heldout": folder / "heldout.jsonl", "model": model})
 
 
 if __name__ == "__main__":

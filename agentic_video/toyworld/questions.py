@@ -20,14 +20,23 @@ SEEDS_PER_WORLD = 1_000_000
 WORTH_PROCESSES = 64
 """Fewer videos than this are written by one process."""
 SPLIT_OFFSETS = {
-    "train": 0, "heldout": 500_000, "demonstrations": 600_000, "aiming": 700_000, "retrieval": 800_000
-}  # fmt: skip
+    "train": 0,
+    "heldout": 500_000,
+    "demonstrations": 600_000,
+    "aiming": 700_000,
+    "retrieval": 800_000,
+}
 """First seed of each split within a world: splits never share a video."""
 
 
 @dataclass(frozen=True)
 class World:
-    """The files of a world."""
+    """The files of a world.
+
+    Attributes:
+        train: Training rows.
+        heldout: Held-out rows.
+    """
 
     train: Path
     heldout: Path
@@ -40,6 +49,12 @@ class World:
 
 def scenes(split: str, count: int, seed: int, recipe: WorldRecipe) -> Iterator[Scene]:
     """The scenes of a split, in order.
+
+    Args:
+        split: A key of :data:`SPLIT_OFFSETS`.
+        count: Their number.
+        seed: Number of the world.
+        recipe: What they depend on beside their seeds.
 
     Raises:
         ValueError: The split is longer than the seeds that are set aside for it.

@@ -19,6 +19,7 @@ import torch
 from aiohttp import web
 from PIL import Image
 
+from agentic_video.rollout.engine import GenerationRequest
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.model import FAMILIES, family_of, image_processor, load_checkpoint
@@ -69,9 +70,8 @@ class ChatServer:
             return web.json_response({"error": {"message": f"more than {MAX_PROMPT_TOKENS} tokens"}}, status=400)
         frames = [part for message in messages for part in message.parts if not isinstance(part, str)]
         engine = BatchEngine(self._model, self._tokenizer, temperature=temperature)
-        completion = await engine.generate(
-            ids, frames, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids, seed=seed
-        )
+        turn = GenerationRequest(ids, frames, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids)
+        completion = await engine.generate(turn, seed=seed)
         said = [token for token in completion.token_ids if token not in self._format.eos_ids]
         return web.json_response(
             {

@@ -146,6 +146,11 @@ class Scene:
         """Letter of the right option."""
         return "ABCD"[self.options.index(self.answer)]
 
+    @property
+    def aim(self) -> int | None:
+        """Whole second to look around; None when there is no event."""
+        return None if self.event_time is None else math.floor(self.event_time)
+
 
 def clock(time: float) -> str:
     """A time in seconds as MM:SS."""

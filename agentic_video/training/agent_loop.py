@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -13,28 +13,26 @@ from verl.utils.ray_utils import get_event_loop
 
 from agentic_video.config.settings import Settings, SettingsCache, limits_of
 from agentic_video.rollout.costs import COSTS, episode_costs
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
-from agentic_video.video.counted import CountedSource
+from agentic_video.video.counted import CountedSource, ServingSource
 from agentic_video.video.node_store import NodeFrameStore
 from agentic_video.video.retrieval.node_retriever import NodeRetriever
 
 AGENT_NAME = "video_agent"
 
-
 FRAME_KEYS = "frame_keys"
 """Where the images are named in ``multi_modal_data``, so that a worker recognises equal ones."""
 
-
 FINAL_OUTPUT = "final_output"
 """In ``extra_fields``: whether an output is its episode's last."""
-
 
 VALIDATE = "is_validation"
 """In an agent loop's row: whether the episode is played for validation."""
@@ -46,6 +44,9 @@ class VerlEngine:
     Args:
         client: verl's ``LLMServerClient``.
         sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
+
+    Attributes:
+        seconds: How long was waited for the server so far.
     """
 
     def __init__(self, client: Any, sampling_params: dict[str, Any]):
@@ -63,29 +64,22 @@ class VerlEngine:
                 self._images[id(frame)] = (frame, Image.fromarray(frame.image))
         return [self._images[id(frame)][1] for frame in frames]
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """See :class:`agentic_video.rollout.engine.Engine`."""
         sampling_params = {
             **self._sampling_params,
-            "max_tokens": max_tokens,
-            "stop": list(stop),
+            "max_tokens": request.max_tokens,
+            "stop": list(request.stop),
             "include_stop_str_in_output": True,
-            "logit_bias": dict.fromkeys(banned_ids, -100.0),
+            "logit_bias": dict.fromkeys(request.banned_ids, -100.0),
         }
         started = asyncio.get_running_loop().time()
         try:
             output = await self._client.generate(
                 request_id=self._request_id,
-                prompt_ids=list(prompt_ids),
+                prompt_ids=list(request.prompt_ids),
                 sampling_params=sampling_params,
-                image_data=self.images(frames) or None,
+                image_data=self.images(request.frames) or None,
             )
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
@@ -101,26 +95,57 @@ def _content_key(frame: Frame) -> tuple[int, int, bytes]:
 
 # verl makes an agent loop for every rollout; these are made once per process.
 _settings = SettingsCache()
-
-
 _chat_format = lru_cache(maxsize=4)(ChatFormat)
-
-
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
-
-
 _node_retriever = lru_cache(maxsize=4)(NodeRetriever)
 
 
-def _retriever(settings: Settings) -> Retriever | None:
+def node_retriever(settings: Settings) -> Retriever | None:
+    """The retriever of this node, one for all agent loops of a process; None where the settings name no model."""
     return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
+
+
+def weight_versions(reported: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What verl wants to know of the weights that an episode was generated with.
+
+    Args:
+        reported: What the engine said beside each turn's ids.
+
+    Returns:
+        The latest report, with ``min_global_steps`` and ``max_global_steps`` over all turns (None where no turn has
+        any).
+    """
+    said = [extra for extra in reported if extra]
+    steps = [extra[key] for extra in said for key in ("min_global_steps", "max_global_steps") if key in extra]
+    return {
+        **(said[-1] if said else {}),
+        "min_global_steps": min(steps, default=None),
+        "max_global_steps": max(steps, default=None),
+    }
 
 
 @register(AGENT_NAME)
 class VideoAgentLoop(AgentLoopBase):
-    """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data."""
+    """Plays one episode and hands verl its ids, mask, log-probabilities, images and the trajectory as plain data.
 
-    def __init__(self, trainer_config: Any, server_manager: Any, tokenizer: Any, processor: Any, **kwargs: Any):
+    Args:
+        trainer_config: verl's wrapper around the run's config.
+        server_manager: verl's ``LLMServerClient``.
+        tokenizer: The model's.
+        processor: The model's.
+        store: Where frames come from; None: the store of this node.
+        kwargs: What else verl passes, which isn't needed.
+    """
+
+    def __init__(
+        self,
+        trainer_config: Any,
+        server_manager: Any,
+        tokenizer: Any,
+        processor: Any,
+        store: ServingSource | None = None,
+        **kwargs: Any,
+    ):
         # Not verl's own constructor: what it makes beside these serves other ways to build prompts, and costs as much
         # as an episode's own work.
         self.config = trainer_config.config
@@ -130,6 +155,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.settings = _settings(self.config)
         self.format = _chat_format(tokenizer, processor.image_processor)
         self.limits = limits_of(self.config)
+        self.store = store or _frame_store(self.settings.frame_store)
 
     async def run(  # type: ignore[override]  # verl's workers take a list too
         self, sampling_params: dict[str, Any], **row: Any
@@ -152,7 +178,7 @@ class VideoAgentLoop(AgentLoopBase):
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
         engine = VerlEngine(self.server_manager, sampling_params)
         system = self.settings.system
-        source, retriever = CountedSource(_frame_store(self.settings.frame_store)), _retriever(self.settings)
+        source, retriever = CountedSource(self.store), node_retriever(self.settings)
         rollout_index = int(row.get("session_id", 0))
         policies: list[TokenPolicy] = []
 
@@ -173,12 +199,8 @@ class VideoAgentLoop(AgentLoopBase):
         if not last.response_ids:
             # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
             last.append_shown([min(self.format.eos_ids)], [])
-        versions = [extra for extra in policy.extra if extra]
-        steps = [extra[key] for extra in versions for key in ("min_global_steps", "max_global_steps") if key in extra]
         extra_fields: dict[str, Any] = {
-            **(versions[-1] if versions else {}),
-            "min_global_steps": min(steps, default=None),
-            "max_global_steps": max(steps, default=None),
+            **weight_versions(policy.extra),
             "trajectory": trajectory.to_dict(),
             "video_qa": qa.to_row(),
             COSTS: episode_costs(trajectory, self.format, source),

@@ -7,15 +7,15 @@ names behind ``mismatched_``.
 
 import logging
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from agentic_video.datasets.rows import MAX_REPORTED
 from agentic_video.training.kto import mismatch
+from agentic_video.training.model_inputs import image_inputs, rope_positions
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import Record
 
@@ -137,48 +137,44 @@ class KtoCollator:
 
     def pair(self, asked: Mapping[str, Any], answered: Mapping[str, Any]) -> dict[str, Any]:
         """One sample's opening with everything that follows another's, images included."""
-        opening, _ = self._split(asked)
-        _, rest = self._split(answered)
-        ids = torch.cat([asked["input_ids"][: opening.tokens], answered["input_ids"][rest.tokens :]])
-        mask = torch.cat([asked["loss_mask"][: opening.tokens], answered["loss_mask"][rest.tokens :]])
-        inputs: dict[str, torch.Tensor] = {}
-        images = [(one.patches, one.grid) for one in (opening, rest) if len(one.grid)]
-        if images:
-            grid = torch.cat([grid for _, grid in images])
-            inputs = {
-                "pixel_values": torch.cat([patches for patches, _ in images]),
-                "image_grid_thw": grid,
-                "images_seqlens": torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]),
-            }
+        opening, rest = self._split(asked)[0], self._split(answered)[1]
+        ids = torch.cat([asked["input_ids"][opening.tokens], answered["input_ids"][rest.tokens]])
+        mask = torch.cat([asked["loss_mask"][opening.tokens], answered["loss_mask"][rest.tokens]])
+        shown = [one for one in (opening, rest) if one.grid is not None and len(one.grid)]
+        inputs = image_inputs([one.patches for one in shown], [one.grid for one in shown])
         return {
             "input_ids": ids,
             "loss_mask": mask,
-            "position_ids": self._positions(ids, inputs),
+            "position_ids": rope_positions(self._processor, ids, inputs),
             "multi_modal_inputs": inputs,
         }
 
-    def _split(self, sample: Mapping[str, Any]) -> tuple[SimpleNamespace, SimpleNamespace]:
-        """A sample's images before and from the first token that the model said; ``tokens`` is where that is."""
-        tokens = int(sample["loss_mask"].argmax())
+    def _split(self, sample: Mapping[str, Any]) -> tuple["_Piece", "_Piece"]:
+        """A sample before and from the first token that the model said."""
+        first = int(sample["loss_mask"].argmax())
+        before, after = slice(first), slice(first, None)
         inputs = sample["multi_modal_inputs"]
         if "image_grid_thw" not in inputs:
-            none = SimpleNamespace(tokens=tokens, grid=torch.zeros((0, 3), dtype=torch.long), patches=None)
-            return none, none
+            return _Piece(before), _Piece(after)
         grid, patches = inputs["image_grid_thw"], inputs["pixel_values"]
         sizes = grid.prod(-1)
         merge = self._processor.image_processor.merge_size**2
-        placeholders = int((sample["input_ids"][:tokens] == self._image_token_id).sum())
+        placeholders = int((sample["input_ids"][before] == self._image_token_id).sum())
         images = int((sizes.cumsum(0) <= placeholders * merge).sum())
         at = int(sizes[:images].sum())
-        return (
-            SimpleNamespace(tokens=tokens, grid=grid[:images], patches=patches[:at]),
-            SimpleNamespace(tokens=tokens, grid=grid[images:], patches=patches[at:]),
-        )
+        return _Piece(before, patches[:at], grid[:images]), _Piece(after, patches[at:], grid[images:])
 
-    def _positions(self, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        # as verl's agent-loop worker does; the key makes it tell text from images
-        rows = ids.unsqueeze(0)
-        known = {**inputs, "mm_token_type_ids": torch.zeros_like(rows)}
-        worker: Any = SimpleNamespace(processor=self._processor)
-        positions: torch.Tensor = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), known)
-        return positions.squeeze(0)
+
+@dataclass(frozen=True)
+class _Piece:
+    """Some tokens of a sample with their images.
+
+    Attributes:
+        tokens: Which tokens.
+        patches: The images' patches; None where the sample has no images.
+        grid: Sizes of the images in patches, shape (images, 3).
+    """
+
+    tokens: slice
+    patches: Any = None
+    grid: Any = None

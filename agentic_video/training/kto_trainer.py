@@ -18,17 +18,15 @@ from typing import Any
 
 import hydra
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
-from verl.utils.device import auto_set_device
-from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
 from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator
-from agentic_video.training.sft import VideoSFTTrainer
+from agentic_video.training.sft import VideoSFTTrainer, train
 
 
 def batch_loss(
@@ -206,12 +204,7 @@ class KtoTrainer(VideoSFTTrainer):
         self.engine = self.training_client.engine
 
     def _build_dataloader(self) -> None:
-        size, ranks = self.config.data.train_batch_size, self.engine.get_data_parallel_size()
-        if size % ranks or size // ranks < 2:
-            raise ValueError(
-                f"data.train_batch_size={size} on {ranks} data-parallel ranks: it must be a multiple of {ranks}, at "
-                f"least {2 * ranks}, since the reference point pairs a question with another trajectory of its rank"
-            )
+        check_batch_size(self.config.data.train_batch_size, self.engine.get_data_parallel_size())
         super()._build_dataloader()
         processor = self.model_config.processor
         image_token_id = ChatFormat(self.model_config.tokenizer, processor.image_processor).image_token_id
@@ -219,6 +212,23 @@ class KtoTrainer(VideoSFTTrainer):
         for loader in (self.train_dataloader, self.val_dataloader):
             if loader is not None:
                 loader.collate_fn = collator
+
+
+def check_batch_size(size: int, ranks: int) -> None:
+    """Look whether a batch can be shared out: a rank needs two trajectories, to pair each with the other.
+
+    Args:
+        size: Trajectories of a batch.
+        ranks: Data-parallel ranks.
+
+    Raises:
+        ValueError: It can't; the message says which sizes can.
+    """
+    if size % ranks or size // ranks < 2:
+        raise ValueError(
+            f"data.train_batch_size={size} on {ranks} data-parallel ranks: it must be a multiple of {ranks}, at "
+            f"least {2 * ranks}, since the reference point pairs a question with another trajectory of its rank"
+        )
 
 
 def kto_loss(block: Mapping[str, Any], labels: list[bool]) -> KtoLoss:
@@ -250,11 +260,7 @@ def kto_loss(block: Mapping[str, Any], labels: list[bool]) -> KtoLoss:
 @hydra.main(config_path=None, config_name=None, version_base=None)
 def main(config: DictConfig) -> None:
     """Train as the config says."""
-    auto_set_device(config)
-    initialize_global_process_group()
-    resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    KtoTrainer(config=resolved).fit()
-    destroy_global_process_group()
+    train(config, KtoTrainer)
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ def _importing(module: str) -> Callable[[ModuleType], None]:
     def hook(imported: ModuleType) -> None:
         import_module(module)
 
-    return _loudly(hook)
+    return loudly(hook)
 
 
-def _loudly(hook: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
-    """verl logs a plugin's failure at debug level only; ours ends the process with the reason."""
+def loudly(hook: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
+    """A hook that ends the process with the reason when it fails: verl logs a plugin's failure at debug level only."""
 
     def run(imported: ModuleType) -> None:
         try:
@@ -65,19 +65,19 @@ def install() -> None:
         "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
-        "verl.trainer.ppo.v1.replay_buffer": _loudly(_patch_replay_buffer),
-        "verl.workers.engine_workers": _loudly(patches.frozen_vision),
-        "verl.models.transformers.qwen2_vl": _loudly(patches.text_only_batches),
-        "verl.utils.tensordict_utils": _loudly(patches.equal_length_positions),
-        "verl.utils.checkpoint.fsdp_checkpoint_manager": _loudly(patches.merged_lora),
+        "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
+        "verl.workers.engine_workers": loudly(patches.frozen_vision),
+        "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
+        "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
+        "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(patches.merged_lora),
     }
     if patches.on_cpu():
         # verl registers its FSDP engine for cuda and npu only; its code is neutral.
         os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
-        hooks["verl.plugin.platform.platform_manager"] = _loudly(_register_cpu_platform)
-        hooks["verl.utils.torch_functional"] = _loudly(patches.vectorised_logprobs)
-        hooks["verl.utils.distributed"] = _loudly(patches.gloo_process_group)
-        hooks["torch.distributed.fsdp"] = _loudly(patches.unpinned_offload)
+        hooks["verl.plugin.platform.platform_manager"] = loudly(_register_cpu_platform)
+        hooks["verl.utils.torch_functional"] = loudly(patches.vectorised_logprobs)
+        hooks["verl.utils.distributed"] = loudly(patches.gloo_process_group)
+        hooks["torch.distributed.fsdp"] = loudly(patches.unpinned_offload)
     for module, hook in hooks.items():
         register_post_import_hook(hook, module)
 

@@ -29,10 +29,8 @@ class VideoSFTTrainer(SFTTrainer):
             ("train", self.train_dataset, self.train_dataloader),
             ("val", self.val_dataset, self.val_dataloader),
         ):
-            if loader is not None and len(loader) == 0:
-                raise ValueError(
-                    f"data.{name}_files: {len(samples)} samples don't fill a batch of data.train_batch_size={size}"
-                )
+            if loader is not None:
+                check_batches(name, len(samples), len(loader), size)
 
     def _init_engine(self) -> None:
         super()._init_engine()
@@ -42,14 +40,40 @@ class VideoSFTTrainer(SFTTrainer):
                 print(f"vision tower frozen: {count} weights are left as they are", flush=True)
 
 
-@hydra.main(config_path=None, config_name=None, version_base=None)
-def main(config: DictConfig) -> None:
-    """Train as the config says."""
+def check_batches(name: str, samples: int, batches: int, size: int) -> None:
+    """Look whether there is anything to train on: verl leaves out a batch that isn't full, and says nothing.
+
+    Args:
+        name: ``train`` or ``val``.
+        samples: How many there are.
+        batches: How many full batches they make.
+        size: Samples of a batch.
+
+    Raises:
+        ValueError: There is no batch.
+    """
+    if batches == 0:
+        raise ValueError(f"data.{name}_files: {samples} samples don't fill a batch of data.train_batch_size={size}")
+
+
+def train(config: DictConfig, trainer: type[VideoSFTTrainer]) -> None:
+    """Train in this process, one of a job's.
+
+    Args:
+        config: The run's config; it may refer to the environment.
+        trainer: What trains.
+    """
     auto_set_device(config)
     initialize_global_process_group()
     resolved: Any = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
-    VideoSFTTrainer(config=resolved).fit()
+    trainer(config=resolved).fit()
     destroy_global_process_group()
+
+
+@hydra.main(config_path=None, config_name=None, version_base=None)
+def main(config: DictConfig) -> None:
+    """Train as the config says."""
+    train(config, VideoSFTTrainer)
 
 
 if __name__ == "__main__":

@@ -2,21 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-from PIL import Image
 from torch.utils.data import Dataset
-from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import MAX_REPORTED, video_problem
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.agent_loop_manager import PatchCache
+from agentic_video.training.model_inputs import model_inputs
 from agentic_video.types.frame import Frame
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.trajectory import FrameRef
@@ -145,33 +142,7 @@ class TrajectoryDataset(Dataset):
             found = self._store.frames(video, [one.index for one in wanted], size)
             for one, frame in zip(wanted, found, strict=True):
                 if abs(one.time - frame.time) > MAX_DRIFT:
-                    raise VideoError(
-                        video, "out_of_range",
-                        f"frame {one.index} is shown at {frame.time:.2f} s, in the record at {one.time:.2f} s: this "
-                        "isn't the file that was watched",
-                    )  # fmt: skip
+                    drift = f"frame {one.index} is shown at {frame.time:.2f} s, in the record at {one.time:.2f} s"
+                    raise VideoError(video, "out_of_range", f"{drift}: this isn't the file that was watched")
             frames.update(zip(wanted, found, strict=True))
         return [frames[one] for one in references]
-
-
-def model_inputs(
-    processor: Any, ids: torch.Tensor, frames: Sequence[Frame]
-) -> tuple[torch.Tensor, Mapping[str, torch.Tensor]]:
-    """Positions and image inputs of a sequence, as verl's agent-loop worker makes them for a rollout.
-
-    Args:
-        ids: Shape (tokens,).
-
-    Returns:
-        Positions of shape (4, tokens), and the image processor's output.
-    """
-    inputs: dict[str, Any] = {}
-    if frames:
-        images = [Image.fromarray(frame.image) for frame in frames]
-        inputs = PatchCache(processor.image_processor, max_bytes=0).inputs(images, range(len(images)))
-    # Its presence makes verl's position ids tell text from images; verl fills in the values and takes it away.
-    inputs["mm_token_type_ids"] = torch.zeros_like(ids)
-    rows = ids.unsqueeze(0)
-    worker: Any = SimpleNamespace(processor=processor)  # all that the method asks of it
-    positions = AgentLoopWorker._compute_position_ids(worker, rows, torch.ones_like(rows), inputs)
-    return positions.squeeze(0), inputs

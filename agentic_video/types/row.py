@@ -21,6 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast, get_args
 
 AnswerType = Literal["multiple_choice", "open_ended"]
+
+QuestionClass = Literal["direct", "adaptive", "active"]
+"""What a question needs (``extra_info.class``; VideoBrain's paper, section 3.2). ``direct``: the overview is enough.
+``adaptive``: it is, for a stronger model. ``active``: more frames are needed."""
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

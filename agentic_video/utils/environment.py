@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-LAPTOP_ENV = {
+LAPTOP_ENV: Mapping[str, str] = {
     "VERL_PLATFORM": "cpu",
     "TORCHDYNAMO_DISABLE": "1",
     # many processes on few cores: a second thread each would only wait for the others
@@ -14,14 +14,15 @@ LAPTOP_ENV = {
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
     "HF_HUB_OFFLINE": "1",
 }
+"""Where there is no GPU."""
 
-
-COMMON_ENV = {
+COMMON_ENV: Mapping[str, str] = {
     "VLLM_NO_USAGE_STATS": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "TOKENIZERS_PARALLELISM": "false",
     "HYDRA_FULL_ERROR": "1",
 }
+"""Everywhere."""
 
 
 def output_folder(environment: Mapping[str, str]) -> Path:

@@ -2,4 +2,4 @@
 
 
 class SetupError(Exception):
-    """A job can't start; the message says what to set."""
+    """A command can't start, or go on; the message says what to set."""

@@ -1,5 +1,6 @@
 """Files of long jobs: a journal that a kill can't spoil, settings that a folder belongs to, outputs that are whole."""
 
+import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +15,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
     """Make the folder of a job, or go on in one of the same settings.
 
     Args:
+        folder: Is made where it is missing.
         settings: Plain data; all on which the job's results depend.
         name: Of the file in which the folder keeps them.
         kind: What messages call the job, e.g. ``an evaluation``.
@@ -51,18 +53,20 @@ def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any]
 
 @contextmanager
 def open_journal(path: Path, kind: str) -> Iterator[TextIO]:
-    """A journal, open for appending.
+    """Open a journal for appending.
 
     What a kill left of a last line is cut off. The file is locked: a second process would do everything twice.
 
     Args:
+        path: The file; is made where it is missing.
         kind: What messages call the job, e.g. ``evaluation``.
+
+    Yields:
+        The file, for writing lines.
 
     Raises:
         SetupError: Another process has it open.
     """
-    import fcntl
-
     with path.open("a+b") as raw:
         try:
             fcntl.flock(raw, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -87,13 +91,18 @@ def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
 
 
 def settle(file: TextIO) -> None:
-    """When this returns, what was written is on disk."""
+    """Bring what was written to disk, for good."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def write_whole(path: Path, texts: Iterable[str]) -> None:
-    """Write a file that is there as a whole or not at all; its folder is made."""
+    """Write a file that is there as a whole or not at all.
+
+    Args:
+        path: The file; its folder is made.
+        texts: What it holds, one after the other.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     with part.open("w", encoding="utf-8", newline="\n") as file:

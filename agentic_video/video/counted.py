@@ -1,28 +1,17 @@
 """A source of frames that counts what one episode asks of it."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from agentic_video.types.frame import Frame
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.source import FrameSource
-from agentic_video.video.store import Served
-
-
-class ServingSource(FrameSource, Protocol):
-    """A source that says what its frames took: a store in this process, or the one of this node."""
-
-    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
-        """As `aframes`, with what it took."""
-        ...
-
-    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
-        """As `aframes_at`, with what it took."""
-        ...
+from agentic_video.video.source import Served, ServingSource
 
 
 class CountedSource:
-    """One episode's view of a store that all episodes share.
+    """One episode's view of a store that all episodes share; a FrameSource.
+
+    Args:
+        source: The store.
 
     Attributes:
         requested: Frames that were asked for, duplicates included.
@@ -37,15 +26,15 @@ class CountedSource:
         self.decode_seconds = 0.0
 
     async def aprobe(self, path: str) -> VideoInfo:
-        """As `FrameStore.aprobe`."""
+        """See :meth:`FrameSource.aprobe`."""
         return await self._source.aprobe(path)
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As `FrameStore.aframes`."""
+        """See :meth:`FrameSource.aframes`."""
         return self._count(await self._source.aserve(path, indices, size))
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As `FrameStore.aframes_at`."""
+        """See :meth:`FrameSource.aframes_at`."""
         return self._count(await self._source.aserve_at(path, times, size))
 
     def _count(self, served: Served) -> list[Frame]:

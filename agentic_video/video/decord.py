@@ -1,4 +1,16 @@
-"""Decoding with decord 0.6, where it agrees with the demuxed index."""
+"""Decoding with decord 0.6, which brings its own FFmpeg 4, where it agrees with the demuxed index.
+
+It is refused (VideoError ``unsupported``) where it was found wrong, frame by frame:
+
+- open GOPs (H.264, HEVC as x265 makes it by default) and gradual intra refresh: wrong frames after seeking;
+- containers other than MP4 and Matroska/WebM: in MPEG-TS it begins at the second keyframe, in AVI and MPEG-PS its times
+  are wrong, raw streams do not open;
+- edit lists: it shows the frames that the file hides;
+- rotation outside MP4: ignored; mirrored pictures: ignored;
+- AV1: no decoder.
+
+Beyond these, its frame count, times and picture size must equal those of the demuxed index.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +19,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
-from agentic_video.video.index import ROTATIONS, Deadline, VideoIndex
+from agentic_video.video.index import ROTATIONS, VideoIndex
 from agentic_video.video.reader import VideoReader
 
 
 class DecordReader(VideoReader):
-    """Decodes with decord, once it has been seen to agree with the index."""
+    """A reader that decodes with decord, once it has been seen to agree with the index.
+
+    Raises:
+        VideoError: decord isn't installed, or gives other frames than the file has.
+    """
 
     def __init__(self, path: str, index: VideoIndex, time_limit: float | None) -> None:
         super().__init__(path, index, time_limit)

@@ -46,7 +46,15 @@ class VideoError(Exception):
 
 
 def raise_video_error(path: str, error: Exception) -> NoReturn:
-    """Raises the VideoError that says what an error of the system or of FFmpeg means for a video."""
+    """Raise what an error of the system or of FFmpeg means for a video.
+
+    Args:
+        path: The video file.
+        error: What went wrong with it.
+
+    Raises:
+        VideoError: Always.
+    """
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
         raise VideoError(path, "missing", "no such file; check the path and the video root") from error
     if isinstance(error, PermissionError):

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import os
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import av
 import av.error
 import numpy as np
 import numpy.typing as npt
-from av.container import InputContainer
-from av.video.stream import VideoStream
 
+from agentic_video.video.container import open_container, pick_stream, set_up_decoder
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.packets import NO_STAMP, Packets, is_complete, is_increasing, read_packets
+from agentic_video.video.sequential import StreamStart, Turn, decode_order, decode_start
 
-MAX_SIDE = 16384
-"""Longest side in pixels that is decoded."""
-
-
-NO_STAMP = np.iinfo(np.int64).min
-
-
-_CHECKED_FRAMES = 8
+ROTATIONS: dict[Turn, int] = {
+    (False, False, False): 0,
+    (True, False, True): 90,
+    (False, True, True): 180,
+    (True, True, False): 270,
+}
+"""Degrees counterclockwise of the turns that leave a picture unmirrored."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ class VideoIndex:
         stream: Index of the video stream in its container.
         ordinals: For each frame in presentation order its packet's place in the file, shape (num_frames,).
         stamps: Stamp by which a packet is known again after a seek, shape (num_packets,).
-        stamp_is_pts: Whether `stamps` are pts; dts otherwise.
+        stamp_is_pts: Whether ``stamps`` are pts; dts otherwise.
         keyframes: Places of the packets where decoding can start, ascending.
         key_pts: Their pts.
         key_dts: Their dts.
@@ -89,7 +85,7 @@ class VideoIndex:
     key_pts: npt.NDArray[np.int64]
     key_dts: npt.NDArray[np.int64]
     key_ranks: npt.NDArray[np.int64]
-    turn: tuple[bool, bool, bool]
+    turn: Turn
     container: str
     closed: bool
 
@@ -100,336 +96,89 @@ class VideoIndex:
         return sum(array.nbytes for array in arrays) + self.key_ranks.nbytes
 
 
-class Deadline:
-    def __init__(self, path: str, limit: float | None) -> None:
-        self._path = path
-        self._limit = limit
-        self._end = math.inf if limit is None else time.monotonic() + limit
-
-    def check(self) -> None:
-        if time.monotonic() > self._end:
-            raise VideoError(
-                self._path,
-                "timeout",
-                f"decoding took longer than {self._limit:g} s; raise the time limit, ask for fewer frames, or "
-                "re-encode the video with shorter keyframe intervals",
-            )
-
-
-@dataclass
-class _Packets:
-    """What one pass over the packets of a stream notes, one entry per packet."""
-
-    pts: npt.NDArray[np.int64]
-    dts: npt.NDArray[np.int64]
-    duration: npt.NDArray[np.int64]
-    keyframe: npt.NDArray[np.bool_]
-    hidden: npt.NDArray[np.bool_]
-    refreshed: bool
-
-
-def open_container(path: str) -> InputContainer:
-    try:
-        return av.open(path, mode="r", metadata_errors="replace")
-    except (av.FFmpegError, OSError, ValueError) as error:
-        if _lacks_moov(path):
-            raise VideoError(
-                path,
-                "truncated",
-                "the MP4 index (moov) is missing: the file is cut off or still being written; copy it again",
-            ) from error
-        raise_video_error(path, error)
-
-
-def _lacks_moov(path: str) -> bool:
-    """Walks the top-level boxes of an MP4 file."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            position, first = 0, True
-            while position + 8 <= size:
-                file.seek(position)
-                header = file.read(16)
-                length, kind = int.from_bytes(header[:4], "big"), header[4:8]
-                if first and kind != b"ftyp":
-                    return False
-                if kind == b"moov":
-                    return False
-                first = False
-                if length == 1:
-                    length = int.from_bytes(header[8:16], "big")
-                if length < 8:
-                    break
-                position += length
-            return not first
-    except OSError:
-        return False
-
-
-def _pick_stream(path: str, container: InputContainer) -> VideoStream:
-    """The stream FFmpeg itself would play, cover art aside."""
-    streams = [
-        stream for stream in container.streams.video if not stream.disposition & av.stream.Disposition.attached_pic
-    ]
-    best = container.streams.best("video")
-    for stream in streams:
-        if best is not None and stream.index == best.index:
-            streams = [stream]
-    if not streams:
-        kinds = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
-        raise VideoError(path, "no_video_stream", f"has no video stream (it holds: {kinds}); give a video file")
-    return streams[0]
-
-
-def prepare(path: str, container: InputContainer, stream: VideoStream) -> None:
-    """Checks that a stream can be decoded and sets up its decoder."""
-    context = stream.codec_context
-    if context is None or not context.is_decoder:
-        raise VideoError(path, "unsupported", "no decoder for the video's codec; re-encode it as H.264")
-    if max(context.width, context.height) > MAX_SIDE:
-        raise VideoError(
-            path,
-            "unsupported",
-            f"{context.width}x{context.height} pixels exceed {MAX_SIDE} a side; scale the video down first",
-        )
-    # One thread: errors then surface at the packet that causes them and cost no neighbouring frame, and a node decodes
-    # many videos at once anyway.
-    context.thread_count = 1
-
-
 def build_index(path: str, deadline: Deadline) -> VideoIndex:
+    """Demux a file, and decode as much of it as that takes.
+
+    The start of the stream is always decoded: for facts only the decoder knows, and to see which frames it really
+    gives (leading frames without their references never appear, fields may need two packets a frame). The whole of it
+    is decoded only where the packets' presentation times don't say how its frames follow each other.
+
+    Args:
+        path: Video file.
+        deadline: Checked between packets.
+
+    Raises:
+        VideoError: The file can't be read as a video, or the deadline has passed.
+    """
     with open_container(path) as container:
-        stream = _pick_stream(path, container)
-        prepare(path, container, stream)
+        stream = pick_stream(path, container)
+        set_up_decoder(path, stream)
         number = stream.index
         try:
-            packets = _demux(container, stream, deadline)
+            packets = read_packets(container, stream, deadline)
         except (av.FFmpegError, OSError) as error:
             raise_video_error(path, error)
     if packets.pts.size == 0:
         raise VideoError(path, "no_frames", "the video stream holds no complete frame; copy or download the file again")
+    start = decode_start(path, number, packets, deadline)
+    order = _order_by_pts(packets, start) or _order_by_decoding(path, number, packets, deadline)
+    if order.ordinals.size == 0:
+        raise VideoError(path, "no_frames", "not one frame could be decoded; replace or re-encode the file")
+    return _assemble(path, number, packets, start, order)
 
-    # The start of the stream is decoded once: for facts only the decoder knows, and to see which frames it really
-    # gives (leading frames without their references never appear, fields may need two packets a frame).
-    start = _decode_start(path, number, packets, deadline)
+
+@dataclass(frozen=True, eq=False)
+class _Order:
+    """How the packets of a stream become its frames.
+
+    Attributes:
+        ordinals: For each frame in presentation order its packet's place in the file.
+        times: For each frame its time in units of the stream's time base; None when only the frame rate can tell.
+        stamps: Stamp by which each packet is known again.
+        stamp_is_pts: Whether these are pts; dts otherwise.
+    """
+
+    ordinals: npt.NDArray[np.int64]
+    times: npt.NDArray[np.int64] | None
+    stamps: npt.NDArray[np.int64]
+    stamp_is_pts: bool
+
+
+def _order_by_pts(packets: Packets, start: StreamStart) -> _Order | None:
+    """The order that the packets' presentation times give; None when they can't be trusted."""
     shown = np.flatnonzero(~packets.hidden)
     shown_pts = packets.pts[shown]
-    regular = bool((shown_pts != NO_STAMP).all() and np.unique(shown_pts).size == shown.size)
-    if regular:
-        order = shown[np.argsort(shown_pts, kind="stable")]
-        lost = np.setdiff1d(start.expected, np.array(start.given, dtype=np.int64))
-        first_given = packets.pts[start.given].min()
-        if (packets.pts[lost] < first_given).all() and not packets.hidden[start.given].any():
-            order = order[~np.isin(order, lost)]
-        else:
-            regular = False
-    times: npt.NDArray[np.int64] | None
-    if regular:
-        stamps, stamp_is_pts = packets.pts, True
-        times = packets.pts[order]
-    else:
-        order = np.array(_decode_order(path, number, deadline), dtype=np.int64)
-        stamp_is_pts = not bool(_usable(packets.dts))
-        stamps = packets.pts if stamp_is_pts else packets.dts
-        times = _irregular_times(packets, order)
-    return _assemble(path, number, packets, order, times, stamps, stamp_is_pts, start)
+    if not is_complete(shown_pts):
+        return None
+    ordinals = shown[np.argsort(shown_pts, kind="stable")]
+    lost = np.setdiff1d(start.expected, np.array(start.given, dtype=np.int64))
+    first_given = packets.pts[start.given].min()
+    if (packets.pts[lost] >= first_given).any() or packets.hidden[start.given].any():
+        return None
+    ordinals = ordinals[~np.isin(ordinals, lost)]
+    return _Order(ordinals, packets.pts[ordinals], packets.pts, stamp_is_pts=True)
 
 
-@dataclass
-class _Start:
-    """What decoding the start of a stream shows."""
-
-    given: list[int]
-    expected: npt.NDArray[np.int64]
-    width: int
-    height: int
-    turn: tuple[bool, bool, bool]
-    pixel_format: str
-    codec: str
-    time_base: float
-    rate: float
-    container: str
+def _order_by_decoding(path: str, number: int, packets: Packets, deadline: Deadline) -> _Order:
+    """The order in which frames come out of the decoder."""
+    ordinals = np.array(decode_order(path, number, deadline), dtype=np.int64)
+    pts, dts = packets.pts[ordinals], np.sort(packets.dts[ordinals])
+    times = pts if is_increasing(pts) else dts if is_increasing(dts) else None
+    stamp_is_pts = not is_complete(packets.dts)
+    return _Order(ordinals, times, packets.pts if stamp_is_pts else packets.dts, stamp_is_pts)
 
 
-def _demux(container: InputContainer, stream: VideoStream, deadline: Deadline) -> _Packets:
-    pts: list[int] = []
-    dts: list[int] = []
-    duration: list[int] = []
-    keyframe: list[bool] = []
-    hidden: list[bool] = []
-    refreshed = True
-    extradata = stream.codec_context.extradata
-    avc = stream.codec_context.name == "h264" and extradata is not None and extradata[:1] == b"\x01"
-    vp8 = stream.codec_context.name in ("vp8", "libvpx")
-    for packet in container.demux(stream):
-        if is_end(packet):
-            break
-        deadline.check()
-        pts.append(NO_STAMP if packet.pts is None else packet.pts)
-        dts.append(NO_STAMP if packet.dts is None else packet.dts)
-        duration.append(packet.duration or 0)
-        keyframe.append(packet.is_keyframe)
-        # A packet cut off by the end of the file is marked corrupt. VP8 keeps its alternate reference frames, which
-        # are never shown, in packets of their own; bit 4 of the frame tag says so.
-        invisible = vp8 and packet.size > 0 and not bytes(packet)[0] & 0x10
-        hidden.append(packet.is_discard or packet.is_corrupt or invisible)
-        if refreshed and avc and packet.is_keyframe:
-            refreshed = _has_idr(memoryview(packet))
-    return _Packets(
-        np.array(pts, dtype=np.int64),
-        np.array(dts, dtype=np.int64),
-        np.array(duration, dtype=np.int64),
-        np.array(keyframe, dtype=np.bool_),
-        np.array(hidden, dtype=np.bool_),
-        refreshed,
-    )
-
-
-def _has_idr(packet: memoryview) -> bool:
-    """Whether an H.264 packet of an MP4 or MKV file starts anew (IDR), as opposed to a mere recovery point."""
-    position = 0
-    while position + 4 < len(packet):
-        if packet[position + 4] & 0x1F == 5:
-            return True
-        position += 4 + int.from_bytes(packet[position : position + 4], "big")
-    return False
-
-
-def _decode_start(path: str, number: int, packets: _Packets, deadline: Deadline) -> _Start:
-    """Decodes until the first few frames are out."""
-    with open_container(path) as container:
-        stream = container.streams[number]
-        assert isinstance(stream, VideoStream)
-        prepare(path, container, stream)
-        given: list[int] = []
-        sent = 0
-        first: av.VideoFrame | None = None
-        error: Exception | None = None
-        decoder = _ordinal_frames(container, stream)
-        while len(given) < _CHECKED_FRAMES:
-            deadline.check()
-            step = next(decoder, None)
-            if step is None:
-                break
-            sent, frames, failure = step
-            error = error or failure
-            for frame in frames:
-                first = first or frame
-                assert frame.pts is not None
-                given.append(frame.pts)
-        if first is None:
-            if error is not None:
-                raise_video_error(path, error)
-            raise VideoError(path, "no_frames", "not one frame could be decoded; replace or re-encode the file")
-        if max(first.width, first.height) > MAX_SIDE:
-            raise VideoError(path, "unsupported", f"{first.width}x{first.height} pixels exceed {MAX_SIDE} a side")
-        # Only frames presented before the last one that came out must have come out themselves.
-        expected = np.flatnonzero(~packets.hidden[: sent + 1])
-        if not error:
-            expected = expected[packets.pts[expected] <= packets.pts[given].max()]
-        else:
-            expected = np.array(given, dtype=np.int64)
-        rate = stream.average_rate or stream.guessed_rate or 0
-        return _Start(
-            given=given,
-            expected=expected,
-            width=first.width,
-            height=first.height,
-            turn=_turn_of(first),
-            pixel_format=first.format.name,
-            codec=stream.codec_context.codec.canonical_name,
-            time_base=float(stream.time_base or 0),
-            rate=float(rate),
-            container=container.format.name,
-        )
-
-
-def _ordinal_frames(
-    container: InputContainer, stream: VideoStream
-) -> Iterator[tuple[int, list[av.VideoFrame], Exception | None]]:
-    """Decodes from the start; frames carry their packet's place in the file as pts."""
-    ordinal = -1
-    for packet in container.demux(stream):
-        last = is_end(packet)
-        frames: list[av.VideoFrame] = []
-        failure: Exception | None = None
-        try:
-            if last:
-                frames = list(stream.codec_context.decode(None))
-            else:
-                ordinal += 1
-                packet.pts = ordinal
-                frames = list(stream.codec_context.decode(packet))
-        except av.FFmpegError as error:
-            failure = error
-        yield ordinal, frames, failure
-        if last:
-            break
-
-
-def _decode_order(path: str, number: int, deadline: Deadline) -> list[int]:
-    """Decodes the whole stream for the order in which packets become frames."""
-    order: list[int] = []
-    with open_container(path) as container:
-        stream = container.streams[number]
-        assert isinstance(stream, VideoStream)
-        prepare(path, container, stream)
-        for _, frames, _ in _ordinal_frames(container, stream):
-            deadline.check()
-            order += [frame.pts for frame in frames if frame.pts is not None and not frame.is_corrupt]
-    return list(dict.fromkeys(order))
-
-
-def _usable(stamps: npt.NDArray[np.int64]) -> bool:
-    return bool((stamps != NO_STAMP).all() and np.unique(stamps).size == stamps.size)
-
-
-def _irregular_times(packets: _Packets, order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-    """Times of frames whose packets lack sound pts; None when only the frame rate can tell."""
-    pts = packets.pts[order]
-    if (pts != NO_STAMP).all() and (np.diff(pts) > 0).all():
-        return pts
-    dts = np.sort(packets.dts[order])
-    if (dts != NO_STAMP).all() and (np.diff(dts) > 0).all():
-        return dts
-    return None
-
-
-def _assemble(
-    path: str,
-    number: int,
-    packets: _Packets,
-    order: npt.NDArray[np.int64],
-    times: npt.NDArray[np.int64] | None,
-    stamps: npt.NDArray[np.int64],
-    stamp_is_pts: bool,
-    start: _Start,
-) -> VideoIndex:
-    if order.size == 0:
-        raise VideoError(path, "no_frames", "not one frame could be decoded; replace or re-encode the file")
-    if times is None:
-        if start.rate <= 0:
-            raise VideoError(path, "unsupported", "has neither timestamps nor a frame rate; remux it into MP4 or MKV")
-        timestamps = np.arange(order.size) / start.rate
-        start_time, last = 0.0, 1 / start.rate
-    else:
-        timestamps = (times - times[0]) * start.time_base
-        start_time = float(times[0] * start.time_base)
-        last = float(packets.duration[order[-1]] * start.time_base)
-        if last <= 0:
-            steps = np.diff(timestamps)
-            last = float(np.median(steps)) if steps.size else (1 / start.rate if start.rate > 0 else 0.04)
-    duration = float(timestamps[-1]) + last
+def _assemble(path: str, number: int, packets: Packets, start: StreamStart, order: _Order) -> VideoIndex:
+    timestamps, start_time, duration = _clock(path, packets, start, order)
     steps = np.diff(timestamps)
     uneven = bool(steps.size > 1 and np.ptp(steps) > max(2.5 * start.time_base, 0.01 * float(np.median(steps))))
-    timestamps.setflags(write=False)
     width, height = (start.height, start.width) if start.turn[0] else (start.width, start.height)
     keyframes = np.flatnonzero(packets.keyframe)
-    key_ranks = _key_ranks(packets, keyframes, order)
+    key_ranks = _key_ranks(packets, keyframes, order.ordinals)
     info = VideoInfo(
         path=path,
-        fps=order.size / duration,
-        num_frames=int(order.size),
+        fps=order.ordinals.size / duration,
+        num_frames=int(order.ordinals.size),
         duration=duration,
         width=width,
         height=height,
@@ -443,28 +192,52 @@ def _assemble(
         info=info,
         timestamps=timestamps,
         stream=number,
-        ordinals=order,
-        stamps=stamps,
-        stamp_is_pts=stamp_is_pts,
+        ordinals=order.ordinals,
+        stamps=order.stamps,
+        stamp_is_pts=order.stamp_is_pts,
         keyframes=keyframes,
         key_pts=packets.pts[keyframes],
         key_dts=packets.dts[keyframes],
         key_ranks=key_ranks,
         turn=start.turn,
         container=start.container,
-        closed=packets.refreshed and _without_leading_frames(keyframes, key_ranks, order),
+        closed=packets.refreshed and _without_leading_frames(keyframes, key_ranks, order.ordinals),
     )
 
 
+def _clock(
+    path: str, packets: Packets, start: StreamStart, order: _Order
+) -> tuple[npt.NDArray[np.float64], float, float]:
+    """Seconds: the time of each frame since the first one, that one's own time, and the duration."""
+    timestamps: npt.NDArray[np.float64]
+    if order.times is None:
+        if start.rate <= 0:
+            raise VideoError(path, "unsupported", "has neither timestamps nor a frame rate; remux it into MP4 or MKV")
+        timestamps = np.arange(order.ordinals.size) / start.rate
+        start_time, last = 0.0, 1 / start.rate
+    else:
+        timestamps = (order.times - order.times[0]) * start.time_base
+        start_time = float(order.times[0] * start.time_base)
+        last = float(packets.duration[order.ordinals[-1]] * start.time_base)
+        if last <= 0:
+            steps = np.diff(timestamps)
+            last = float(np.median(steps)) if steps.size else (1 / start.rate if start.rate > 0 else 0.04)
+    timestamps.setflags(write=False)
+    return timestamps, start_time, float(timestamps[-1]) + last
+
+
 def _key_ranks(
-    packets: _Packets, keyframes: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
+    packets: Packets, keyframes: npt.NDArray[np.int64], order: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Frames presented before a keyframe may lean on what came before it, frames after it never do."""
+    """For each keyframe the first frame that decoding from there gives right.
+
+    Frames presented before a keyframe may lean on what came before it, frames after it never do.
+    """
     rank_of = np.full(packets.pts.size, order.size, dtype=np.int64)
     rank_of[order] = np.arange(order.size)
     ranks = rank_of[keyframes]
     pts = packets.pts[order]
-    if (pts != NO_STAMP).all() and (np.diff(pts) > 0).all():
+    if is_increasing(pts):
         known = packets.pts[keyframes] != NO_STAMP
         ranks[known] = np.searchsorted(pts, packets.pts[keyframes][known])
     return ranks
@@ -477,27 +250,3 @@ def _without_leading_frames(
     latest = np.maximum.accumulate(order)
     inner = key_ranks > 0
     return bool((latest[key_ranks[inner] - 1] < keyframes[inner]).all())
-
-
-ROTATIONS = {
-    (False, False, False): 0,
-    (True, False, True): 90,
-    (False, True, True): 180,
-    (True, True, False): 270,
-}
-
-
-def _turn_of(frame: av.VideoFrame) -> tuple[bool, bool, bool]:
-    """Reads the display matrix: x' = a x + c y, y' = b x + d y, each axis running right and down."""
-    side_data: Any = frame.side_data.get("DISPLAYMATRIX")
-    if side_data is None:
-        return False, False, False
-    a, b, _, c, d = (int(value) for value in np.frombuffer(bytes(side_data), dtype=np.int32)[:5])
-    if abs(b) > abs(a):
-        return True, c < 0, b < 0
-    return False, a < 0, d < 0
-
-
-def is_end(packet: av.Packet) -> bool:
-    """Whether this is the empty packet with which PyAV ends a stream."""
-    return packet.size == 0 and packet.pts is None and packet.dts is None

@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
+
+from cachetools import LRUCache
 
 K = TypeVar("K")
-
-
 V = TypeVar("V")
 
 
-class SizedLRU(Generic[K, V]):
-    """Least recently used first out, bounded by the sum of the sizes; not thread-safe."""
+class BoundedCache(LRUCache[K, V]):
+    """Least recently used first out; counts what it drops, and leaves out a value larger than its bound.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._items: OrderedDict[K, tuple[V, int]] = OrderedDict()
-        self.total = 0
+    Not thread-safe. A ``LRUCache`` raises on a value that is too large.
+
+    Args:
+        maxsize: Most that the sizes of all values may add up to.
+        getsizeof: Size of a value; None counts each as 1.
+
+    Attributes:
+        evicted: Values dropped to make room for others; replaced and cleared ones don't count.
+    """
+
+    def __init__(self, maxsize: int, getsizeof: Callable[[V], int] | None = None) -> None:
+        super().__init__(maxsize, getsizeof)
         self.evicted = 0
 
-    def get(self, key: K) -> V | None:
-        item = self._items.get(key)
-        if item is None:
-            return None
-        self._items.move_to_end(key)
-        return item[0]
-
-    def put(self, key: K, value: V, size: int) -> None:
-        """Keeps a value; one larger than the bound is not kept."""
-        old = self._items.pop(key, None)
-        if old is not None:
-            self.total -= old[1]
-        if size > self._limit:
-            return
-        while self.total + size > self._limit:
-            _, (_, freed) = self._items.popitem(last=False)
-            self.total -= freed
-            self.evicted += 1
-        self._items[key] = (value, size)
-        self.total += size
-
-    def clear(self) -> None:
-        self._items.clear()
-        self.total = 0
+    def __setitem__(self, key: K, value: V) -> None:
+        self.pop(key, None)
+        if self.getsizeof(value) <= self.maxsize:
+            held = len(self)
+            super().__setitem__(key, value)
+            self.evicted += held + 1 - len(self)

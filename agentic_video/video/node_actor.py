@@ -8,6 +8,7 @@ from typing import Any
 from agentic_video.video.errors import VideoError
 
 _CONCURRENCY = 1000
+"""Calls that an actor may have under way: it only waits, for its threads or its event loop."""
 
 
 class NodeActor:
@@ -30,7 +31,7 @@ class NodeActor:
         self._handle: Any = None
 
     async def call(self, method: str, *arguments: object) -> Any:
-        """Calls a method of the actor on this node.
+        """Call a method of the actor on this node.
 
         Raises:
             VideoError: The method returned one: errors travel as values, because Ray wraps those that are raised.
@@ -68,7 +69,15 @@ class NodeActor:
 
 
 def call_all(prefix: str, method: str) -> list[Any]:
-    """Calls a method of every node's actor of a name that exists; for a driver's log."""
+    """Call a method of every node's actor that exists; for a driver's log.
+
+    Args:
+        prefix: Start of the actors' names, as for :class:`NodeActor`.
+        method: Name of a method without arguments.
+
+    Returns:
+        One answer per node that has the actor.
+    """
     import ray
 
     handles = []

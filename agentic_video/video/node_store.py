@@ -1,4 +1,7 @@
-"""One frame store per node of a Ray cluster, found or created by whoever needs it first."""
+"""One frame store per node of a Ray cluster, found or created by whoever needs it first.
+
+Everything on a node then decodes each frame once, and the frames travel through Ray's shared memory.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from agentic_video.types.frame import Frame
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.node_actor import NodeActor, call_all
-from agentic_video.video.store import FrameStore, Served, StoreConfig, StoreStats
+from agentic_video.video.source import Served
+from agentic_video.video.store import FrameStore, StoreConfig, StoreStats
 
 _PREFIX = "agentic-video-frames"
 
@@ -42,10 +46,13 @@ class _StoreActor:
 
 
 class NodeFrameStore:
-    """A client of the store on the caller's own node; a FrameSource like FrameStore itself.
+    """A client of the store on the caller's own node; a ServingSource like FrameStore itself.
 
     Cheap to make and to pickle: an unpickled one finds the store of the node it lands on. The first client on a node
     decides the store's configuration.
+
+    Args:
+        config: How the store is bounded.
     """
 
     def __init__(self, config: StoreConfig | None = None) -> None:
@@ -56,23 +63,23 @@ class NodeFrameStore:
         return NodeFrameStore, (self._config,)
 
     async def aprobe(self, path: str) -> VideoInfo:
-        """As `FrameStore.aprobe`."""
+        """As :meth:`FrameStore.aprobe`."""
         return await self._actor.call("probe", path)
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As `FrameStore.aframes`; the images lie in Ray's shared memory, read-only."""
+        """As :meth:`FrameStore.aframes`; the images lie in Ray's shared memory, read-only."""
         return (await self.aserve(path, indices, size)).frames
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As `FrameStore.aframes_at`."""
+        """As :meth:`FrameStore.aframes_at`."""
         return (await self.aserve_at(path, times, size)).frames
 
     async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
-        """As `FrameStore.aserve`."""
+        """As :meth:`FrameStore.aserve`."""
         return await self._actor.call("serve", path, list(indices), size)
 
     async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
-        """As `FrameStore.aserve_at`."""
+        """As :meth:`FrameStore.aserve_at`."""
         return await self._actor.call("serve_at", path, list(times), size)
 
     async def stats(self) -> StoreStats:

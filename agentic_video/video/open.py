@@ -1,13 +1,19 @@
-"""Frame-accurate reading of video files."""
+"""Frame-accurate reading of video files: the way in.
+
+For what an index and a time mean, and what happens to damaged frames, see :mod:`agentic_video.video.reader`. Two
+backends share that interface. PyAV (:mod:`agentic_video.video.pyav`) is exact for every file in the test suite. decord
+(:mod:`agentic_video.video.decord`) is refused where it was found wrong.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Literal
 
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.decord import DecordReader
 from agentic_video.video.errors import VideoError, raise_video_error
-from agentic_video.video.index import Deadline, VideoIndex, build_index
+from agentic_video.video.index import VideoIndex, build_index
 from agentic_video.video.pyav import PyavReader
 from agentic_video.video.reader import VideoReader
 
@@ -20,12 +26,12 @@ def open_video(
     time_limit: float | None = None,
     index: VideoIndex | None = None,
 ) -> VideoReader:
-    """Opens a video; use as a context manager.
+    """Open a video; use as a context manager.
 
     Args:
         path: Video file.
-        backend: "pyav" (exact, the default) or "decord".
-        time_limit: Seconds that opening, and later each `read`, may take; checked between packets. None: no limit.
+        backend: ``pyav`` (exact, the default) or ``decord``.
+        time_limit: Seconds that opening, and later each ``read``, may take; checked between packets. None: no limit.
         index: The index of an earlier reader of the same unchanged file; saves demuxing it again.
 
     Returns:

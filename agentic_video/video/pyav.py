@@ -1,4 +1,9 @@
-"""Frame-accurate decoding with PyAV, exact for every file in the test suite."""
+"""Frame-accurate decoding with PyAV, exact for every file in the test suite.
+
+A reader decodes on from where it is as long as that costs less than jumping to a keyframe. Whatever a seek does, each
+packet is known again by its stamp, and is given its place in the file as pts, which its frame brings back: a frame is
+never taken for another one.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +14,28 @@ import av
 import av.error
 import numpy as np
 from av.container import InputContainer
-from av.video.stream import VideoStream
 
+from agentic_video.video.container import open_container, video_stream
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
-from agentic_video.video.index import NO_STAMP, Deadline, VideoIndex, is_end, open_container, prepare
+from agentic_video.video.index import VideoIndex
+from agentic_video.video.packets import NO_STAMP, is_end
 from agentic_video.video.reader import VideoReader
+from agentic_video.video.sequential import Turn
 
 _REORDER_LIMIT = 64
-
+"""Packets after a frame's own within which the decoder must give the frame."""
 
 _SKIPPING_CODECS = frozenset({"h264"})
 """Codecs that mark the frames no other frame leans on, and whose decoder leaves out just those when told to."""
 
-
 _SKIP_MARGIN = 32
-
+"""Packets before a wanted one from which on nothing is left out."""
 
 _SEEK_TRIES = 3
 
-
 _UNKNOWN_PACKETS_LIMIT = 512
-
-
-def _displayed(picture: np.ndarray, turn: tuple[bool, bool, bool]) -> np.ndarray:
-    transpose, mirror_columns, mirror_rows = turn
-    if transpose:
-        picture = picture.transpose(1, 0, 2)
-    if mirror_columns:
-        picture = picture[:, ::-1]
-    if mirror_rows:
-        picture = picture[::-1]
-    return np.ascontiguousarray(picture)
+"""Packets after a seek that may be none of the index's, or not tell which, before the seek counts as failed."""
 
 
 class _LostTrack(Exception):
@@ -47,10 +43,17 @@ class _LostTrack(Exception):
 
 
 class PyavReader(VideoReader):
-    """Decodes with PyAV; each packet is given its place in the file as pts, which its frame brings back."""
+    """A reader that decodes with PyAV.
+
+    Attributes:
+        packets: Packets that were given to the decoder so far: what reading has cost.
+        jumps: How often decoding went on from another packet than the next one.
+    """
 
     def __init__(self, path: str, index: VideoIndex, time_limit: float | None) -> None:
         super().__init__(path, index, time_limit)
+        self.packets = 0
+        self.jumps = 0
         self._container: InputContainer | None = None
         self._seekable = True
         self._can_skip = index.info.codec in _SKIPPING_CODECS
@@ -62,13 +65,11 @@ class PyavReader(VideoReader):
             self._container = None
 
     def _restart(self) -> None:
-        """Opens the file anew: the one way to its first packet that every format supports."""
+        """Open the file anew: the one way to its first packet that every format supports."""
         self.close()
         container = open_container(self._path)
         try:
-            stream = container.streams[self._index.stream]
-            assert isinstance(stream, VideoStream)
-            prepare(self._path, container, stream)
+            stream = video_stream(self._path, container, self._index.stream)
         except BaseException:
             container.close()
             raise
@@ -77,7 +78,7 @@ class PyavReader(VideoReader):
         self._begin(0, None, container.demux(stream))
 
     def _begin(self, ordinal: int, first: av.Packet | None, rest: Iterator[av.Packet]) -> None:
-        """Starts a run of decoding at a packet; `first` is that packet when it has been read already."""
+        """Start a run of decoding at a packet; ``first`` is that packet when it has been read already."""
         self._run_start = self._next = ordinal
         self._first = first
         self._rest = rest
@@ -118,6 +119,7 @@ class PyavReader(VideoReader):
         return entries or [0]
 
     def _can_decode_on(self, ordinal: int, entry: int) -> bool:
+        """Whether a packet's frame will come without a jump to ``entry``, from which it could be decoded too."""
         if self._drained:
             return False
         return ordinal in self._inside or self._run_start <= entry <= self._next <= ordinal
@@ -125,6 +127,13 @@ class PyavReader(VideoReader):
     def _decode_until(
         self, ordinal: int, missing: dict[int, int], deadline: Deadline
     ) -> Iterator[tuple[int, np.ndarray]]:
+        """Decode on until a packet's frame is out, or can't come any more.
+
+        Args:
+            ordinal: Place of the packet.
+            missing: Index of each frame still wanted, by its packet's place; what is found is taken out.
+            deadline: Checked before each packet.
+        """
         while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
             deadline.check()
             found: list[tuple[int, np.ndarray]] = []
@@ -142,7 +151,7 @@ class PyavReader(VideoReader):
                 self._fail(missing[ordinal])
 
     def _step(self, skip: bool) -> list[av.VideoFrame]:
-        """Sends one packet, or the end, to the decoder; with `skip` it may leave out frames no other one leans on."""
+        """Send one packet, or the end, to the decoder; with ``skip`` it may leave out frames no other one leans on."""
         try:
             packet = self._first or next(self._rest, None)
             self._first = None
@@ -163,6 +172,7 @@ class PyavReader(VideoReader):
             self._inside.add(ordinal)
         if packet.is_corrupt:
             self._broken.append(ordinal)
+        self.packets += 1
         try:
             return list(self._stream.codec_context.decode(packet))
         except av.FFmpegError:
@@ -177,7 +187,8 @@ class PyavReader(VideoReader):
         return any(entry <= broken <= ordinal for broken in self._broken)
 
     def _go_to(self, entry: int, deadline: Deadline) -> None:
-        """Makes `entry` the next packet to decode, with a decoder that remembers nothing."""
+        """Make ``entry`` the next packet to decode, with a decoder that remembers nothing."""
+        self.jumps += 1
         if self._seekable:
             for stamp in self._seek_stamps(entry):
                 assert self._container is not None
@@ -209,9 +220,12 @@ class PyavReader(VideoReader):
         return stamps
 
     def _land(self, entry: int, ordinal: int | None, deadline: Deadline) -> bool:
-        """Reads packets without decoding them up to `entry`; False when that packet is behind or not to be found.
+        """Read packets without decoding them up to ``entry``; False when that packet is behind or not to be found.
 
-        `ordinal` is the place of the next packet when it is known.
+        Args:
+            entry: Place of the packet to decode next.
+            ordinal: Place of the next packet that is read, when it is known.
+            deadline: Checked before each packet.
         """
         assert self._container is not None
         rest = self._container.demux(self._stream)
@@ -255,3 +269,15 @@ class PyavReader(VideoReader):
             "corrupt",
             f"frame {index} at {self.timestamps[index]:.3f} s cannot be decoded; use other frames or replace the file",
         )
+
+
+def _displayed(picture: np.ndarray, turn: Turn) -> np.ndarray:
+    """Turn a stored picture upright."""
+    transpose, mirror_columns, mirror_rows = turn
+    if transpose:
+        picture = picture.transpose(1, 0, 2)
+    if mirror_columns:
+        picture = picture[:, ::-1]
+    if mirror_rows:
+        picture = picture[::-1]
+    return np.ascontiguousarray(picture)

@@ -1,4 +1,12 @@
-"""What every backend that reads videos is."""
+"""What every reader of videos promises, whichever backend decodes.
+
+Index ``i`` always means the i-th frame in presentation order of a full sequential decode. Times are the file's real
+presentation times in seconds, counted from the first frame, which is therefore at 0; where the file's own clock puts
+that frame is ``VideoInfo.start_time``.
+
+Damage: a frame that is missing, or that leans on a packet which does not decode, raises VideoError and keeps its index.
+Bits that are wrong yet decode are beyond this: FFmpeg conceals them, and the concealed picture is returned.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +16,19 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
-from agentic_video.video.index import Deadline, VideoIndex, VideoInfo
+from agentic_video.video.index import VideoIndex, VideoInfo
 
 
 class VideoReader(ABC):
-    """An open video; a context manager. Not thread-safe."""
+    """An open video; a context manager. Not thread-safe.
+
+    Args:
+        path: Video file.
+        index: Its index.
+        time_limit: Seconds that each :meth:`read` may take; None for no limit.
+    """
 
     def __init__(self, path: str, index: VideoIndex, time_limit: float | None) -> None:
         self._path = path
@@ -36,7 +51,7 @@ class VideoReader(ABC):
         return self._index
 
     def read(self, indices: Sequence[int]) -> list[np.ndarray]:
-        """Decodes frames.
+        """Decode frames.
 
         Args:
             indices: Frame indices in any order; duplicates are allowed.
@@ -45,14 +60,14 @@ class VideoReader(ABC):
             RGB uint8 arrays of shape (height, width, 3), one per index in the asked order; duplicates share one array.
 
         Raises:
-            VideoError: "out_of_range" before anything is decoded; "corrupt", "truncated" or "timeout" when a frame
-                cannot be had.
+            VideoError: ``out_of_range`` before anything is decoded; ``corrupt``, ``truncated`` or ``timeout`` when a
+                frame cannot be had.
         """
         images = dict(self.stream(indices, self._time_limit))
         return [images[int(index)] for index in indices]
 
     def stream(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, np.ndarray]]:
-        """Decodes frames one at a time, so that a caller can shrink each before the next one is decoded.
+        """Decode frames one at a time, so that a caller can shrink each before the next one is decoded.
 
         Args:
             indices: Frame indices in any order.
@@ -62,7 +77,7 @@ class VideoReader(ABC):
             (index, RGB uint8 array (height, width, 3)), each distinct index once, in no promised order.
 
         Raises:
-            VideoError: As `read`.
+            VideoError: See :meth:`read`.
         """
         wanted = sorted({int(index) for index in indices})
         for index in wanted:
@@ -76,11 +91,11 @@ class VideoReader(ABC):
 
     @abstractmethod
     def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, np.ndarray]]:
-        """Yields the frames of `wanted` (ascending, distinct, in range)."""
+        """The frames of ``wanted`` (ascending, distinct, in range)."""
 
     @abstractmethod
     def close(self) -> None:
-        """Releases the file and the decoder; harmless when closed already."""
+        """Release the file and the decoder; harmless when closed already."""
 
     def __enter__(self) -> VideoReader:
         return self

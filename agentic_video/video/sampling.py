@@ -13,15 +13,15 @@ MAX_SAMPLES = 10_000_000
 
 
 def uniform_indices(num_frames: int, count: int) -> list[int]:
-    """Spreads `count` indices evenly over a video, the first and the last frame included.
+    """Spread ``count`` indices evenly over a video, the first and the last frame included.
 
     Args:
         num_frames: Frames in the video, at least 1.
         count: Frames wanted, at least 1.
 
     Returns:
-        `np.linspace(0, num_frames - 1, count)` rounded (one index: frame 0), strictly increasing; every frame once
-        when the video has no more than `count`.
+        ``np.linspace(0, num_frames - 1, count)`` rounded (one index: frame 0), strictly increasing; every frame once
+        when the video has no more than ``count``.
 
     Raises:
         ValueError: On a count that is not positive or is absurd.
@@ -34,7 +34,7 @@ def uniform_indices(num_frames: int, count: int) -> list[int]:
 
 
 def rate_times(duration: float, fps: float) -> list[float]:
-    """Lists the times at a fixed rate: 0, 1/fps, 2/fps ... below the duration.
+    """The times at a fixed rate: 0, 1/fps, 2/fps ... below the duration.
 
     Args:
         duration: Seconds, not negative.
@@ -45,7 +45,7 @@ def rate_times(duration: float, fps: float) -> list[float]:
 
     Raises:
         ValueError: On values that are not finite, a negative duration, a rate that is not positive, or more than
-            `MAX_SAMPLES` times.
+            ``MAX_SAMPLES`` times.
     """
     _check_time("duration", duration)
     _check_finite("fps", fps)
@@ -58,11 +58,11 @@ def rate_times(duration: float, fps: float) -> list[float]:
 
 
 def linspace_times(start: float, end: float, count: int) -> list[float]:
-    """Spreads `count` times evenly from start to end, both included.
+    """Spread ``count`` times evenly from start to end, both included.
 
     Args:
         start: Seconds, not negative.
-        end: Seconds, not before `start`.
+        end: Seconds, not before ``start``.
         count: Times wanted, at least 1; a single one is the start.
 
     Returns:
@@ -80,7 +80,7 @@ def linspace_times(start: float, end: float, count: int) -> list[float]:
 
 
 def nearest_indices(timestamps: npt.ArrayLike, times: Sequence[float]) -> list[int]:
-    """Finds for each time the frame presented closest to it; of two equally close ones the earlier.
+    """Find for each time the frame presented closest to it; of two equally close ones the earlier.
 
     Args:
         timestamps: Presentation times of all frames in seconds, shape (num_frames,), not decreasing.

@@ -42,7 +42,7 @@ class PixelBudget:
 
 
 def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
-    """Chooses the size of a frame under a pixel budget, as Qwen2-VL's `smart_resize` does.
+    """Choose the size of a frame under a pixel budget, as Qwen2-VL's ``smart_resize`` does.
 
     Args:
         width: Width in pixels.
@@ -50,8 +50,8 @@ def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
         budget: Area bounds and the factor.
 
     Returns:
-        (width, height) in pixels, multiples of `budget.factor`, area within the budget and aspect ratio as close to
-        the original as that allows. As in `smart_resize`, sides far from square under a tight budget can leave the
+        (width, height) in pixels, multiples of ``budget.factor``, area within the budget and aspect ratio as close to
+        the original as that allows. As in ``smart_resize``, sides far from square under a tight budget can leave the
         area out of bounds, because a side is never less than one factor.
 
     Raises:
@@ -77,13 +77,13 @@ def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
 
 
 def fit_within(width: int, height: int, max_width: int, max_height: int, factor: int = 1) -> tuple[int, int]:
-    """Scales a frame down to lie within a box; a frame that fits already is not enlarged.
+    """Scale a frame down to lie within a box; a frame that fits already is not enlarged.
 
     Args:
         width: Width in pixels.
         height: Height in pixels.
-        max_width: Width of the box in pixels, at least `factor`.
-        max_height: Height of the box in pixels, at least `factor`.
+        max_width: Width of the box in pixels, at least ``factor``.
+        max_height: Height of the box in pixels, at least ``factor``.
         factor: Both sides are rounded to the nearest multiple of this that still lies in the box.
 
     Returns:
@@ -102,7 +102,7 @@ def fit_within(width: int, height: int, max_width: int, max_height: int, factor:
 
 
 def resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Resizes a picture with PIL's bicubic filter (antialiased, deterministic).
+    """Resize a picture with PIL's bicubic filter (antialiased, deterministic).
 
     Args:
         image: RGB uint8 array of shape (height, width, 3).
@@ -110,7 +110,7 @@ def resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
         height: New height in pixels.
 
     Returns:
-        RGB uint8 array of shape (`height`, `width`, 3); the input itself when the size is right already.
+        RGB uint8 array of shape (``height``, ``width``, 3); the input itself when the size is right already.
 
     Raises:
         ValueError: When the array is not an RGB uint8 picture or a side is not positive.

@@ -2,16 +2,16 @@
 
 Work runs on the store's own threads. The time limit of a request counts from the moment a thread takes it up, so that
 a busy machine delays requests but does not fail them. A decoder that hangs beyond the limit (a dead network disk, say)
-loses its place to a fresh thread, and its video is refused until it comes back."""
+loses its place to a fresh thread, and its video is refused until it comes back.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -20,25 +20,23 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.types.frame import Frame
-from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.errors import VideoError
+from agentic_video.video.identity import VideoIdentity, identify
 from agentic_video.video.index import VideoIndex, VideoInfo
-from agentic_video.video.lru import SizedLRU
+from agentic_video.video.lru import BoundedCache
 from agentic_video.video.open import Backend, open_video
 from agentic_video.video.reader import VideoReader
 from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
+from agentic_video.video.source import Served
 from agentic_video.video.workers import Job, Workers
 
 T = TypeVar("T")
 
-
 _INDEX_BYTES = 256 * 2**20
-
-
 _FAILURES = 4096
-
-
 _LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
+"""Why a video can't be had as long as its file doesn't change."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class StoreConfig:
         time_limit: Seconds that one request may keep a decoder busy.
         workers: Decoders that run at the same time.
         max_readers: Open but idle readers that are kept.
-        backend: Reader backend, "pyav" or "decord".
+        backend: Reader backend, ``pyav`` or ``decord``.
 
     Raises:
         ValueError: On values that make no store.
@@ -58,7 +56,7 @@ class StoreConfig:
 
     max_bytes: int = 2 * 2**30
     time_limit: float = 60.0
-    workers: int = max(2, os.cpu_count() or 1)
+    workers: int = 4
     max_readers: int = 16
     backend: Backend = "pyav"
 
@@ -101,32 +99,33 @@ class StoreStats:
 
 
 @dataclass(frozen=True)
-class Served:
-    """Frames, and what it took to serve them.
-
-    Attributes:
-        decoded: How many were decoded for this request; the others were there, or under way for another one.
-        decode_seconds: Seconds that this took.
-    """
-
-    frames: list[Frame]
-    decoded: int
-    decode_seconds: float
-
-
-@dataclass(frozen=True)
-class _Identity:
-    path: str
-    inode: int
-    mtime_ns: int
-    size: int
-
-
-@dataclass(frozen=True)
 class _Key:
-    video: _Identity
+    video: VideoIdentity
     index: int
     size: tuple[int, int] | None
+
+
+@dataclass(eq=False)
+class _Request:
+    """One call for frames, filled as it goes.
+
+    Attributes:
+        path: Video file.
+        wanted: Frame indices.
+        size: (width, height) in pixels to resize to; None for the video's own.
+        images: What has been had so far, by frame index.
+        times: Presentation times of the video's frames in seconds, once they are known.
+        decoded: Frames decoded for this request.
+        seconds: Seconds that this took.
+    """
+
+    path: str
+    wanted: frozenset[int]
+    size: tuple[int, int] | None
+    images: dict[int, np.ndarray] = field(default_factory=dict)
+    times: npt.NDArray[np.float64] | None = None
+    decoded: int = 0
+    seconds: float = 0.0
 
 
 class _Released(Exception):
@@ -137,17 +136,20 @@ class FrameStore:
     """Thread-safe cache of decoded frames with a bound in bytes; each distinct frame is decoded once.
 
     Frames come as read-only arrays and stay valid after they are evicted.
+
+    Args:
+        config: Its bounds.
     """
 
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
         self._workers = Workers(self._config.workers, self._on_stuck, self._on_return)
         self._lock = threading.Lock()
-        self._images: SizedLRU[_Key, np.ndarray] = SizedLRU(self._config.max_bytes)
-        self._indexes: SizedLRU[_Identity, VideoIndex] = SizedLRU(_INDEX_BYTES)
-        self._failures: SizedLRU[_Identity, VideoError] = SizedLRU(_FAILURES)
-        self._readers: OrderedDict[int, tuple[_Identity, VideoReader]] = OrderedDict()
-        self._pending: dict[_Key | _Identity, Future[Any]] = {}
+        self._images: BoundedCache[_Key, np.ndarray] = BoundedCache(self._config.max_bytes, lambda image: image.nbytes)
+        self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
+        self._failures: BoundedCache[VideoIdentity, VideoError] = BoundedCache(_FAILURES)
+        self._readers: OrderedDict[int, tuple[VideoIdentity, VideoReader]] = OrderedDict()
+        self._pending: dict[_Key | VideoIdentity, Future[Any]] = {}
         self._stuck: dict[str, int] = {}
         self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
         self._open_seconds = self._decode_seconds = 0.0
@@ -167,11 +169,11 @@ class FrameStore:
         return _drive(self._probe_steps(path)).info
 
     def timestamps(self, path: str) -> npt.NDArray[np.float64]:
-        """Presentation times of all frames in seconds, shape (num_frames,), read-only; raises as `probe`."""
+        """Presentation times of all frames in seconds, shape (num_frames,), read-only; raises as :meth:`probe`."""
         return _drive(self._probe_steps(path)).timestamps
 
     def frames(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """Decodes frames, or finds them.
+        """Find frames, or decode them.
 
         Args:
             path: Video file.
@@ -188,23 +190,23 @@ class FrameStore:
         return _drive(self._frames_steps(path, indices, size)).frames
 
     async def aprobe(self, path: str) -> VideoInfo:
-        """As `probe`, off the event loop."""
+        """As :meth:`probe`, off the event loop."""
         return (await _adrive(self._probe_steps(path))).info
 
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        """As `frames`, off the event loop."""
+        """As :meth:`frames`, off the event loop."""
         return (await self.aserve(path, indices, size)).frames
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        """The frames closest to the given times (seconds), off the event loop; raises as `frames`."""
+        """The frames closest to the given times (seconds), off the event loop; raises as :meth:`frames`."""
         return (await self.aserve_at(path, times, size)).frames
 
     async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
-        """As `aframes`, with what it took."""
+        """As :meth:`aframes`, with what it took."""
         return await _adrive(self._frames_steps(path, indices, size))
 
     async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
-        """As `aframes_at`, with what it took."""
+        """As :meth:`aframes_at`, with what it took."""
         timestamps = (await _adrive(self._probe_steps(path))).timestamps
         return await self.aserve(path, nearest_indices(timestamps, times), size)
 
@@ -218,13 +220,13 @@ class FrameStore:
                 evicted=self._images.evicted,
                 errors=self._errors,
                 timeouts=self._timeouts,
-                bytes=self._images.total,
+                bytes=int(self._images.currsize),
                 open_seconds=self._open_seconds,
                 decode_seconds=self._decode_seconds,
             )
 
     def close(self) -> None:
-        """Closes idle readers and forgets everything cached; the store stays usable."""
+        """Close idle readers and forget everything cached; the store stays usable."""
         with self._lock:
             readers = [reader for _, reader in self._readers.values()]
             self._readers.clear()
@@ -239,7 +241,7 @@ class FrameStore:
 
     def _probe_steps(self, path: str) -> Generator[Future[Any], Any, VideoIndex]:
         while True:
-            outcome = yield self._submit(path, lambda job: self._find_index(job, _identify(path)))
+            outcome = yield self._submit(path, lambda job: self._find_index(job, identify(path)))
             if isinstance(outcome, VideoIndex):
                 return outcome
             try:
@@ -280,7 +282,7 @@ class FrameStore:
                 )
         return self._workers.submit(Job(path, run, self._config.time_limit))
 
-    def _find_index(self, job: Job, video: _Identity) -> VideoIndex | Future[Any]:
+    def _find_index(self, job: Job, video: VideoIdentity) -> VideoIndex | Future[Any]:
         """The index of a video, or the future of the request that is making it; runs on a worker."""
         with self._lock:
             index = self._indexes.get(video)
@@ -300,19 +302,19 @@ class FrameStore:
                 self._count(error)
                 if error.reason in _LASTING_REASONS:
                     with self._lock:
-                        self._failures.put(video, error.bare(), 1)
+                        self._failures[video] = error.bare()
             self._settle(job, video, error=error)
             raise
         with self._lock:
             self._open_seconds += time.monotonic() - started
-            self._indexes.put(video, reader.index, reader.index.nbytes)
+            self._indexes[video] = reader.index
         self._park(video, reader)
         self._settle(job, video, reader.index)
         return reader.index
 
     def _load(self, job: Job, request: _Request) -> dict[int | None, Future[Any]]:
-        """Finds or decodes what a request lacks; returns what others have under way. Runs on a worker."""
-        video = _identify(request.path)
+        """Find or decode what a request lacks; what others have under way is returned. Runs on a worker."""
+        video = identify(request.path)
         index = self._find_index(job, video)
         if isinstance(index, Future):
             return {None: index}
@@ -342,7 +344,7 @@ class FrameStore:
                 raise
         return waiting
 
-    def _decode(self, job: Job, request: _Request, video: _Identity, index: VideoIndex, own: list[int]) -> None:
+    def _decode(self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]) -> None:
         started = time.monotonic()
         reader = self._borrow(job, video, index)
         try:
@@ -352,7 +354,7 @@ class FrameStore:
                 key = _Key(video, number, request.size)
                 with self._lock:
                     self._decoded += 1
-                    self._images.put(key, image, image.nbytes)
+                    self._images[key] = image
                 request.images[number] = image
                 request.decoded += 1
                 self._settle(job, key, image)
@@ -366,7 +368,7 @@ class FrameStore:
                 self._decode_seconds += seconds
         self._park(video, reader)
 
-    def _borrow(self, job: Job, video: _Identity, index: VideoIndex) -> VideoReader:
+    def _borrow(self, job: Job, video: VideoIdentity, index: VideoIndex) -> VideoReader:
         with self._lock:
             for place, (other, reader) in self._readers.items():
                 if other == video:
@@ -374,7 +376,8 @@ class FrameStore:
                     return reader
         return open_video(video.path, self._config.backend, job.time_left(), index)
 
-    def _park(self, video: _Identity, reader: VideoReader) -> None:
+    def _park(self, video: VideoIdentity, reader: VideoReader) -> None:
+        """Keep a reader open for the next request; the ones idle for longest are closed."""
         with self._lock:
             self._readers[id(reader)] = (video, reader)
             surplus = [
@@ -391,19 +394,22 @@ class FrameStore:
             else:
                 self._errors += 1
 
-    def _claim(self, job: Job, key: _Key | _Identity) -> None:
-        """Announces that a job will produce something; the lock is held."""
+    def _claim(self, job: Job, key: _Key | VideoIdentity) -> None:
+        """Announce that a job will produce something; the lock is held."""
         future: Future[Any] = Future()
         # A waiter that is cancelled must not cancel it for the others.
         future.set_running_or_notify_cancel()
         self._pending[key] = job.claims[key] = future
 
-    def _settle(self, job: Job, key: Hashable, result: object = None, error: BaseException | None = None) -> None:
+    def _settle(
+        self, job: Job, key: _Key | VideoIdentity, result: object = None, error: BaseException | None = None
+    ) -> None:
+        """Tell those who wait what became of something a job had claimed."""
         with self._lock:
             future = job.claims.pop(key, None)
             if future is None:
                 return
-            del self._pending[key]  # type: ignore[arg-type]
+            del self._pending[key]
         if error is not None:
             future.set_exception(error)
         else:
@@ -424,29 +430,8 @@ class FrameStore:
                 del self._stuck[job.path]
 
 
-@dataclass(eq=False)
-class _Request:
-    """One call for frames, filled as it goes."""
-
-    path: str
-    wanted: frozenset[int]
-    size: tuple[int, int] | None
-    images: dict[int, np.ndarray] = field(default_factory=dict)
-    times: npt.NDArray[np.float64] | None = None
-    decoded: int = 0
-    seconds: float = 0.0
-
-
-def _identify(path: str) -> _Identity:
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise_video_error(path, error)
-    return _Identity(path, status.st_ino, status.st_mtime_ns, status.st_size)
-
-
 def _drive(steps: Generator[Future[Any], Any, T]) -> T:
-    """Runs a request from an ordinary thread."""
+    """Run a request from an ordinary thread."""
     try:
         future = next(steps)
         while True:
@@ -461,7 +446,7 @@ def _drive(steps: Generator[Future[Any], Any, T]) -> T:
 
 
 async def _adrive(steps: Generator[Future[Any], Any, T]) -> T:
-    """Runs a request from an event loop."""
+    """Run a request from an event loop."""
     try:
         future = next(steps)
         while True:

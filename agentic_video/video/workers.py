@@ -13,13 +13,22 @@ from typing import Any
 
 from agentic_video.video.errors import VideoError
 
-_GRACE = 1.0
-"""Seconds beyond its time limit after which a decoder counts as stuck, having missed its own checks."""
+GRACE_SECONDS = 1.0
+"""Beyond its time limit by this much a decoder counts as stuck, having missed its own checks."""
 
 
 @dataclass(eq=False)
 class Job:
-    """Work for a thread of the store on one video."""
+    """Work for a thread on one video.
+
+    Attributes:
+        path: The video.
+        run: What to do; is given the job.
+        limit: Seconds that it may take.
+        future: Gets what ``run`` returns or raises.
+        claims: What the job has announced that it will produce, for others to wait for; its owner's to use.
+        end: When its time is up, on the monotonic clock (seconds); infinite until a thread has taken it up.
+    """
 
     path: str
     run: Callable[[Job], Any]
@@ -34,7 +43,13 @@ class Job:
 
 
 class Workers:
-    """A few daemon threads, started when there is work; a stuck one is replaced, which no stock executor does."""
+    """A few daemon threads, started when there is work; a stuck one is replaced, which no stock executor does.
+
+    Args:
+        count: Most threads at a time, those that are stuck not counted.
+        on_stuck: Called once with a job that is given up and the error that its future gets.
+        on_return: Called when such a job has ended after all.
+    """
 
     def __init__(
         self, count: int, on_stuck: Callable[[Job, VideoError], None], on_return: Callable[[Job], None]
@@ -49,6 +64,7 @@ class Workers:
         self._watching = False
 
     def submit(self, job: Job) -> Future[Any]:
+        """Queue a job, first come first served; the job's future is returned."""
         with self._changed:
             self._queue.append(job)
             self._start_threads()
@@ -93,21 +109,21 @@ class Workers:
             del job, result, error
 
     def _watch(self) -> None:
-        """Gives up on jobs that overrun their limit without noticing; ends when nothing runs."""
+        """Give up on jobs that overrun their limit without noticing; ends when nothing runs."""
         while True:
             with self._changed:
                 if not self._running and not self._queue:
                     self._watching = False
                     return
                 now = time.monotonic()
-                late = [job for job in self._running if now > job.end + _GRACE]
+                late = [job for job in self._running if now > job.end + GRACE_SECONDS]
                 self._running.difference_update(late)
                 self._threads -= len(late)
                 if late:
                     self._start_threads()
                 else:
-                    ends = [job.end + _GRACE for job in self._running]
-                    self._changed.wait(max(0.01, min(ends, default=now + _GRACE) - now))
+                    ends = [job.end + GRACE_SECONDS for job in self._running]
+                    self._changed.wait(max(0.01, min(ends, default=now + GRACE_SECONDS) - now))
             for job in late:
                 error = VideoError(
                     job.path, "timeout", f"no answer within {job.limit:g} s; check the disk or leave the video out"

@@ -12,7 +12,7 @@ TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
 PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
 
 CLASSES = ("active", "adaptive", "direct")
-"""What a question needs (see :data:`agentic_video.systems.videobrain.reward.QuestionClass`)."""
+"""What a question needs (see :data:`agentic_video.types.row.QuestionClass`)."""
 
 MARKER = "<!-- results -->"
 """What follows it in the page is made by :func:`publish`."""

@@ -19,7 +19,6 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
-from agentic_video.launch.profile import LaunchError  # noqa: E402
 from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
@@ -27,6 +26,7 @@ from agentic_video.systems.framethinker.consistency import ConsistencyRules, fai
 from agentic_video.systems.videobrain.reward import question_class  # noqa: E402
 from agentic_video.types.record import read_records  # noqa: E402
 from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
+from agentic_video.utils.errors import SetupError  # noqa: E402
 from benchmarks.learning.cells import STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.report import publish, write_report  # noqa: E402
 
@@ -216,7 +216,7 @@ def main() -> int:
             print(f"{time.strftime('%H:%M:%S')} {cell.name}", flush=True)
             try:
                 once(out / "cells" / cell.name / "result.json", lambda cell=cell: run_cell(cell, out))
-            except (CellError, LaunchError) as error:
+            except (CellError, SetupError) as error:
                 failed += 1
                 print(f"  failed: {error}", flush=True)
             write_report(out)

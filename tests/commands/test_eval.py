@@ -5,30 +5,20 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.commands.eval import baseline_of, fit_limits
-from agentic_video.evaluation.backends.vllm import one_placeholder
-from agentic_video.evaluation.baseline import Baseline
-from agentic_video.evaluation.model import choose_engine, served_model
-from agentic_video.evaluation.sweep import Point, draw, read_values, swept
-from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.eva.system import Eva
-from agentic_video.systems.framemind.ladder import FrameSampling
-from agentic_video.systems.framemind.system import FrameMind
-from agentic_video.systems.framethinker.system import FrameThinker
-from agentic_video.systems.overview import OverviewKind
-from agentic_video.systems.videobrain.system import VideoBrain
-from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.commands.engine import TOY
+from agentic_video.commands.eval import add_arguments, options_of, with_toyworld
+from agentic_video.evaluation.model import ModelOptions
+from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
+from agentic_video.launch import toyworld
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
 from agentic_video.types.record import load_records
-from agentic_video.utils.errors import SetupError
 from tests.evaluation.conftest import RECIPES
 
 
@@ -111,6 +101,7 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
         (["stray"], "not a Hydra override"),
         (["--concurrency", "0"], "at least 1"),
         (["--engine", "chat"], "needs the address"),
+        (["--engine", "tests.no_such.Engine"], "--engine tests.no_such.Engine: "),
     ],
 )
 def test_bad_input_is_named(
@@ -138,89 +129,90 @@ def test_what_a_recipe_takes_from_the_environment_is_named(
     assert "1 questions could not be played" in capsys.readouterr().out
 
 
-def test_choosing_an_engine(tmp_path: Path) -> None:
-    assert choose_engine("http://host:8000/v1", "auto", 0) == "chat"
-    assert choose_engine("owner/name", "auto", 0) == "vllm"
-    (tmp_path / "model.safetensors").write_bytes(b"small")
-    assert choose_engine(str(tmp_path), "auto", 0) == "toy"
-    assert choose_engine(str(tmp_path), "auto", 1) == "vllm"
-    assert choose_engine(str(tmp_path), "vllm", 0) == "vllm"
-    (tmp_path / "shards").mkdir()
-    with pytest.raises(SetupError, match="model_merger"):
-        choose_engine(str(tmp_path / "shards"), "auto", 0)
-    with pytest.raises(SetupError, match="is an address"):
-        choose_engine("http://host/v1", "vllm", 0)
-    with pytest.raises(SetupError, match="--model-name"):
-        served_model("http://127.0.0.1:9/v1", None, timeout=2)
+def parsed(*words: str) -> EvalOptions:
+    """What some words ask for, on a machine without GPUs."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    known, known_overrides = parser.parse_known_args(["--recipe", str(RECIPES / "eva"), *words])
+    known.overrides = known_overrides
+    return options_of(known, gpus=0)
 
 
-def test_one_placeholder_an_image() -> None:
-    assert one_placeholder([9, 9, 1, 9, 2, 2, 9, 9, 9], 9) == [9, 1, 9, 2, 2, 9]
-    assert one_placeholder([], 9) == []
+def test_every_word_has_its_option() -> None:
+    words = [
+        "--model",
+        "http://h/v1",
+        "--model-name",
+        "m",
+        "--data",
+        "a.jsonl",
+        "--data",
+        "b.jsonl",
+        "--benchmark",
+        "b",
+    ]
+    words += ["--out", "o", "--baseline", "4", "--sweep", "frames", "2,1", "--temperature", "0.5", "--top-p", "0.25"]
+    words += ["--seed", "3", "--limit", "7", "--concurrency", "5", "--shards", "2", "--api-key-env", "KEY", "a=1", "~b"]
+    assert parsed(*words) == EvalOptions(
+        recipe=(RECIPES / "eva").resolve(),
+        model=ModelOptions("http://h/v1", "chat", "m", 0.5, 0.25, 3, 5, "KEY"),
+        data=(Path("a.jsonl"), Path("b.jsonl")),
+        profile="cluster",
+        variant=Variant("baseline", 4),
+        sweep=Sweep("frames", (1, 2)),
+        benchmark="b",
+        out=Path("o"),
+        limit=7,
+        concurrency=5,
+        shards=2,
+        overrides=("a=1", "~b"),
+    )
 
 
-def test_sweeps_change_the_system() -> None:
-    assert read_values("calls", "4,0,2,2") == [0, 2, 4]
-    zoomer = VideoZoomer()
-    assert swept(zoomer, "calls", 3) == replace(zoomer, max_turns=4)
-    assert swept(zoomer, "calls", 0) == replace(zoomer, max_turns=1, prompt="direct")
-    assert swept(zoomer, "frames", 8) == replace(zoomer, overview_max_frames=8)
-    thinker = FrameThinker()
-    assert swept(thinker, "frames", 8) == replace(thinker, overview_frames=8, long_overview_frames=8)
-    assert swept(thinker, "calls", 0) == thinker.direct()
-    assert swept(Baseline(4), "frames", 9) == Baseline(9) and Baseline(9).max_images == 9
-    # a longer first view leaves the calls their room
-    assert swept(zoomer, "frames", 96) == replace(zoomer, overview_max_frames=96, max_images=128 + 32)
-    eva = Eva()
-    assert swept(eva, "frames", 8) == replace(eva, max_frames=8), "no first view: the frames of one call"
-    assert swept(eva.direct(), "frames", 8) == replace(eva.direct(), overview_frames=8)
-    mind = swept(FrameMind(), "frames", 48)
-    assert isinstance(mind, FrameMind)
-    assert (mind.low, mind.high.frames, mind.max_images) == (FrameSampling(48, 224, 224), 48, 100)
+def test_without_a_model_the_tiny_one_plays() -> None:
+    assert (parsed().profile, parsed().model.engine, parsed().variant) == ("laptop", TOY, Variant())
+    assert parsed("--no-tools").variant == Variant("no-tools")
+    assert parsed("--no-tools", "--baseline", "2").variant == Variant("baseline", 2)
+    assert parsed("--engine", "toy", "--model", "owner/name").profile == "laptop"
+    assert parsed("--profile", "cluster").profile == "cluster" and parsed("--model", "owner/name").profile == "cluster"
 
 
-@dataclass(frozen=True)
-class NoFrames(VideoZoomer):
-    """A system of somebody's own that begins without frames."""
+@pytest.mark.parametrize(
+    ("words", "cold_start", "model", "data"),
+    [
+        ((), True, "model", "heldout"),
+        (("--baseline", "2"), False, "base", "heldout"),
+        (("--data", "mine.jsonl"), True, "model", "mine.jsonl"),
+    ],
+)
+def test_the_synthetic_world_fills_in_what_is_not_named(
+    words: Sequence[str], cold_start: bool, model: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[Any] = []
 
-    overview: OverviewKind = "none"
+    def build(
+        recipe: Path, overrides: Sequence[str], stage: str = "grpo", *, cold_start: bool = True
+    ) -> dict[str, str]:
+        built.append((recipe, tuple(overrides), cold_start))
+        return {
+            "train": "train",
+            "heldout": "heldout",
+            "base": str(tmp_path / "base"),
+            "model": str(tmp_path / "model"),
+        }
 
-
-def test_a_system_that_has_no_number_of_frames() -> None:
-    with pytest.raises(SetupError, match="an --out of its own"):
-        swept(NoFrames(), "frames", 8)
-
-
-def test_without_tools_every_system_sees_frames_and_has_one_turn() -> None:
-    for system in (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva()):
-        direct = system.direct()
-        assert direct.max_turns == 1
-        assert getattr(direct, "overview") != "none"  # noqa: B009
-    assert FrameThinker().direct().prompt == "framethinker_direct"
-
-
-def test_budgets_of_a_single_turn_hold_many_frames() -> None:
-    limits = TokenLimits(prompt=8_000, response=8_000, turn=4_000)
-    assert fit_limits(VideoZoomer(), limits) == limits
-    assert fit_limits(Baseline(4), limits) == TokenLimits(prompt=13_952, response=2_048, turn=2_048)
-
-
-def test_the_baseline_beside_a_system() -> None:
-    baseline = baseline_of(VideoBrain(), 32, tiny=False)
-    assert isinstance(baseline, Baseline)
-    assert (baseline.frames, baseline.size_factor, baseline.max_pixels) == (32, 32, 100_352)
-    assert baseline.max_images == 32
-    assert baseline_of(VideoBrain(), 2, tiny=True).max_pixels == 1_024  # type: ignore[attr-defined]
-
-
-def test_the_picture_of_a_sweep_without_errors(tmp_path: Path) -> None:
-    draw("calls", {"agent": [Point(0, 6.0, 0.5), Point(1, 9.0, 0.6, 0.1)]}, "mlvu_dev", tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 1000
+    for name in ("base", "model"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(b"small")
+    monkeypatch.setattr(toyworld, "build_toyworld", build)
+    options = with_toyworld(parsed(*words, "a=1"), "auto", 0)
+    assert built == [((RECIPES / "eva").resolve(), ("a=1",), cold_start)]
+    assert (options.model.model, options.model.engine) == (str(tmp_path / model), TOY)
+    assert options.data == (Path(data),)
+    assert options.overrides[-1] == "a=1" and f"actor_rollout_ref.model.path={tmp_path / model}" in options.overrides
 
 
 def test_the_options_are_named_once() -> None:
-    from agentic_video.commands.eval import add_arguments
-
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     known, rest = parser.parse_known_args(["--system", "eva", "a=1", "--data", "x", "b=2", "--data", "y"])

@@ -1,3 +1,7 @@
+"""The config's block ``agentic_video`` as typed settings."""
+
+from typing import Any
+
 import pytest
 from omegaconf import OmegaConf
 
@@ -23,3 +27,47 @@ def test_pictures_have_a_default_and_can_be_turned_off() -> None:
 def test_a_bad_value_is_named(key: str, value: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         settings(**{key: value})
+
+
+def block(**system: object) -> object:
+    return OmegaConf.create({"agentic_video": {"system": {**SYSTEM, **system}}})
+
+
+def test_nested_constants_need_no_class_of_their_own() -> None:
+    system: Any = settings_of(block(weights={"tool": 0.25})).system
+    assert (system.weights.tool, system.weights.acc) == (0.25, 0.9)
+
+
+def test_a_nested_class_of_one_s_own() -> None:
+    target = "agentic_video.systems.videozoomer.VideoZoomerWeights"
+    system: Any = settings_of(block(weights={"_target_": target, "acc": 1.0})).system
+    assert system.weights.acc == 1.0
+
+
+def test_lists_become_tuples() -> None:
+    system: Any = settings_of(block(stop=["</x>"])).system
+    assert system.stop == ("</x>",)
+
+
+@pytest.mark.parametrize(
+    ("system", "message"),
+    [
+        ({"max_trun": 3}, r"agentic_video\.system\.max_trun: unknown key; did you mean max_turns\?"),
+        ({"weights": {"tol": 1}}, r"agentic_video\.system\.weights\.tol: unknown key; did you mean tool\?"),
+        ({"weights": 3}, r"agentic_video\.system\.weights: expected keys and values, got 3"),
+        ({"overview": "some"}, r"agentic_video\.system: overview must be one of"),
+        ({"_target_": "agentic_video.systems.Nothing"}, r"agentic_video\.system\._target_: "),
+        ({"_target_": "agentic_video.types.row.VideoQA"}, r"agentic_video\.system\._target_: .* is not a System"),
+    ],
+)
+def test_mistakes_are_named(system: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        settings_of(block(**system))
+
+
+def test_a_reward_of_one_s_own_is_part_of_the_settings() -> None:
+    config = OmegaConf.create(
+        {"agentic_video": {"system": SYSTEM, "reward": {"path": "a.py", "name": "f", "reward_kwargs": {"x": [1]}}}}
+    )
+    reward = settings_of(config).reward
+    assert (reward.path, reward.name, reward.mode, reward.reward_kwargs) == ("a.py", "f", "replace", {"x": [1]})

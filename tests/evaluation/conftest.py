@@ -15,3 +15,9 @@ def quiet_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     monkeypatch.delenv("MODEL_PATH", raising=False)
+
+
+def command(checkpoint: Path, data: Path, out: Path, *more: str) -> list[str]:
+    """The words of an evaluation."""
+    words = ["eval", "--recipe", str(RECIPES / "videozoomer"), "--model", str(checkpoint)]
+    return [*words, "--data", str(data), "--out", str(out), *more]

@@ -11,30 +11,11 @@ import pandas as pd
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.evaluation import model as backends
-from agentic_video.rollout.policy import Policy, ScriptedPolicy
-from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.base import EpisodeView, System
-from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
+from tests.evaluation.scripted import named
 
 ROWS = 24
-
-
-class Scripted:
-    """A backend whose agent says what a function tells it to say."""
-
-    factor = 28
-
-    def __init__(self, script_of: Callable[[System], Callable[[EpisodeView], str]]):
-        self._script_of = script_of
-
-    def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
-        return ScriptedPolicy(self._script_of(system))
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.fixture
@@ -54,18 +35,10 @@ def benchmark(small_world: World, tmp_path: Path) -> tuple[Path, pd.DataFrame]:
     return file, pd.read_parquet(file)
 
 
-def evaluate(
-    recipe: str,
-    data: Path,
-    checkpoint: Path,
-    out: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    script_of: Callable[[System], Callable[[EpisodeView], str]],
-) -> dict[str, Any]:
-    """The report of the command, in which only the model is replaced."""
-    monkeypatch.setattr(backends, "make_backend", lambda spec, factor: Scripted(script_of))
-    words = ["eval", "--recipe", str(RECIPES / recipe), "--profile", "laptop", "--model", str(checkpoint)]
-    assert main([*words, "--data", str(data), "--out", str(out), "--concurrency", "4"]) == 0
+def evaluate(recipe: str, data: Path, engine: str, model: str, out: Path) -> dict[str, Any]:
+    """The report of the command, in which only the model is an engine of these tests' own."""
+    words = ["eval", "--recipe", str(RECIPES / recipe), "--profile", "laptop", "--engine", named(engine)]
+    assert main([*words, "--model", model, "--data", str(data), "--out", str(out), "--concurrency", "4"]) == 0
     return dict(json.loads((out / "report.json").read_text()))
 
 
@@ -97,9 +70,7 @@ CALLS: dict[str, Callable[[float | None], int]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_oracle(
-    name: str, benchmark: tuple[Path, pd.DataFrame], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_oracle(name: str, benchmark: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
     data, rows = benchmark
     # What the oracle answers is extra_info.answer_text; what is right is the option of the letter in the column answer.
     rows["right"] = [
@@ -108,7 +79,7 @@ def test_the_oracle(
     truth = accuracies(rows)
     assert truth[""] == pytest.approx(2 / 3) and len(truth) > 4
 
-    result = evaluate(name, data, checkpoint, tmp_path / "out", monkeypatch, lambda system: oracle(turns_of(system)))
+    result = evaluate(name, data, "OracleBackend", "nothing", tmp_path / "out")
     assert result["episodes"] == ROWS and result["failed"] == result["ungraded"] == 0
     assert reported(result, "official") == pytest.approx(truth)
     assert reported(result, "robust") == pytest.approx(truth)
@@ -119,9 +90,7 @@ def test_the_oracle(
     assert result["per_episode"]["tool_calls"]["mean"] == pytest.approx(sum(calls) / ROWS)
 
 
-def test_scripted_answers_in_many_dresses(
-    benchmark: tuple[Path, pd.DataFrame], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripted_answers_in_many_dresses(benchmark: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
     """Some right, some wrong, some never: accuracy, frames, calls, turns, rates and ends are all known before."""
     data, rows = benchmark
     zoom = '<think>?</think><video_zoom>{{"segment": [{0}, {1}], "fps": {2}}}</video_zoom>'
@@ -143,10 +112,8 @@ def test_scripted_answers_in_many_dresses(
     table = pd.DataFrame(truths, columns=["right", "frames", "calls", "rates", "end", "turns"])
     rows["right"] = table["right"]
 
-    def script_of(system: System) -> Callable[[EpisodeView], str]:
-        return lambda view: says[view.qa.id][len(view.turns)]
-
-    result = evaluate("videozoomer", data, checkpoint, tmp_path / "out", monkeypatch, script_of)
+    (tmp_path / "says.json").write_text(json.dumps(says))
+    result = evaluate("videozoomer", data, "FileBackend", str(tmp_path / "says.json"), tmp_path / "out")
     assert reported(result, "official") == pytest.approx(accuracies(rows))
     assert result["official"]["mean"] == 0.5
     # every video lasts at least 40 s: the overview is its limit of 6 frames

@@ -13,8 +13,6 @@ from agentic_video.evaluation.report import (
     chosen_fps,
     duration_of,
     figures,
-    published,
-    published_for,
     report_text,
     spread,
     table,
@@ -101,29 +99,6 @@ def test_the_text_shows_what_was_published_and_what_failed(tmp_path: Path) -> No
     assert ["count", "3", "33.3", "66.7"] in lines
     assert "- one q5: VideoError: gone for good" in text
     assert "Published" not in report_text("t", result, "some other benchmark")
-
-
-def test_published_numbers_are_percent_of_known_papers() -> None:
-    rows = published()
-    assert {row.paper for row in rows} == {"VideoZoomer", "FrameThinker", "FrameMind", "VideoBrain", "EVA"}
-    assert all(10 < row.accuracy < 100 and row.table.startswith("Table ") for row in rows)
-    keys = [(row.paper, row.benchmark, row.model, row.table, row.frames, row.calls) for row in rows]
-    assert len(set(keys)) == len(keys)
-
-
-@pytest.mark.parametrize(
-    ("name", "accuracy"),
-    [
-        ("longvideobench", 57.7),
-        ("LongVideoBench-val", 57.7),
-        ("lvbench_test", 41.5),
-        ("mlvu_test", 55.8),
-        ("mlvu", None),
-    ],
-)
-def test_a_benchmark_by_its_common_names(name: str, accuracy: float | None) -> None:
-    found = [row.accuracy for row in published_for(name) if row.model == "VideoZoomer" and row.calls is None]
-    assert found == ([] if accuracy is None else [accuracy])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import time
 from typing import get_args
 
 import pytest
@@ -15,6 +14,7 @@ from agentic_video.graders.answer import (
     match_strict,
 )
 from agentic_video.types.row import LETTERS, VideoQA
+from tests.growth import assert_linear, cpu_s
 
 OPTIONS = ("red", "green", "blue", "a grey cat")
 QA = VideoQA(id="1", video="v", question="q", answer="B", options=OPTIONS)
@@ -333,9 +333,21 @@ def test_naming_two_options_is_never_right(
     ["{", "}", "(", "\\boxed{", "\\text{", "A.", "A. B. ", "1,", "1,000,", "9", "-1", " ", "\n", "the ", "a ", "*", "$",
      "so the final answer is ", "\u0301", "\ufdfa", "\x00", "é"],
 )  # fmt: skip
-def test_a_megabyte_is_quick(rule: MatchRule, unit: str) -> None:
-    text = unit * (10**6 // len(unit))
-    started = time.monotonic()
-    for prediction in (text, "\\boxed{" + text, text[:MAX_ANSWER_CHARS], text + "B", "B" + text):
+def test_time_is_by_length(rule: MatchRule, unit: str) -> None:
+    # As much as every rule reads; one of them reads all of an answer, however long.
+    def match(length: int) -> None:
+        text = unit * (length // len(unit))
+        for prediction in (text, "\\boxed{" + text, text + "B", "B" + text):
+            match_choice(prediction, QA, rule)
+
+    assert_linear(match, MAX_ANSWER_CHARS // 8, MAX_ANSWER_CHARS - 10, growth=8.0)
+    if rule == "last_letter":
+        assert_linear(match, 20_000, 160_000, growth=8.0)
+
+
+@pytest.mark.parametrize("rule", ["exact", "strict", "robust"])
+def test_a_longer_answer_is_refused_by_its_length_alone(rule: MatchRule) -> None:
+    def match(prediction: str) -> None:
         match_choice(prediction, QA, rule)
-    assert time.monotonic() - started < 3.0
+
+    assert cpu_s(match, "{" * 10**6) < 10 * cpu_s(match, "{" * (MAX_ANSWER_CHARS + 1))

@@ -1,20 +1,17 @@
 """The verifier against a real server: frames in order before the prompt, the judge's bounds on time and retries."""
 
 import asyncio
-import base64
-import io
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from agentic_video.graders.images import data_url
-from agentic_video.graders.judge import EndpointError
+from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.verifier import Verifier, VerifierConfig, VerifierError
 from agentic_video.types.frame import Frame
 from tests.faulty_server import FaultyServer, Reply, Script
+from tests.graders.pictures import picture
 
 Serve = Callable[[Script], FaultyServer]
 FRAMES = [Frame(i, i / 10, np.full((28, 56, 3), 50 * i, np.uint8)) for i in range(4)]
@@ -23,10 +20,6 @@ FRAMES = [Frame(i, i / 10, np.full((28, 56, 3), 50 * i, np.uint8)) for i in rang
 def ask(url: str, frames: list[Frame] = FRAMES, **config: Any) -> str:
     settings = {"base_url": url, "model": "m", "retry_wait": 0.01, "timeout": 5.0, **config}
     return asyncio.run(Verifier(VerifierConfig(**settings)).ask("What is it?", frames))
-
-
-def picture(url: str) -> np.ndarray:
-    return np.array(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))))
 
 
 @pytest.mark.parametrize("image_format", ["png", "jpeg"])
@@ -49,19 +42,6 @@ def test_without_frames_only_the_prompt_is_sent(serve: Serve) -> None:
     server = serve(lambda body, number: Reply("B"))
     ask(server.url, [])
     assert server.bodies[0]["messages"][0]["content"] == [{"type": "text", "text": "What is it?"}]
-
-
-def test_png_is_exact_and_quality_makes_jpeg_smaller() -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-    frame = Frame(0, 0.0, noise)
-    assert (picture(data_url(frame, "png", 1)) == noise).all()
-    assert len(data_url(frame, "jpeg", 10)) < len(data_url(frame, "jpeg", 90)) / 2
-
-
-def test_read_only_frames_of_another_process_are_encoded() -> None:
-    image = np.zeros((4, 4, 3), np.uint8)
-    image.flags.writeable = False
-    assert picture(data_url(Frame(0, 0.0, image[:, ::-1]), "png", 90)).shape == (4, 4, 3)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +72,7 @@ def test_a_prompt_that_is_too_long_is_not_repeated(serve: Serve) -> None:
     assert len(server.bodies) == 1
 
 
-def test_refused_connection_is_a_judge_error_too() -> None:
+def test_a_refused_connection_is_an_endpoints_error() -> None:
     with pytest.raises(EndpointError, match="2 tries"):
         ask("http://127.0.0.1:1/v1", max_retries=1)
 

@@ -1,17 +1,20 @@
 """The ids that are trained on are the ids that were generated and shown, and nothing else."""
 
 import asyncio
+import copy
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import Qwen2VLImageProcessor
 
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message
@@ -32,23 +35,16 @@ class RecordedEngine:
         self.said: list[list[int]] = []
         self.prompts: list[list[int]] = []
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
-        self.prompts.append(list(prompt_ids))
-        placeholders = sum(token == self.format.image_token_id for token in prompt_ids)
-        assert placeholders == sum(self.format.image_tokens(frame.width, frame.height) for frame in frames)
+    async def generate(self, request: GenerationRequest) -> Completion:
+        self.prompts.append(list(request.prompt_ids))
+        placeholders = sum(token == self.format.image_token_id for token in request.prompt_ids)
+        assert placeholders == sum(self.format.image_tokens(one.width, one.height) for one in request.frames)
         ids: list[int] = []
         for token in self.turns[len(self.said)] if len(self.said) < len(self.turns) else []:
             ids.append(token)
             text = self.format.decode(ids)
-            if len(ids) == max_tokens or token in self.format.eos_ids or any(mark in text for mark in stop):
+            stopped = token in self.format.eos_ids or any(mark in text for mark in request.stop)
+            if len(ids) == request.max_tokens or stopped:
                 break
         self.said.append(ids)
         return Completion(tuple(ids), tuple(-float(token) for token in ids))
@@ -201,16 +197,12 @@ def test_silent_engine_ends_the_episode(chat_format: ChatFormat) -> None:
 
 
 def test_misaligned_probabilities_are_an_engine_error(chat_format: ChatFormat) -> None:
-    from agentic_video.rollout.tokens import TokenSequence
-
     with pytest.raises(EngineError, match="2 ids with 1"):
         TokenSequence([1], []).append_generated([5, 6], [0.0])
 
 
 def test_template_that_drops_messages_is_refused(chat_format: ChatFormat) -> None:
-    import copy
-
     tokenizer = copy.deepcopy(chat_format.tokenizer)
     tokenizer.chat_template = "{{ messages[-1].content }}"
     with pytest.raises(ValueError, match="chat template"):
-        ChatFormat(tokenizer, chat_format._image_processor)
+        ChatFormat(tokenizer, Qwen2VLImageProcessor())

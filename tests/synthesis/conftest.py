@@ -1,7 +1,7 @@
 import asyncio
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,12 +19,28 @@ from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.types.row import VideoQA
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
+from tests.faulty_server import FaultyServer, Reply
 from tests.toyworld.conftest import checkpoint, tokenizer
 
 __all__ = ["checkpoint", "tokenizer"]
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
-Said = Callable[[VideoQA], tuple[str, ...]]
+Script = Callable[[dict[str, Any], int], Reply]
+Serve = Callable[[Script], FaultyServer]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts servers that say what a script tells them to."""
+    servers: list[FaultyServer] = []
+
+    def start(script: Script) -> FaultyServer:
+        servers.append(FaultyServer(script))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
 
 
 @pytest.fixture(autouse=True)
@@ -78,10 +94,8 @@ def wrong_letter(qa: VideoQA) -> str:
 def command(name: str, what: str, url: str, source: Path, out: Path, *more: str) -> list[str]:
     """The arguments of a distillation or a reflection."""
     files = "--data" if what == "distill" else "--rollouts"
-    return [
-        what, "--recipe", str(RECIPES / name), "--profile", "laptop", "--teacher", url, files, str(source),
-        "--out", str(out), *more,
-    ]  # fmt: skip
+    recipe = ["--recipe", str(RECIPES / name), "--profile", "laptop"]
+    return [what, *recipe, "--teacher", url, files, str(source), "--out", str(out), *more]
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,3 @@
-import argparse
 import json
 import os
 import re
@@ -7,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,129 +15,20 @@ import pytest
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.synthesis.classify import (
-    DROPPED_WITH,
-    DROPPED_WITHOUT,
-    Options,
-    Quota,
-    Side,
-    class_of,
-    demonstration,
-    set_sizes,
-    shares,
-    side_of,
-    write_sets,
-)
+from agentic_video.synthesis.classes import Quota, SetOptions
+from agentic_video.synthesis.classify import write_sets
 from agentic_video.synthesis.jobs import open_job
 from agentic_video.systems.videobrain.reward import question_class
 from agentic_video.toyworld.questions import World
-from agentic_video.types.action import Answer, Calls, ToolCall
-from agentic_video.types.record import Record, load_records
+from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import Trajectory, Turn
+from agentic_video.types.trajectory import Trajectory
 from tests.faulty_server import FaultyServer, Reply
-from tests.synthesis.made import CHOICE, look, record
+from tests.synthesis.conftest import Script, Serve
+from tests.synthesis.made import CHOICE, asks, brain
 from tests.toyworld.conftest import recipe, small_world
 
 __all__ = ["recipe", "small_world"]
-
-
-def side(right: bool, used_tools: bool = False) -> Side:
-    return Side(right, used_tools, 1, int(right))
-
-
-@pytest.mark.parametrize(
-    ("base", "teacher", "tools", "expected"),
-    [
-        (True, True, False, "direct"),
-        (True, True, True, "direct"),
-        (False, True, False, "adaptive"),
-        (False, True, True, "active"),
-        (False, False, False, "active"),
-        (False, False, True, "active"),
-        (True, False, True, DROPPED_WITH),
-        (True, False, False, DROPPED_WITHOUT),
-    ],
-)
-def test_the_classes_are_the_papers(base: bool, teacher: bool, tools: bool, expected: str) -> None:
-    assert class_of(side(base), side(teacher, tools)) == expected
-    with_slip = "direct" if expected == DROPPED_WITHOUT else expected
-    assert class_of(side(base), side(teacher, tools), "direct") == with_slip
-
-
-def sample(acc: float, calls: int = 0) -> Record:
-    return record([look(0, 9)] * calls, rewards={"acc": acc})
-
-
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
-        ([sample(1.0)], Side(True, False, 1, 1)),
-        ([sample(0.9, 1)], Side(False, True, 1, 0)),  # a fraction is a wrong answer
-        ([sample(1.0), sample(0.0, 1)], Side(False, True, 2, 1)),  # a tie isn't right
-        ([sample(1.0), sample(1.0), sample(0.0, 1)], Side(True, False, 3, 2)),
-        ([sample(1.0, 1), sample(1.0), sample(0.0)], Side(True, True, 3, 2)),
-    ],
-)
-def test_the_majority_of_samples_counts(samples: list[Record], expected: Side) -> None:
-    assert side_of(samples, right_from=1.0) == expected
-    assert side_of([*samples, replace(samples[0], rewards={})], right_from=1.0) is None
-    assert side_of([], right_from=1.0) is None
-
-
-def test_plenty_of_rows_gives_the_papers_sets() -> None:
-    plenty = dict.fromkeys(("direct", "adaptive", "active"), 10_000)
-    sft, rl = set_sizes(plenty, plenty, Options().sft, Options().rl)  # type: ignore[arg-type]
-    assert sft == {"direct": 0, "adaptive": 677, "active": 923}
-    assert rl == {"direct": 2874, "adaptive": 518, "active": 3008}
-
-
-def test_scarce_rows_shrink_both_sets_and_shares_hold() -> None:
-    sft, rl = Quota(100, {"adaptive": 0.4, "active": 0.6}), Quota(400, {"direct": 0.5, "adaptive": 0.1, "active": 0.4})
-    rows = {"direct": 1000, "adaptive": 40, "active": 1000}
-    # adaptive: 40 of the 40 + 40 that are wanted
-    halves = ({"direct": 0, "adaptive": 20, "active": 30}, {"direct": 100, "adaptive": 20, "active": 80})
-    assert set_sizes(rows, rows, sft, rl) == halves  # type: ignore[arg-type]
-    # 10 of the 40 trajectories that are wanted
-    quarters = ({"direct": 0, "adaptive": 10, "active": 15}, {"direct": 50, "adaptive": 10, "active": 40})
-    usable = {"adaptive": 10, "active": 900}
-    assert set_sizes(rows, usable, sft, rl) == quarters  # type: ignore[arg-type]
-    filled = ({"direct": 0, "adaptive": 10, "active": 60}, {"direct": 200, "adaptive": 30, "active": 160})
-    assert set_sizes(rows, usable, sft, rl, fill=True) == filled  # type: ignore[arg-type]
-    assert set_sizes({"direct": 5}, {}, sft, rl)[1] == {"direct": 0, "adaptive": 0, "active": 0}
-
-
-def test_shares_are_checked() -> None:
-    assert shares("adaptive=0.25, active=0.75") == {"adaptive": 0.25, "active": 0.75}
-    for bad in ("adaptive=0.5", "easy=1", "active=0.5,active=0.5", "active=2", "active"):
-        with pytest.raises((argparse.ArgumentTypeError, ValueError)):
-            shares(bad)
-
-
-CALL = ToolCall("uniform_sample", {"start_frame": 0, "end_frame": 50})
-ASKS = (
-    "<thinking>more</thinking>"
-    '<tool_call>{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 50}}</tool_call>'
-)
-
-
-def brain(
-    letter: str, acc: float, calls: int = 1, think: str = "<thinking>so</thinking>", qa: VideoQA = CHOICE
-) -> Record:
-    turns = [Turn(ASKS, Calls((CALL,)), 9, legal_calls=1)] * calls
-    turns.append(Turn(f"{think}<answer>{letter}</answer>", Answer(letter), 9))
-    made = record(answer=letter, qa=qa, system="videobrain", rewards={"acc": acc})
-    return replace(made, trajectory=replace(made.trajectory, turns=tuple(turns)))
-
-
-def test_the_demonstration_is_right_and_passes_the_gate() -> None:
-    wrong, sloppy, good = brain("A", 0.0), brain("B", 1.0, think=""), brain("B", 1.0)
-    repeats = brain("B", 1.0, calls=2)
-    assert demonstration([wrong, sloppy, repeats, good], 1.0, wrong_too=False, margin=1) == good
-    assert demonstration([wrong, sloppy, repeats], 1.0, wrong_too=False, margin=1) is None
-    assert demonstration([sloppy, wrong], 1.0, wrong_too=True, margin=1) == wrong
-    other = record(rewards={"acc": 1.0})
-    assert demonstration([other], 1.0, wrong_too=False, margin=1) == other
 
 
 def test_sets_are_disjoint_carry_classes_and_do_not_depend_on_the_order(tmp_path: Path) -> None:
@@ -146,8 +36,10 @@ def test_sets_are_disjoint_carry_classes_and_do_not_depend_on_the_order(tmp_path
     # three thirds: direct, adaptive, active
     base = {("test", qa.id): [brain("B", float(number % 3 == 0), 0, qa=qa)] for number, qa in enumerate(rows)}
     teacher = {("test", qa.id): [brain("B", 1.0, int(number % 3 == 2), qa=qa)] for number, qa in enumerate(rows)}
-    options = Options(sft=Quota(10, {"adaptive": 0.5, "active": 0.5}),
-                      rl=Quota(20, {"direct": 0.5, "adaptive": 0.25, "active": 0.25}))  # fmt: skip
+    options = SetOptions(
+        sft=Quota(10, {"adaptive": 0.5, "active": 0.5}),
+        rl=Quota(20, {"direct": 0.5, "adaptive": 0.25, "active": 0.25}),
+    )
     chosen = []
     for name, order in (("a", rows), ("b", rows[::-1])):
         with open_job(tmp_path / name, {}, "classification") as job:
@@ -189,24 +81,8 @@ def base_says(body: dict[str, Any], request: int) -> Reply:
 def teacher_says(body: dict[str, Any], request: int) -> Reply:
     """Right always; looks once at every third question from the third on."""
     if number_of(body) % 3 == 2 and len(body["messages"]) == 2:
-        return Reply(ASKS)
+        return Reply(asks())
     return Reply(f"<thinking>hm</thinking><answer>{letter_of(body, True)}</answer>")
-
-
-Serve = Callable[[Callable[[dict[str, Any], int], Reply]], FaultyServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    servers: list[FaultyServer] = []
-
-    def start(script: Callable[[dict[str, Any], int], Reply]) -> FaultyServer:
-        servers.append(FaultyServer(script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 @pytest.fixture
@@ -219,11 +95,13 @@ def data(tmp_path: Path, small_world: World) -> Path:
     return file
 
 
+SIZES = ("--sft-size", "4", "--sft-shares", "adaptive=0.5,active=0.5")
+SIZES += ("--rl-size", "6", "--rl-shares", "direct=0.34,adaptive=0.33,active=0.33")
+
+
 def command(data: Path, out: Path, base: FaultyServer, teacher: FaultyServer, *more: str) -> list[str]:
-    sizes = ["--sft-size", "4", "--sft-shares", "adaptive=0.5,active=0.5", "--rl-size", "6", "--rl-shares",
-             "direct=0.34,adaptive=0.33,active=0.33"]  # fmt: skip
-    return ["classify", "--profile", "laptop", "--data", str(data), "--out", str(out), "--base", base.url,
-            "--base-name", "small", "--teacher", teacher.url, "--teacher-name", "large", *sizes, *more]  # fmt: skip
+    models = ["--base", base.url, "--base-name", "small", "--teacher", teacher.url, "--teacher-name", "large"]
+    return ["classify", "--profile", "laptop", "--data", str(data), "--out", str(out), *models, *SIZES, *more]
 
 
 def outputs(folder: Path) -> dict[str, bytes]:
@@ -260,16 +138,25 @@ def test_both_models_play_and_sets_come_out(
     assert len(load_rows([tmp_path / "out" / "rl.jsonl"])[0]) > 3
 
 
+def test_the_base_model_may_see_the_plain_baselines_frames(tmp_path: Path, data: Path, serve: Serve) -> None:
+    base, teacher = serve(base_says), serve(teacher_says)
+    assert main(command(data, tmp_path / "out", base, teacher, "--base-frames", "3")) == 0
+    assert len(base.bodies) == 9
+    for body in base.bodies:
+        (user,) = body["messages"]
+        assert [part["type"] for part in user["content"]].count("image_url") == 3
+    settings = json.loads((tmp_path / "out" / "settings.json").read_text())
+    assert (settings["base"]["system"]["class"], settings["teacher"]["system"]["class"]) == ("Baseline", "VideoBrain")
+
+
 def test_evaluations_give_the_same_sets(tmp_path: Path, data: Path, serve: Serve) -> None:
     base, teacher = serve(base_says), serve(teacher_says)
     assert main(command(data, tmp_path / "out", base, teacher)) == 0
     for name, server, more in (("base", base, ["--no-tools"]), ("teacher", teacher, [])):
-        evaluate = ["eval", "--system", "videobrain", "--profile", "laptop", "--data", str(data), "--model", server.url,
-                    "--model-name", name, "--out", str(tmp_path / name), *more]  # fmt: skip
-        assert main(evaluate) == 0
-    sizes = command(data, tmp_path / "again", base, teacher)[-8:]
+        model = ["--model", server.url, "--model-name", name, "--out", str(tmp_path / name)]
+        assert main(["eval", "--system", "videobrain", "--profile", "laptop", "--data", str(data), *model, *more]) == 0
     folders = ["--base-results", str(tmp_path / "base"), "--teacher-results", str(tmp_path / "teacher")]
-    assert main(["classify", *folders, "--out", str(tmp_path / "again"), *sizes]) == 0
+    assert main(["classify", *folders, "--out", str(tmp_path / "again"), *SIZES]) == 0
     before, after = outputs(tmp_path / "out"), outputs(tmp_path / "again")
     assert before["classified.jsonl"] == after["classified.jsonl"] and before["rl.jsonl"] == after["rl.jsonl"]
     assert sft_of(tmp_path / "out") == sft_of(tmp_path / "again")
@@ -282,7 +169,7 @@ def test_a_killed_job_goes_on_and_ends_the_same(tmp_path: Path, data: Path, serv
     assert main(command(data, tmp_path / "whole", base, teacher)) == 0
     asked = (len(base.bodies), len(teacher.bodies))
 
-    def slowly(script: Callable[[dict[str, Any], int], Reply]) -> Callable[[dict[str, Any], int], Reply]:
+    def slowly(script: Script) -> Script:
         def reply(body: dict[str, Any], request: int) -> Reply:
             time.sleep(0.3)
             return script(body, request)
@@ -291,8 +178,12 @@ def test_a_killed_job_goes_on_and_ends_the_same(tmp_path: Path, data: Path, serv
 
     base, teacher = serve(slowly(base_says)), serve(slowly(teacher_says))
     arguments = command(data, tmp_path / "cut", base, teacher, "--concurrency", "1")
-    process = subprocess.Popen([sys.executable, "-m", "agentic_video.cli", *arguments], stderr=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentic_video.cli", *arguments],
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     journal = tmp_path / "cut" / "journal.jsonl"
     deadline = time.monotonic() + 120
     while (journal.read_bytes().count(b"\n") if journal.is_file() else 0) < 4 and time.monotonic() < deadline:
@@ -337,10 +228,12 @@ def test_a_server_that_fails_leaves_rows_for_the_next_start(
         (["--base", "http://127.0.0.1:1/v1"], "name either --teacher or --teacher-results"),
         (["--teacher-results", "none"], "name either --base or --base-results"),
         (["--base-results", "none", "--teacher-results", "none"], "no episodes there"),
-        (["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"],
-         "name the rows with --data"),
+        (
+            ["--base", "http://127.0.0.1:1/v1", "--base-name", "m", "--teacher", "http://127.0.0.1:1/v1"],
+            "name the rows with --data",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_missing_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Sequence[str], message: str
 ) -> None:

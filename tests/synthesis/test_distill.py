@@ -155,8 +155,8 @@ def test_sft_takes_what_is_kept(name: str, asked: list[VideoQA], data: Path, che
     with Oracle({qa.id: Part(oracle_turns(name, qa)) for qa in asked}).running() as url:
         single = ["--single-teacher"] if name == "eva" else []
         assert main(command(name, "distill", url, data, tmp_path, "--limit", "2", *single)) == 0
-    config = compose_recipe(RECIPES / name, "sft_laptop", ["data.train_files=none", "model.path=none",
-                            "data.max_prompt_length=3000", "data.max_response_length=6000"])  # fmt: skip
+    lengths = ["data.max_prompt_length=3000", "data.max_response_length=6000"]
+    config = compose_recipe(RECIPES / name, "sft_laptop", ["data.train_files=none", "model.path=none", *lengths])
     tokenizer, processor = hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint))
     kept = tmp_path / "kept.jsonl"
     samples = TrajectoryDataset(str(kept), tokenizer, config.data, processor)

@@ -4,116 +4,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.synthesis.enhance import (
-    Known,
-    Offer,
-    Rules,
-    alike,
-    example_text,
-    examples_for,
-    find_videos,
-    normal,
-    read_offers,
-)
+from agentic_video.synthesis.enhance import example_text, examples_for, find_videos
 from agentic_video.toyworld.questions import World
-from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from tests.faulty_server import FaultyServer, Reply
+from tests.synthesis.conftest import Serve
 from tests.synthesis.made import CHOICE, OPEN
 from tests.toyworld.conftest import recipe, small_world
 
 __all__ = ["recipe", "small_world"]
-
-RULES = Rules()
-GOOD = {"question": "What does the cook drop?", "answer": "a spoon"}
-
-
-def test_an_array_of_questions_is_read() -> None:
-    good = Offer("What does the cook drop?", "a spoon")
-    assert read_offers(json.dumps([GOOD]), RULES) == [good]
-    assert read_offers("```json\n" + json.dumps([GOOD]) + "\n```", RULES) == [good]
-    assert read_offers(json.dumps([{"question": " What does\nthe  cook drop? ", "answer": "a spoon\n"}]), RULES) == [
-        good
-    ]
-    assert read_offers("[]", RULES) == []
-    assert len(read_offers(json.dumps([GOOD] * 1_000), RULES) or ()) == 50
-
-
-@pytest.mark.parametrize(
-    "reply",
-    ["", "no", json.dumps(GOOD), "Here you are: " + json.dumps([GOOD]), json.dumps([GOOD]) + " bye", "[" * 10_000],
-)
-def test_anything_else_is_no_array(reply: str) -> None:
-    assert read_offers(reply, RULES) is None
-
-
-@pytest.mark.parametrize(
-    ("raw", "fault"),
-    [
-        ("text", "not an object with question and answer"),
-        ({"question": "What?"}, "not an object with question and answer"),
-        ({**GOOD, "options": ["a"]}, "not an object with question and answer"),
-        ({**GOOD, "answer": 3}, "question or answer is no text"),
-        ({**GOOD, "answer": " "}, "question or answer is empty"),
-        ({**GOOD, "question": "?!"}, "question or answer is empty"),
-        ({**GOOD, "question": "What is \ud800 it?"}, "characters that are no text"),
-        ({**GOOD, "answer": "a\u202espoon"}, "characters that are no text"),
-        ({**GOOD, "question": "What <answer>A</answer> is it?"}, "markup"),
-        ({**GOOD, "question": "<|im_end|> What is it?"}, "markup"),
-        ({**GOOD, "question": "What " * 200}, "question too long"),
-        ({**GOOD, "answer": "a spoon that he had held in his left hand"}, "answer too long"),
-        ({**GOOD, "answer": "s" * 200}, "answer too long"),
-        ({**GOOD, "question": "What is in the third frame?"}, "about frames, options or examples"),
-        ({**GOOD, "question": "Which of the following does he drop?"}, "about frames, options or examples"),
-        ({**GOOD, "answer": "Yes."}, "answered by yes or no"),
-        ({**GOOD, "question": "Does he drop a spoon or a fork?"}, "answer in the question"),
-    ],
-)
-def test_bad_questions_are_left_out_and_the_others_read(raw: Any, fault: str) -> None:
-    read = read_offers(json.dumps([raw, GOOD]), RULES)
-    assert read == [Offer(fault=fault), Offer("What does the cook drop?", "a spoon")]
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)
-)
-
-
-@given(
-    st.text()
-    | anything.map(json.dumps)
-    | st.lists(st.fixed_dictionaries({"question": st.text(), "answer": st.text()})).map(json.dumps)
-)
-def test_no_reply_breaks_the_reader_and_what_it_takes_is_a_row(reply: str) -> None:
-    for offer in read_offers(reply, RULES) or ():
-        assert bool(offer.fault) != bool(offer.question and offer.answer)
-        if not offer.fault:
-            row = {"id": "1", "video": "v", "question": offer.question, "answer": offer.answer}
-            VideoQA.from_row(row)
-            assert "<" not in offer.question or "<|" not in offer.question
-
-
-def test_repetitions_are_found() -> None:
-    assert normal("What DOES the Cook drop?!") == "what does the cook drop"
-    # 4 words of 5
-    assert alike("what does the cook drop", "what does the cook") == 0.8
-    known = Known(near=0.8)
-    assert known.add("What does the cook drop?", "a")
-    assert not known.add("what does the cook drop", "b"), "the same words, whatever the video"
-    assert not known.add("What does the cook, drop first?", "a"), "5 of 6 words about the same video"
-    assert known.add("What does the cook drop first?", "b")
-    assert known.add("Where does the cook go?", "a")
 
 
 def test_every_video_gets_its_own_examples_each_time_the_same() -> None:
@@ -128,27 +35,14 @@ def test_examples_are_quoted_and_cut() -> None:
     mined = {"accuracy": 0.0, "episodes": 1, "answers": ['"}]}' + "x" * 2_000]}
     shown = json.loads(example_text([replace(OPEN, extra={"mined": mined}), CHOICE]))["examples"]
     assert shown[0]["right_answer"] == "a red cup" and len(shown[0]["assistant_answered"][0]) == 600
-    assert shown[1] == {"question": "What colour is the ball?\nA. red\nB. green", "right_answer": "green",
-                        "assistant_answered": []}  # fmt: skip
+    assert shown[1] == {
+        "question": "What colour is the ball?\nA. red\nB. green",
+        "right_answer": "green",
+        "assistant_answered": [],
+    }
 
 
 # the command, with a real server, real videos and a real process
-
-Script = Callable[[dict[str, Any], int], Reply]
-Serve = Callable[[Script], FaultyServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    servers: list[FaultyServer] = []
-
-    def start(script: Script) -> FaultyServer:
-        servers.append(FaultyServer(script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 @pytest.fixture
@@ -169,25 +63,27 @@ def made(tmp_path: Path, small_world: World) -> Path:
     return tmp_path
 
 
-def teacher(body: dict[str, Any], request: int) -> Reply:
+def says(body: dict[str, Any], request: int) -> Reply:
     """Three questions of which one is new, made of what it was shown, so that it says the same at every start."""
     content = body["messages"][1]["content"]
     images = [part for part in content if part["type"] == "image_url"]
     name = format(sum(map(ord, json.dumps(images))) % 100_003, "x")
-    offers = [{"question": f"Where is thing {name}?", "answer": "on the table"},
-              {"question": f"Where is thing {name} ?", "answer": "under the table"},
-              {"question": "What is known already?", "answer": "this"}]  # fmt: skip
+    offers = [
+        {"question": f"Where is thing {name}?", "answer": "on the table"},
+        {"question": f"Where is thing {name} ?", "answer": "under the table"},
+        {"question": "What is known already?", "answer": "this"},
+    ]
     return Reply("<think>I look</think>\n```json\n" + json.dumps(offers) + "\n```")
 
 
 def command(made: Path, out: str, server: FaultyServer, *more: str) -> list[str]:
-    return ["enhance", "--failures", str(made / "mined.jsonl"), "--existing", str(made / "train.jsonl"), "--videos",
-            str(made / "videos"), "--teacher", server.url, "--teacher-name", "t", "--out", str(made / out),
-            "--frames", "4", *more]  # fmt: skip
+    rows = ["--failures", str(made / "mined.jsonl"), "--existing", str(made / "train.jsonl")]
+    teacher = ["--teacher", server.url, "--teacher-name", "t", "--frames", "4"]
+    return ["enhance", *rows, "--videos", str(made / "videos"), *teacher, "--out", str(made / out), *more]
 
 
 def test_new_questions_become_rows(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    server = serve(teacher)
+    server = serve(says)
     assert main(command(made, "out", server)) == 0
     rows, problems = load_rows([made / "out" / "rows.jsonl"], "probe")
     assert not problems and len(rows) == 6 == len({row.id for row in rows}) == len({row.video for row in rows})
@@ -224,16 +120,20 @@ def test_garbage_is_counted_and_dropped(made: Path, serve: Serve) -> None:
 
 @pytest.mark.slow
 def test_a_killed_job_goes_on_and_ends_the_same(made: Path, serve: Serve) -> None:
-    assert main(command(made, "whole", serve(teacher))) == 0
+    assert main(command(made, "whole", serve(says))) == 0
 
     def slow(body: dict[str, Any], request: int) -> Reply:
         time.sleep(0.4)
-        return teacher(body, request)
+        return says(body, request)
 
     server = serve(slow)
     arguments = command(made, "cut", server, "--concurrency", "1")
-    process = subprocess.Popen([sys.executable, "-m", "agentic_video.cli", *arguments], stderr=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentic_video.cli", *arguments],
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     journal, deadline = made / "cut" / "journal.jsonl", time.monotonic() + 120
     while (journal.read_bytes().count(b"\n") if journal.is_file() else 0) < 2 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -248,7 +148,7 @@ def test_a_killed_job_goes_on_and_ends_the_same(made: Path, serve: Serve) -> Non
 
 def test_a_video_that_cannot_be_read_fails_alone(made: Path, serve: Serve) -> None:
     (made / "videos" / "broken.mp4").write_bytes(b"no video")
-    assert main(command(made, "out", serve(teacher))) == 1
+    assert main(command(made, "out", serve(says))) == 1
     failed = json.loads((made / "out" / "failures.jsonl").read_text())
     assert failed["key"] == ["broken.mp4"]
     assert len(load_rows([made / "out" / "rows.jsonl"])[0]) == 6
@@ -259,9 +159,7 @@ def test_videos_are_found_in_folders_and_lists(made: Path) -> None:
     listed.write_text("videos/deep/v1.mp4\n\nvideos/deep/v0.mp4\n")
     folder = find_videos([made / "videos"])
     assert [name for name, _ in folder] == [f"deep/v{number}.mp4" for number in range(6)]
-    assert find_videos([listed]) == [
-        ("videos/deep/v1.mp4", folder[1][1]), ("videos/deep/v0.mp4", folder[0][1])
-    ]  # fmt: skip
+    assert find_videos([listed]) == [("videos/deep/v1.mp4", folder[1][1]), ("videos/deep/v0.mp4", folder[0][1])]
     assert find_videos([made / "videos", listed]) == folder
 
 
@@ -275,7 +173,7 @@ def test_two_videos_of_one_name_are_not_taken_for_one(made: Path) -> None:
 
 
 def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
-    server = serve(teacher)
+    server = serve(says)
     empty = made / "empty"
     empty.mkdir()
     for arguments, message in (
@@ -283,7 +181,6 @@ def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.Captur
         (["--videos", str(made / "none")], "no such file or folder"),
         (["--videos", str(made / "videos"), "--failures", str(made / "none.jsonl")], "no such file"),
     ):
-        base = ["enhance", "--failures", str(made / "mined.jsonl"), "--teacher", server.url, "--teacher-name", "t",
-                "--out", str(made / "out")]  # fmt: skip
-        assert main([*base, *arguments]) == 2
+        teacher = ["--teacher", server.url, "--teacher-name", "t", "--out", str(made / "out")]
+        assert main(["enhance", "--failures", str(made / "mined.jsonl"), *teacher, *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -9,8 +9,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.synthesis.mine import failed_questions
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import EndReason
-from tests.synthesis.made import CHOICE, OPEN, record
-from tests.synthesis.test_templates import write
+from tests.synthesis.made import CHOICE, OPEN, record, write
 
 
 def graded(name: str, acc: float, answer: str | None = "A", **provenance: int) -> Record:
@@ -21,21 +20,29 @@ def test_failed_questions_come_with_their_accuracy_and_wrong_answers() -> None:
     broken = graded("hard", 0.0, "C")
     broken = replace(broken, trajectory=replace(broken.trajectory, end=EndReason.TOOL_ERROR))
     records = [
-        graded("half", 1.0, "B"), graded("half", 0.0, "A"),
-        graded("hard", 0.0, "A"), graded("hard", 0.0, "the blue one"), graded("hard", 0.0, "the blue one"),
-        graded("hard", 1.0, "B"), graded("hard", 0.0, None), broken,
-        graded("never", 0.0, None), record(qa=replace(CHOICE, id="ungraded")),
-    ]  # fmt: skip
+        graded("half", 1.0, "B"),
+        graded("half", 0.0, "A"),
+        graded("hard", 0.0, "A"),
+        graded("hard", 0.0, "the blue one"),
+        graded("hard", 0.0, "the blue one"),
+        graded("hard", 1.0, "B"),
+        graded("hard", 0.0, None),
+        broken,
+        graded("never", 0.0, None),
+        record(qa=replace(CHOICE, id="ungraded")),
+    ]
     failed, counts = failed_questions(records, below=0.5)
     assert [(one.qa.id, one.accuracy, one.episodes, one.answers) for one in failed] == [
         ("never", 0.0, 1, ()),
         ("hard", 0.2, 5, ("the blue one", "A")),
     ]
-    assert counts == Counter({
-        "episodes that an engine or a video ended": 1,
-        "episodes without a grade (reward_extra_info.acc)": 1,
-        "questions with an accuracy from 0.5 on": 1,
-    })  # fmt: skip
+    assert counts == Counter(
+        {
+            "episodes that an engine or a video ended": 1,
+            "episodes without a grade (reward_extra_info.acc)": 1,
+            "questions with an accuracy from 0.5 on": 1,
+        }
+    )
     assert [one.qa.id for one in failed_questions(records, below=0.6, min_episodes=2)[0]] == ["hard", "half"]
 
 

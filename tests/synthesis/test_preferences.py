@@ -1,7 +1,7 @@
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,26 +20,11 @@ from agentic_video.training.kto_dataset import label_of
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.trajectory import EndReason
 from tests.faulty_server import FaultyServer, Reply
-from tests.synthesis.made import CHOICE, OPEN, look, record
-from tests.synthesis.test_templates import write
+from tests.synthesis.conftest import Serve
+from tests.synthesis.made import CHOICE, OPEN, look, record, write
 from tests.toyworld.conftest import recipe, small_world
 
 __all__ = ["recipe", "small_world"]
-
-Serve = Callable[[Callable[[dict[str, Any], int], Reply]], FaultyServer]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    servers: list[FaultyServer] = []
-
-    def start(script: Callable[[dict[str, Any], int], Reply]) -> FaultyServer:
-        servers.append(FaultyServer(script))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 def test_only_a_single_word_is_a_verdict() -> None:
@@ -134,11 +119,17 @@ def episode(name: str, answer: str | None, acc: float | None, calls: int = 1) ->
 
 
 EPISODES = [
-    episode("good-1", "a red cup", 1.0), episode("good-2", "red cup", 0.8), episode("good-3", "cup", 0.5),
-    episode("lucky", "guess: a red cup", 0.9), episode("blind", "a red cup", 1.0, calls=0),
-    episode("unsure", "perhaps a red cup", 0.9), episode("wrong", "a dog", 0.0), episode("silent", None, 0.0),
-    episode("ungraded", "a red cup", None), episode("good-1", "a red cup", 1.0),
-]  # fmt: skip
+    episode("good-1", "a red cup", 1.0),
+    episode("good-2", "red cup", 0.8),
+    episode("good-3", "cup", 0.5),
+    episode("lucky", "guess: a red cup", 0.9),
+    episode("blind", "a red cup", 1.0, calls=0),
+    episode("unsure", "perhaps a red cup", 0.9),
+    episode("wrong", "a dog", 0.0),
+    episode("silent", None, 0.0),
+    episode("ungraded", "a red cup", None),
+    episode("good-1", "a red cup", 1.0),
+]
 
 
 def labels(folder: Path) -> dict[str, bool]:
@@ -148,8 +139,8 @@ def labels(folder: Path) -> dict[str, bool]:
 
 
 def command(source: Path, server: FaultyServer, out: Path, *more: str) -> list[str]:
-    return ["preferences", "--records", str(source), "--judge", server.url, "--judge-name", "j", "--out", str(out),
-            *more]  # fmt: skip
+    judge = ["--judge", server.url, "--judge-name", "j"]
+    return ["preferences", "--records", str(source), *judge, "--out", str(out), *more]
 
 
 def test_recorded_episodes_are_labelled(tmp_path: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,9 +223,9 @@ def test_rows_are_played_and_labelled(tmp_path: Path, serve: Serve, small_world:
             asked = replace(qa, id=f"r{number}", question=f"{qa.question} number {number} gold {qa.answer}")
             lines.write(json.dumps(asked.to_row()) + "\n")
     server, referee = serve(player), serve(judge)
-    arguments = ["preferences", "--system", "eva", "--profile", "laptop", "--data", str(data), "--teacher", server.url,
-                 "--teacher-name", "m", "--judge", referee.url, "--judge-name", "j", "--share", "0.5",
-                 "--out", str(tmp_path / "out"), "agentic_video.system.csv=False"]  # fmt: skip
+    models = ["--teacher", server.url, "--teacher-name", "m", "--judge", referee.url, "--judge-name", "j"]
+    rows = ["--system", "eva", "--profile", "laptop", "--data", str(data), "--share", "0.5"]
+    arguments = ["preferences", *rows, *models, "--out", str(tmp_path / "out"), "agentic_video.system.csv=False"]
     assert main(arguments) == 0
     assert labels(tmp_path / "out") == {"r0": True, "r1": False, "r2": True, "r3": False}
     asked = (len(server.bodies), len(referee.bodies))

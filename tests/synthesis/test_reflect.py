@@ -128,9 +128,9 @@ def test_going_on_changes_nothing(out: Path, server: Oracle, failed: Path, tmp_p
 def test_sft_learns_the_correction_and_not_the_flaw(
     out: Path, asked: list[VideoQA], checkpoint: Path, tmp_path: Path
 ) -> None:
-    config = compose_recipe(RECIPES / "videozoomer", "sft_laptop", ["data.train_files=none", "model.path=none",
-                            "data.max_prompt_length=3000", "data.max_response_length=6000",
-                            "agentic_video.max_turn_tokens=0"])  # fmt: skip
+    lengths = ["data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0"]
+    overrides = ["data.train_files=none", "model.path=none", *lengths]
+    config = compose_recipe(RECIPES / "videozoomer", "sft_laptop", overrides)
     tokenizer, processor = hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint))
     samples = TrajectoryDataset(str(out / "kept.jsonl"), tokenizer, config.data, processor)
     assert samples.problems == []

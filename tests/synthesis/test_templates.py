@@ -6,8 +6,7 @@ import pytest
 from agentic_video.cli import main
 from agentic_video.synthesis.templates import summarise, template_of
 from agentic_video.types.action import ToolCall
-from agentic_video.types.record import Record, write_record
-from tests.synthesis.made import OPEN, look, lookup, record
+from tests.synthesis.made import OPEN, look, lookup, record, write
 
 
 @pytest.mark.parametrize(
@@ -53,14 +52,6 @@ def test_shares_accuracy_and_calls() -> None:
     assert templates["hierarchical"] == {"count": 2, "share": 0.5, "accuracy": 1.0, "calls": 2.0}
     assert templates["other"] == {"count": 0, "share": 0.0, "accuracy": None, "calls": 0.0}
     assert summary["actions"] == {"0": templates["direct"], "2": templates["hierarchical"]}
-
-
-def write(file: Path, records: list[Record]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lines:
-        for one in records:
-            write_record(lines, one)
-    return file
 
 
 def test_the_command_reads_a_run_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,10 +1,9 @@
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.systems.blocks import Block, read_blocks
+from agentic_video.systems.blocks import Block, last_block, read_blocks
+from tests.growth import assert_linear
 
 TAGS = ("think", "answer")
 
@@ -48,15 +47,39 @@ def test_nothing_is_clean() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["<think>" * 200_000, "</think>" * 200_000, "<think></think>" * 100_000, "<think>" * 100_000 + "</answer>",
-     "<think><answer>" * 50_000 + "</think>" * 50_000, "<" * 2_000_000],
-    ids=range(6),
-)  # fmt: skip
-def test_time_is_linear(text: str) -> None:
-    started = time.monotonic()
-    read_blocks(text, TAGS)
-    assert time.monotonic() - started < 3.0
+    ("unit", "end"),
+    [
+        ("<think>", ""),
+        ("</think>", ""),
+        ("<think></think>", ""),
+        ("<think>", "</answer>"),
+        ("<think><answer>", "</think>"),
+        ("<", ""),
+    ],
+)
+def test_time_is_linear(unit: str, end: str) -> None:
+    def text(times: int) -> str:
+        return unit * times + end * (times if end == "</think>" else 1)
+
+    assert_linear(lambda text: read_blocks(text, TAGS), text(3_000), text(24_000), growth=8.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("<answer>B</answer>", "B"),
+        ("<answer>A</answer> or <answer> B </answer>", " B "),
+        ("<answer>A<answer>B</answer></answer>", "B</answer>"),  # from the last opening tag to the last closing one
+        ("<answer></answer>", ""),
+        ("<answer>B", None),
+        ("B</answer>", None),
+        ("</answer><answer>", None),
+        ("<answer>A</answer><answer>B", None),
+        ("", None),
+    ],
+)
+def test_the_last_block(text: str, inside: str | None) -> None:
+    assert last_block(text, "answer") == inside
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "x", " "]), max_size=12))

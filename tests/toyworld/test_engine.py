@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import Completion
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.types.frame import Frame
@@ -29,11 +29,13 @@ def _generate(
         return await asyncio.gather(
             *(
                 engine.generate(
-                    tokenizer(prompt)["input_ids"],
-                    [frame] * prompt.count("<|image_pad|>"),
-                    stop=("</video_zoom>",),
-                    max_tokens=6,
-                    banned_ids=banned,
+                    GenerationRequest(
+                        tokenizer(prompt)["input_ids"],
+                        [frame] * prompt.count("<|image_pad|>"),
+                        stop=("</video_zoom>",),
+                        max_tokens=6,
+                        banned_ids=banned,
+                    )
                 )
                 for prompt in prompts
             )
@@ -69,7 +71,8 @@ def test_a_request_s_seed_gives_the_same_tokens_in_any_batch(checkpoint: Path) -
 
     async def say(seeds: list[int | None]) -> list[tuple[int, ...]]:
         engine = BatchEngine(model, tokenizer, temperature=1.0)
-        asked = (engine.generate(ids, [], stop=(), max_tokens=8, banned_ids=(), seed=seed) for seed in seeds)
+        request = GenerationRequest(ids, [], stop=(), max_tokens=8, banned_ids=())
+        asked = (engine.generate(request, seed=seed) for seed in seeds)
         return [completion.token_ids for completion in await asyncio.gather(*asked)]
 
     first, second = asyncio.run(say([1, 2]))
@@ -95,7 +98,7 @@ def test_a_stop_text_of_several_tokens_is_refused(checkpoint: Path) -> None:
     model, tokenizer = load_checkpoint(checkpoint)
 
     async def run(engine: Any) -> None:
-        await engine.generate([1, 2], [], stop=("no such tag",), max_tokens=2, banned_ids=())
+        await engine.generate(GenerationRequest([1, 2], [], stop=("no such tag",), max_tokens=2, banned_ids=()))
 
     with pytest.raises(EngineError, match="one token"):
         asyncio.run(run(BatchEngine(model, tokenizer)))

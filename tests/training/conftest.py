@@ -1,3 +1,23 @@
-from tests.toyworld.conftest import checkpoint, tokenizer
+from typing import Any
 
-__all__ = ["checkpoint", "tokenizer"]
+import pytest
+from tensordict import NonTensorStack, TensorDict
+
+from agentic_video.training import episode_log
+from tests.toyworld.conftest import checkpoint, tokenizer
+from tests.training.episodes import Queue
+
+__all__ = ["checkpoint", "queue", "tokenizer"]
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
+    """What the transfer queue holds, by key."""
+    held: Queue = {}
+
+    def get(keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
+        assert select_fields == ["extra_fields"]
+        return TensorDict({"extra_fields": NonTensorStack(*(held[key] for key in keys))}, [len(keys)])
+
+    monkeypatch.setattr(episode_log.tq, "kv_batch_get", get)
+    return held

@@ -3,66 +3,44 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
+import pytest
 import torch
-from PIL import Image
-from transformers import Qwen2VLImageProcessor
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
-from verl.utils import hf_processor
 
-from agentic_video.training.agent_loop import FRAME_KEYS
-from agentic_video.training.agent_loop_manager import PatchCache, VideoAgentLoopWorker
+from agentic_video.training.agent_loop import FRAME_KEYS, VALIDATE
+from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
+from tests.training.test_model_inputs import image
+from tests.training.workers import make_worker
 
-PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
-
-
-def image(seed: int, width: int = 56, height: int = 28) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8))
+STOCK: Any = VideoAgentLoopWorker.__base__
+"""verl's own worker."""
 
 
-def test_output_is_the_processors_own() -> None:
-    images = [image(0), image(1, 84, 56), image(0), image(2, 28, 28)]
-    expected = PROCESSOR(images=images, return_tensors="pt")
-    cache = PatchCache(PROCESSOR)
-    for _ in range(2):
-        inputs = cache.inputs(images, ["a", "b", "a", "c"])
-        assert torch.equal(inputs["pixel_values"], expected["pixel_values"])
-        assert torch.equal(inputs["image_grid_thw"], expected["image_grid_thw"])
-        # patches of 14 pixels: 56 x 28 has 4 x 2, 84 x 56 has 6 x 4, 28 x 28 has 2 x 2
-        assert inputs["images_seqlens"].tolist() == [8, 24, 8, 4]
-    assert cache.processed == 3
+@pytest.mark.parametrize("validate", [True, False])
+def test_an_agent_loop_is_told_of_validation(validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def run(self: Any, sampling_params: Any, trajectory: Any, **row: Any) -> str:
+        asked.append(row)
+        return "ran"
+
+    monkeypatch.setattr(STOCK, "_run_agent_loop", run)
+    worker = make_worker(monkeypatch, checkpoint)
+    assert asyncio.run(worker._run_agent_loop({}, {"validate": validate}, session_id=2)) == "ran"
+    assert asked == [{"session_id": 2, VALIDATE: validate}]
 
 
-def test_a_sequence_without_images_has_no_inputs() -> None:
-    assert PatchCache(PROCESSOR).inputs([], []) == {}
-
-
-def test_bytes_are_bounded() -> None:
-    one = PROCESSOR(images=[image(0)], return_tensors="pt")["pixel_values"].nbytes
-    cache = PatchCache(PROCESSOR, max_bytes=2 * one)
-    for number in range(5):
-        cache.inputs([image(number)], [number])
-    assert cache._bytes == 2 * one
-    assert list(cache._patches) == [3, 4]
-    images = [image(number) for number in range(5)]
-    inputs = cache.inputs(images, list(range(5)))  # more at once than are kept
-    assert torch.equal(inputs["pixel_values"], PROCESSOR(images=images, return_tensors="pt")["pixel_values"])
-    assert cache._bytes <= 2 * one
-
-
-def test_an_episode_of_several_sequences_is_scored_once(checkpoint: Path) -> None:
+def test_an_episode_of_several_sequences_is_scored_once(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """verl alone can't put multimodal sequences of unequal length into the batch that it scores."""
-    worker = object.__new__(VideoAgentLoopWorker)
-    worker.processor, worker.mm_processor_kwargs = hf_processor(str(checkpoint)), {}
-    worker._patch_cache, worker._positions = PatchCache(worker.processor.image_processor), {}
-    pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
     scored: list[Any] = []
 
     async def compute_score(data: Any) -> dict[str, Any]:
         scored.append(data)
         return {"reward_score": 0.5, "reward_extra_info": {"acc": 1.0}}
 
-    worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=compute_score))]
+    handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=compute_score))]
+    worker = make_worker(monkeypatch, checkpoint, handles)
+    pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
     outputs = [
         AgentLoopOutput(
             prompt_ids=[1, 2, pad, *([3] * more)],
@@ -79,3 +57,38 @@ def test_an_episode_of_several_sequences_is_scored_once(checkpoint: Path) -> Non
     (data,) = scored
     assert data.non_tensor_batch["tool_extra_fields"][0]["number"] == 7
     assert data.batch["position_ids"].shape == (1, 4, 12)
+
+
+def test_images_are_processed_and_positions_computed_once(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl asks for both twice: for the score and for the batch."""
+    worker = make_worker(monkeypatch, checkpoint)
+    pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    ids = torch.tensor([1, pad, 2, pad, 3])
+    data = {"images": [image(0, 28, 28), image(1, 28, 28)], FRAME_KEYS: ["a", "b"]}
+    output = SimpleNamespace(multi_modal_data=data)
+    computed: list[torch.Tensor] = []
+    original = STOCK._compute_position_ids
+
+    def compute(self: Any, *args: Any) -> torch.Tensor:
+        computed.append(original(self, *args))
+        return computed[-1]
+
+    monkeypatch.setattr(STOCK, "_compute_position_ids", compute)
+    found = []
+    for _ in range(2):
+        inputs = worker._compute_multi_modal_inputs(output, ids)
+        assert "mm_token_type_ids" in inputs
+        found.append(worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs))
+        # verl takes this key away when it computes positions; what goes into the batch must not depend on the cache
+        assert set(inputs) == {"pixel_values", "image_grid_thw", "images_seqlens"}
+    assert len(computed) == 1 and worker.patches.processed == 2
+    assert torch.equal(found[0], found[1]) and found[0].shape == (1, 4, 5)
+    # both are there: a third time it is another rollout's
+    assert len(worker.positions) == 0
+
+
+def test_outputs_of_others_go_verls_own_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = make_worker(monkeypatch, checkpoint)
+    monkeypatch.setattr(STOCK, "_compute_multi_modal_inputs", lambda self, output, ids: {"stock": True})
+    output = SimpleNamespace(multi_modal_data={"images": [image(0)]})
+    assert worker._compute_multi_modal_inputs(output, torch.tensor([1])) == {"stock": True}

@@ -1,6 +1,7 @@
 """Labels, and the mismatched pairs against what a rollout would have built of the same question and response."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from omegaconf import DictConfig
 from verl.utils import hf_processor, hf_tokenizer
 
 from agentic_video.config.settings import episode_limits, settings_of
+from agentic_video.rollout.replay import ReplayedSequence, replay
+from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
 from agentic_video.toyworld.oracles import turns_of
@@ -18,8 +21,11 @@ from agentic_video.toyworld.preferences import DESIRABLE, write_preferences
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
-from agentic_video.training.sft_dataset import model_inputs
+from agentic_video.training.model_inputs import model_inputs
+from agentic_video.types.frame import Frame
 from agentic_video.types.record import Record, load_records, write_record
+from agentic_video.types.trajectory import FrameRef
+from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("overview", 0.5)))
@@ -79,20 +85,30 @@ def images_of(record: Record) -> int:
 def test_a_mismatched_pair_is_one_opening_with_another_response(
     name: str, records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path
 ) -> None:
-    dataset = dataset_of(*records(name), checkpoint)
-    collator, images = collator_of(checkpoint), {True: 0, False: 0}
+    config, path = records(name)
+    dataset, found = dataset_of(config, path, checkpoint), load_records([path])[0]
+    processor, collator, images = hf_processor(str(checkpoint)), collator_of(checkpoint), {True: 0, False: 0}
+    settings, chat_format = settings_of(config), ChatFormat(processor.tokenizer, processor.image_processor)
+    limits, store = episode_limits(config.data, settings), FrameStore()
+
+    def sequence(record: Record) -> ReplayedSequence:
+        (only,) = asyncio.run(replay(record.trajectory, record.qa, settings.system, chat_format, limits))
+        return only
+
+    def pixels(record: Record, references: Sequence[FrameRef]) -> list[Frame]:
+        video = record.qa.video
+        return [store.frames(video, [one.index], (one.width, one.height))[0] for one in references]
+
     for one, other in ((0, 1), (1, 2), (2, 0), (5, 3)):
-        asked, answered = dataset._samples[one][0], dataset._samples[other][0]
-        (first,), (second,) = dataset._sequences(asked), dataset._sequences(answered)
+        asked, answered = found[one], found[other]
+        first, second = sequence(asked), sequence(answered)
         pair = collator.pair(dataset[one], dataset[other])
         assert pair["input_ids"].tolist() == [*first.prompt_ids, *second.response_ids]
         assert pair["loss_mask"].tolist() == [0] * len(first.prompt_ids) + list(second.response_mask)
         shown, before = images_of(asked), images_of(answered)
         later = second.frames[before:]
-        frames = [
-            *dataset._frames(asked.qa.video, first.frames[:shown]), *dataset._frames(answered.qa.video, later)
-        ]  # fmt: skip
-        positions, inputs = model_inputs(hf_processor(str(checkpoint)), pair["input_ids"], frames)
+        frames = [*pixels(asked, first.frames[:shown]), *pixels(answered, later)]
+        positions, inputs = model_inputs(processor, pair["input_ids"], frames)
         assert torch.equal(pair["position_ids"], positions)
         assert set(pair["multi_modal_inputs"]) == set(inputs)
         for key, value in inputs.items():

@@ -10,7 +10,7 @@ from hydra.utils import get_object
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.training.kto import KtoLoss
-from agentic_video.training.kto_trainer import batch_loss, kto_loss, summary
+from agentic_video.training.kto_trainer import batch_loss, check_batch_size, kto_loss, summary
 
 EVA = Path(__file__).resolve().parents[2] / "recipes" / "eva"
 LOSS = KtoLoss(beta=0.5, undesirable_weight=2.0)
@@ -35,8 +35,8 @@ def micro_batch(rows: slice, log_probs: list[torch.Tensor]) -> tuple[dict[str, A
 
 def test_micro_batches_add_up_to_the_batch() -> None:
     log_probs = [torch.linspace(-1, -2, 3), torch.linspace(-0.5, -2, 4), torch.linspace(-1, -3, 2)]
-    policy = torch.stack([row[:-1][mask].sum() for row, mask in
-                          zip(log_probs, ([True, True], [False, True, True], [True]), strict=True)])  # fmt: skip
+    said = ([True, True], [False, True, True], [True])
+    policy = torch.stack([row[:-1][mask].sum() for row, mask in zip(log_probs, said, strict=True)])
     data = micro_batch(slice(None), log_probs)[1]
     losses = LOSS.losses(policy, data["reference"], data["desirable"], torch.tensor(0.25))
     shares, metrics = [], []
@@ -71,6 +71,16 @@ def test_a_kind_that_is_missing_has_no_metrics() -> None:
     assert merged["kto/desirable_share"] == 1.0
     assert not [name for name in merged if "undesirable" in name or "margin" in name]
     assert summary({"loss": 1.0}) == {"loss": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("size", "ranks", "good"), [(2, 1, True), (8, 4, True), (1, 1, False), (4, 4, False), (9, 4, False)]
+)
+def test_each_rank_needs_two_trajectories(size: int, ranks: int, good: bool) -> None:
+    if good:
+        return check_batch_size(size, ranks)
+    with pytest.raises(ValueError, match=f"must be a multiple of {ranks}, at least {2 * ranks}"):
+        check_batch_size(size, ranks)
 
 
 def test_the_loss_of_a_config() -> None:

@@ -26,9 +26,9 @@ RECORDS = [record(name="one"), record(name="two"), record(name="three")]
 @pytest.fixture
 def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder in which Weights & Biases works without a network."""
-    for name, folder in (("WANDB_DIR", "wandb"), ("WANDB_CACHE_DIR", "c"), ("WANDB_CONFIG_DIR", "d"),
-                         ("WANDB_DATA_DIR", "e"), ("WANDB_ARTIFACT_DIR", "f")):  # fmt: skip
-        monkeypatch.setenv(name, str(tmp_path / folder))
+    folders = {"DIR": "wandb", "CACHE_DIR": "c", "CONFIG_DIR": "d", "DATA_DIR": "e", "ARTIFACT_DIR": "f"}
+    for name, folder in folders.items():
+        monkeypatch.setenv(f"WANDB_{name}", str(tmp_path / folder))
         (tmp_path / folder).mkdir()
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")

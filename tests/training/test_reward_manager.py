@@ -32,13 +32,15 @@ ZOOMER = "agentic_video.systems.videozoomer.system.VideoZoomer"
 CHOICE = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
 OPEN = VideoQA(id="q", video="v", question="What?", answer="a cat", answer_type="open_ended")
 ANSWERED = Trajectory(
-    "q", "videozoomer", (),
+    "q",
+    "videozoomer",
+    (),
     (
         Turn("<think>a</think><video_zoom>{}</video_zoom>", Calls((ToolCall("video_zoom", {}),)), 5, legal_calls=1),
         Turn("<think>b</think><answer>B</answer>", Answer("B"), 5),
     ),
     EndReason.ANSWER,
-)  # fmt: skip
+)
 FAILED = Trajectory("q", "videozoomer", (), (Turn("x", Illegal("y"), 1, illegal_calls=1),), EndReason.ILLEGAL)
 
 
@@ -143,8 +145,8 @@ def test_the_policy_of_the_endpoint_that_failed_applies(
 
 @pytest.mark.parametrize(("policy", "reward"), [("zero", 0.05), ("drop_group", None)])
 def test_frames_that_the_verifier_cannot_have_are_dealt_with_by_its_policy(policy: str, reward: float | None) -> None:
-    look = Turn("<tool_call>", Calls((ToolCall("frame_select", {}),)), 5, observation=(FrameRef(0, 0.0, 28, 28),),
-                legal_calls=1)  # fmt: skip
+    call, frame = Calls((ToolCall("frame_select", {}),)), FrameRef(0, 0.0, 28, 28)
+    look = Turn("<tool_call>", call, 5, observation=(frame,), legal_calls=1)
     trajectory = Trajectory("q", "eva", (), (look, Turn("<answer>B</answer>", Answer("B"), 5)), EndReason.ANSWER)
     config = config_of("agentic_video.systems.eva.system.Eva", verifier={"on_failure": policy})
     settings = settings_of(config)
@@ -167,9 +169,12 @@ def test_without_a_url_the_reward_model_that_verl_serves_is_asked(serve: Serve) 
         config.reward = {"reward_model": {"enable": True, "model_path": "/models/verifier"}}
         # the keywords with which verl's reward loop makes a manager
         return VideoAgentRewardManager(
-            config=config, tokenizer=None, compute_score=None, reward_router_address=server.address,
+            config=config,
+            tokenizer=None,
+            compute_score=None,
+            reward_router_address=server.address,
             reward_model_tokenizer=None,
-        )  # fmt: skip
+        )
 
     async def ask(**block: Any) -> None:
         graders = manager(**block).graders
@@ -193,8 +198,13 @@ def test_verl_asks_the_manager_where_there_is_a_reward_model() -> None:
 
 def test_a_thousand_episodes_against_a_faulty_judge(serve: Serve) -> None:
     rng = random.Random(0)
-    faults = [Reply(status=429, headers={"Retry-After": "0"}), Reply(status=500), Reply(hang_up=True),
-              Reply("well, 1"), Reply(body=b"{")]  # fmt: skip
+    faults = [
+        Reply(status=429, headers={"Retry-After": "0"}),
+        Reply(status=500),
+        Reply(hang_up=True),
+        Reply("well, 1"),
+        Reply(body=b"{"),
+    ]
     failing = [rng.random() < 0.3 for _ in range(20_000)]
     failures = [0]
 
@@ -205,25 +215,29 @@ def test_a_thousand_episodes_against_a_faulty_judge(serve: Serve) -> None:
         return Reply("1" if "right" in json.loads(body["messages"][1]["content"])["candidate"] else "0")
 
     server = serve(script)
-    config = config_of(judge={"base_url": server.url, "model": "m", "max_retries": 2, "retry_wait": 0.01,
-                              "concurrency": 32, "on_failure": "zero"})  # fmt: skip
+    judge = {"base_url": server.url, "model": "m", "max_retries": 2, "retry_wait": 0.01, "concurrency": 32}
+    config = config_of(judge={**judge, "on_failure": "zero"})
     answers = [f"{'right' if i % 2 else 'wrong'} {i}" for i in range(1000)]
     episodes = [
         replace(ANSWERED, qa_id=str(i), turns=(*ANSWERED.turns[:1], replace(ANSWERED.turns[1], action=Answer(answer))))
         for i, answer in enumerate(answers)
     ]
 
-    async def soak() -> list[dict[str, Any]]:
+    async def soak() -> tuple[list[dict[str, Any]], list[float]]:
+        """Score a hundred episodes, then the rest; with the seconds of each part."""
         manager = VideoAgentRewardManager(config, tokenizer=None, compute_score=None)
-        return await asyncio.gather(*[manager.run_single(batch_of(episode, OPEN)) for episode in episodes])
+        scored, seconds = [], []
+        for part in (episodes[:100], episodes[100:]):
+            started = time.monotonic()
+            scored += await asyncio.gather(*[manager.run_single(batch_of(episode, OPEN)) for episode in part])
+            seconds.append(time.monotonic() - started)
+        return scored, seconds
 
-    started = time.monotonic()
-    results = asyncio.run(soak())
-    seconds = time.monotonic() - started
+    results, (few, many) = asyncio.run(soak())
     failed = [result["reward_extra_info"]["judge_failed"] == 1.0 for result in results]
-    print(f"{len(results)} scored in {seconds:.1f} s, {len(server.bodies)} requests, {failures[0]} faults, "
-          f"{sum(failed)} without a grade")  # fmt: skip
-    assert seconds < 20.0
+    print(f"1000 scored in {few + many:.1f} s, {len(server.bodies)} requests, {failures[0]} faults")
+    # nine times the episodes: faults that pile up, or a queue that is gone through again and again, would take longer
+    assert many < 4 * 9 * few
     assert len(results) == 1000
     for answer, lost, result in zip(answers, failed, results, strict=True):
         # 0.9 for the answer, 0.1 for the format, 0.5 for a right answer with the tool

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, replay
-from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import tokenizer_corpus
@@ -31,13 +30,14 @@ from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop import FRAME_KEYS
-from agentic_video.training.agent_loop_manager import PatchCache, VideoAgentLoopWorker
+from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import Record, read_records, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
+from tests.training.workers import make_worker
 
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
@@ -67,6 +67,7 @@ class Setup:
     config: DictConfig
     tokenizer: Any
     processor: Any
+    checkpoint: Path
 
     @property
     def system(self) -> Any:
@@ -84,7 +85,7 @@ def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) ->
     files = ["data.train_files=none", "model.path=none"]
     config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
     checkpoint = checkpoints["qwen3_vl" if name == "videobrain" else "qwen2_5_vl"]
-    return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)))
+    return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)), checkpoint)
 
 
 @pytest.fixture(params=SYSTEMS)
@@ -123,21 +124,28 @@ def written(tmp_path: Path, *records: Record) -> Path:
     return path
 
 
-def worker_of(setup: Setup) -> Any:
-    """verl's worker with ours on top, without Ray."""
-    worker = VideoAgentLoopWorker.__new__(VideoAgentLoopWorker)
-    worker.processor, worker._patch_cache = setup.processor, PatchCache(setup.processor.image_processor)
-    worker._positions = OrderedDict()
-    return worker
+EqualsRollout = Callable[[dict[str, Any], TokenSequence, Setup], None]
 
 
-def assert_equals_rollout(sample: dict[str, Any], sequence: Any, setup: Setup) -> None:
+@pytest.fixture
+def equals_rollout(monkeypatch: pytest.MonkeyPatch) -> EqualsRollout:
+    """Compares a sample with what verl's worker makes of a rollout's sequence."""
+    workers: dict[Path, VideoAgentLoopWorker] = {}
+
+    def compare(sample: dict[str, Any], sequence: TokenSequence, setup: Setup) -> None:
+        if setup.checkpoint not in workers:
+            workers[setup.checkpoint] = make_worker(monkeypatch, setup.checkpoint)
+        assert_equals_rollout(sample, sequence, workers[setup.checkpoint])
+
+    return compare
+
+
+def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worker: VideoAgentLoopWorker) -> None:
     ids = torch.tensor(sequence.ids)
     assert torch.equal(sample["input_ids"], ids)
     assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
     images = [Image.fromarray(frame.image) for frame in sequence.frames]
     output = SimpleNamespace(multi_modal_data={"images": images, FRAME_KEYS: list(range(len(images)))})
-    worker = worker_of(setup)
     inputs = worker._compute_multi_modal_inputs(output, ids)
     positions = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs).squeeze(0)
     assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
@@ -146,7 +154,9 @@ def assert_equals_rollout(sample: dict[str, Any], sequence: Any, setup: Setup) -
         assert torch.equal(sample["multi_modal_inputs"][name], value), name
 
 
-def test_samples_equal_the_rollouts(setup: Setup, rows: list[VideoQA], tmp_path: Path) -> None:
+def test_samples_equal_the_rollouts(
+    setup: Setup, rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+) -> None:
     chat_format, records, sequences = setup.chat_format, [], []
     for number, qa in enumerate(rows[:3]):
         turns = [spelled(chat_format, text) for text in oracle_turns(setup, qa)]
@@ -160,10 +170,12 @@ def test_samples_equal_the_rollouts(setup: Setup, rows: list[VideoQA], tmp_path:
     assert len(dataset) == len(sequences)
     assert len(dataset) > len(records) if setup.system.name == "framemind" else len(dataset) == len(records)
     for number, sequence in enumerate(sequences):
-        assert_equals_rollout(dataset[number], sequence, setup)
+        equals_rollout(dataset[number], sequence, setup)
 
 
-def test_without_recorded_ids_the_text_is_encoded(setup: Setup, rows: list[VideoQA], tmp_path: Path) -> None:
+def test_without_recorded_ids_the_text_is_encoded(
+    setup: Setup, rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+) -> None:
     chat_format, qa = setup.chat_format, rows[0]
     turns = [chat_format.encode(text) for text in oracle_turns(setup, qa)]
     # A call ends with a stop text where the system has one; FrameThinker's answer is an action, and does too.
@@ -173,7 +185,7 @@ def test_without_recorded_ids_the_text_is_encoded(setup: Setup, rows: list[Video
     bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
     dataset = setup.dataset(written(tmp_path, Record(qa, bare)))
     for number, sequence in enumerate(policy.sequences):
-        assert_equals_rollout(dataset[number], sequence, setup)
+        equals_rollout(dataset[number], sequence, setup)
 
 
 def test_ids_of_another_tokenizer_are_not_used(rows: list[VideoQA], checkpoints: dict[FamilyName, Path]) -> None:
@@ -190,14 +202,14 @@ def test_ids_of_another_tokenizer_are_not_used(rows: list[VideoQA], checkpoints:
 
 
 def test_a_turn_that_was_cut_stays_cut(
-    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path, equals_rollout: EqualsRollout
 ) -> None:
     setup = setup_of("videozoomer", checkpoints, "agentic_video.max_turn_tokens=20")
     turns = [spelled(setup.chat_format, "<think>I could go on about this for ever and")]
     trajectory, policy = rollout(setup, rows[0], turns)
     assert trajectory.end == "token_budget" and not trajectory.turns[0].finished
     dataset = setup.dataset(written(tmp_path, Record(rows[0], trajectory)))
-    assert_equals_rollout(dataset[0], policy.sequences[0], setup)
+    equals_rollout(dataset[0], policy.sequences[0], setup)
     assert int(dataset[0]["loss_mask"].sum()) == 20
 
 
@@ -233,10 +245,14 @@ def test_records_that_cannot_be_used_are_reported(
     dataset = setup.dataset(path)
     assert len(dataset) == 1
     expected = (
-        "line 8: field 'version' is missing", "played with system 'eva', not 'videozoomer'", "a turn says nothing",
-        "gone.mp4: no such file", "turn 1 holds a token that only the environment may write",
-        "turn 1 writes out the token that ends a turn", "data.max_response_length",
-    )  # fmt: skip
+        "line 8: field 'version' is missing",
+        "played with system 'eva', not 'videozoomer'",
+        "a turn says nothing",
+        "gone.mp4: no such file",
+        "turn 1 holds a token that only the environment may write",
+        "turn 1 writes out the token that ends a turn",
+        "data.max_response_length",
+    )
     for message, problem in zip(expected, dataset.problems, strict=True):
         assert message in problem
     small = setup_of("videozoomer", checkpoints, "data.max_prompt_length=10")

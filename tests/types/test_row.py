@@ -3,9 +3,15 @@ import pytest
 from agentic_video.types.row import RowError, VideoQA
 
 GOOD = {
-    "id": "1", "data_source": "d", "video": "v.mp4", "question": "What?", "options": ["x", "y"], "answer": "b.",
-    "answer_type": "multiple_choice", "extra_info": {"k": 1},
-}  # fmt: skip
+    "id": "1",
+    "data_source": "d",
+    "video": "v.mp4",
+    "question": "What?",
+    "options": ["x", "y"],
+    "answer": "b.",
+    "answer_type": "multiple_choice",
+    "extra_info": {"k": 1},
+}
 
 
 def test_good_row() -> None:

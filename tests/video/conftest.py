@@ -1,8 +1,8 @@
-"""The session's test videos."""
+"""The session's test videos, and a Ray of one node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import av
 import pytest
@@ -12,7 +12,7 @@ from tests.video.video_files import SPECS, make
 
 @pytest.fixture(scope="session")
 def video(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """Makes the named file once and returns its path; skips when its encoder is missing."""
+    """Make the named file once and returns its path; skips when its encoder is missing."""
     folder = tmp_path_factory.mktemp("videos")
 
     def get(name: str) -> str:
@@ -27,3 +27,20 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
         return str(path)
 
     return get
+
+
+@pytest.fixture
+def local_ray() -> Iterator[None]:
+    """A Ray on this machine alone, for one test."""
+    ray = pytest.importorskip("ray")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+    yield
+    ray.shutdown()
+
+
+def kill_actor(prefix: str) -> None:
+    """Kill the one actor of the running Ray whose name begins so."""
+    import ray
+
+    [name] = [name for name in ray.util.list_named_actors() if name.startswith(prefix)]
+    ray.kill(ray.get_actor(name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,15 +12,8 @@ import pytest
 from agentic_video.video.errors import VideoError
 from agentic_video.video.node_store import NodeFrameStore
 from agentic_video.video.store import StoreConfig
+from tests.video.conftest import kill_actor
 from tests.video.video_files import number_in
-
-
-@pytest.fixture
-def local_ray() -> Iterator[None]:
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
-    yield
-    ray.shutdown()
 
 
 @pytest.mark.ray
@@ -42,9 +35,7 @@ def test_clients_of_a_node_share_one_store(local_ray: None, video: Callable[[str
             await other.aframes(str(tmp_path / "none.mp4"), [0])
         assert caught.value.reason == "missing" and caught.value.path.endswith("none.mp4")
 
-        import ray
-
-        ray.kill(one._actor._handle)
+        kill_actor("agentic-video-frames")
         assert [frame.index for frame in await one.aframes(path, [5])] == [5]
 
     asyncio.run(use())

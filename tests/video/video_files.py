@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import av
 import numpy as np
+import pytest
+
+from agentic_video.video.errors import VideoError
+from agentic_video.video.open import open_video
 
 CELL = 16
 WIDTH, HEIGHT = 8 * CELL, 4 * CELL
@@ -28,7 +33,7 @@ def picture(number: int) -> np.ndarray:
 
 
 def number_in(image: np.ndarray) -> int:
-    """Reads the number back; fails on a picture that is damaged or turned."""
+    """Read the number back; fails on a picture that is damaged or turned."""
     assert image.dtype == np.uint8 and image.shape == (HEIGHT, WIDTH, 3)
     cells = image.mean(axis=2).reshape(4, CELL, 8, CELL)[:, 4:12, :, 4:12].mean(axis=(1, 3))
     bits = cells[0] > 128
@@ -91,7 +96,7 @@ SPECS = {
 
 
 def make(path: Path, spec: Spec) -> Path:
-    """Encodes a file; its frames are stored turned when the spec rotates, so that they display upright."""
+    """Encode a file; its frames are stored turned when the spec rotates, so that they display upright."""
     with av.open(str(path), "w", format=spec.container, options=spec.muxing) as container:
         stream = container.add_stream(spec.codec, rate=spec.rate, options={"threads": "1", **spec.options})
         turns = spec.rotation // 90
@@ -119,6 +124,28 @@ def make(path: Path, spec: Spec) -> Path:
     return path
 
 
+def remux(source: str, target: Path, change: Callable[[int, bytearray], None]) -> Path:
+    """Copy a video's packets into another file of the same format.
+
+    Args:
+        source: A file with one video stream.
+        target: The copy.
+        change: Is given each packet's place in the file and its data, to change in place.
+    """
+    with av.open(source) as original, av.open(str(target), "w") as container:
+        stream = container.add_stream_from_template(original.streams.video[0])
+        for number, packet in enumerate(original.demux(video=0)):
+            if packet.size == 0:
+                continue
+            data = bytearray(bytes(packet))
+            change(number, data)
+            copy = av.Packet(bytes(data))
+            copy.stream, copy.pts, copy.dts, copy.time_base = stream, packet.pts, packet.dts, packet.time_base
+            copy.is_keyframe = packet.is_keyframe
+            container.mux(copy)
+    return target
+
+
 @dataclass(frozen=True)
 class Truth:
     """A full sequential decode, done without the code under test."""
@@ -128,7 +155,7 @@ class Truth:
 
 
 def sequential(path: str, rotation: int = 0, stream: int | None = None) -> Truth:
-    """Decodes everything; rotation in degrees counterclockwise."""
+    """Decode everything; rotation in degrees counterclockwise."""
     with av.open(path) as container:
         source = container.streams.best("video") if stream is None else container.streams[stream]
         frames = [(f.pts, np.rot90(f.to_ndarray(format="rgb24"), rotation // 90)) for f in container.decode(source)]
@@ -138,3 +165,18 @@ def sequential(path: str, rotation: int = 0, stream: int | None = None) -> Truth
         float((pts - first) * base) if pts is not None and first is not None else float("nan") for pts, _ in frames
     ]
     return Truth([image for _, image in frames], times)
+
+
+def shuffled(count: int, seed: int = 0) -> list[int]:
+    """The numbers below ``count`` in an order that is always the same."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def reason_of(path: Path) -> str:
+    """Why a file can't be opened; the error must name it."""
+    with pytest.raises(VideoError) as caught, open_video(path):
+        pass
+    assert caught.value.path == str(path) and str(path) in str(caught.value) and caught.value.message
+    return caught.value.reason

@@ -1,29 +1,52 @@
 """What plays a model's part in episodes."""
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
+from agentic_video.evaluation.model import ModelSpec
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Policy
 from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
 
 
-class Backend(Protocol):
-    """Makes the policies of an evaluation's episodes."""
+class Backend(ABC):
+    """Makes the policies of an evaluation's episodes.
 
-    factor: int
+    A subclass of yours, named by its dotted path (``--engine my_package.engines.MyBackend``), runs models in a way of
+    its own. It is made once in each process, where its event loop runs, before the first episode.
+
+    Args:
+        spec: The model; ``spec.model`` may be whatever the class takes.
+        visual_token_side: As the system has it, for models that don't say it themselves.
+
+    Raises:
+        SetupError: The model can't be loaded or reached.
+    """
+
+    one_token_frames: ClassVar[bool] = False
+    """Whether its models see each frame as a single visual token: a baseline's frames are then that small."""
+
+    visual_token_side: int
     """Pixels along each side of one visual token."""
 
+    @abstractmethod
+    def __init__(self, spec: ModelSpec, visual_token_side: int): ...
+
+    @abstractmethod
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         """A policy for one episode.
 
         Args:
+            system: Whose episode it is.
+            limits: Its token budgets.
             episode: Which one it is: the same episode is sampled alike whatever else is played, in any order. None
                 leaves sampling to the engine's own state.
         """
 
     def close(self) -> None:
         """Let go of the model."""
+        return
 
 
 def usage_of(policy: Policy) -> Usage:

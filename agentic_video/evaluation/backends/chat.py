@@ -1,5 +1,6 @@
 """A model behind an OpenAI-compatible server."""
 
+from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatPolicy
@@ -8,16 +9,13 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 
 
-class ChatBackend:
-    """A server."""
+class ChatBackend(Backend):
+    """A server; see :class:`Backend`."""
 
-    def __init__(self, spec: ModelSpec, factor: int):
-        self.factor = factor
+    def __init__(self, spec: ModelSpec, visual_token_side: int):
+        self.visual_token_side = visual_token_side
         self._spec = spec
         self._endpoint = Endpoint(spec.chat, "model")
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         return ChatPolicy(self._endpoint, self._spec.chat, system, limits, turn_seeds(self._spec, episode))
-
-    def close(self) -> None:
-        pass

@@ -1,18 +1,44 @@
-"""x"""
+"""The backend of a model, by the name or the dotted path of its engine."""
+
+from importlib import import_module
 
 from agentic_video.evaluation.backends.base import Backend
-from agentic_video.evaluation.backends.chat import ChatBackend
-from agentic_video.evaluation.backends.vllm import VllmBackend
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.toyworld.backend import ToyBackend
+from agentic_video.utils.errors import SetupError
+
+BACKENDS = {
+    "chat": "agentic_video.evaluation.backends.chat.ChatBackend",
+    "vllm": "agentic_video.evaluation.backends.vllm.VllmBackend",
+}
+"""The engines that have a name."""
 
 
-def make_backend(spec: ModelSpec, factor: int) -> Backend:
-    """The backend of a model.
+def backend_class(engine: str) -> type[Backend]:
+    """The class behind an engine; nothing is loaded but its module.
 
     Args:
-        factor: Pixels along each side of one visual token, where the model doesn't say (a server).
+        engine: ``chat``, ``vllm``, or the dotted path of a :class:`Backend` class.
+
+    Raises:
+        SetupError: There is no such class.
     """
-    if spec.engine == "chat":
-        return ChatBackend(spec, factor)
-    return ToyBackend(spec) if spec.engine == "toy" else VllmBackend(spec)
+    module, _, name = BACKENDS.get(engine, engine).rpartition(".")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SetupError(f"--engine {engine}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Backend)):
+        raise SetupError(f"--engine {engine}: not a subclass of {Backend.__module__}.{Backend.__qualname__}")
+    return found
+
+
+def make_backend(spec: ModelSpec, visual_token_side: int) -> Backend:
+    """The backend of a model; made where its event loop runs.
+
+    Args:
+        visual_token_side: Pixels along each side of one visual token, where the model doesn't say (a server).
+
+    Raises:
+        SetupError: There is no such engine.
+    """
+    return backend_class(spec.engine)(spec, visual_token_side)

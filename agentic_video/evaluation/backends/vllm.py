@@ -1,27 +1,28 @@
 """A model on vLLM in this process."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
+from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
-from agentic_video.types.frame import Frame
 
 
-class VllmBackend:
-    """vLLM in this process. It must be made where its event loop runs."""
+class VllmBackend(Backend):
+    """vLLM in this process; see :class:`Backend`. The model says itself how large its visual tokens are."""
 
-    def __init__(self, spec: ModelSpec):
+    def __init__(self, spec: ModelSpec, visual_token_side: int):
         from transformers import AutoProcessor
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
         processor = AutoProcessor.from_pretrained(spec.model)
         self._format = ChatFormat(processor.tokenizer, processor.image_processor)
-        self.factor = processor.image_processor.patch_size * processor.image_processor.merge_size
+        self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
         self._spec = spec
 
@@ -34,37 +35,29 @@ class VllmBackend:
 
 
 class _VllmEngine:
-    """One episode's view of vLLM; see :class:`agentic_video.rollout.tokens.Engine`."""
+    """One episode's view of vLLM; see :class:`agentic_video.rollout.engine.Engine`."""
 
     def __init__(self, llm: Any, chat_format: ChatFormat, spec: ModelSpec, seeds: Iterator[int | None]):
         self._llm, self._format, self._spec, self._seeds = llm, chat_format, spec, seeds
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
+    async def generate(self, request: GenerationRequest) -> Completion:
         from PIL import Image
         from vllm import SamplingParams
         from vllm.inputs import TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
-        prompt = TokensPrompt(prompt_token_ids=one_placeholder(prompt_ids, self._format.image_token_id))
-        if frames:
-            prompt["multi_modal_data"] = {"image": [Image.fromarray(frame.image) for frame in frames]}
+        prompt = TokensPrompt(prompt_token_ids=one_placeholder(request.prompt_ids, self._format.image_token_id))
+        if request.frames:
+            prompt["multi_modal_data"] = {"image": [Image.fromarray(frame.image) for frame in request.frames]}
         sampling = SamplingParams(
             temperature=self._spec.temperature,
             top_p=self._spec.top_p,
             seed=next(self._seeds),
-            max_tokens=max_tokens,
-            stop=list(stop),
+            max_tokens=request.max_tokens,
+            stop=list(request.stop),
             include_stop_str_in_output=True,
             skip_special_tokens=False,
-            logit_bias=dict.fromkeys(banned_ids, -100.0),
+            logit_bias=dict.fromkeys(request.banned_ids, -100.0),
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
         ids: tuple[int, ...] = ()

@@ -51,7 +51,7 @@ def load_episodes(
         first = f"; the first problem: {episodes.problems[0]}" if episodes.problems else ""
         raise ViewError(
             f"no episode in {looked}{first}. Name a run's folder (outputs/<recipe>-<profile>/run-NNN) or a jsonl file "
-            "of records (agentic_video/data/records.py)"
+            "of records (agentic_video/types/record.py)"
         )
     episodes.set_advantages(grouping.by_std)
     return episodes, grouping

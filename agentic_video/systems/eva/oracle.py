@@ -1,7 +1,7 @@
 """EVA's oracle."""
 
 from agentic_video.systems.base import EpisodeView
-from agentic_video.systems.eva.system import shown_seconds
+from agentic_video.systems.eva.grammar import shown_seconds
 
 FRAMES = 4
 """Frames of a look: over two seconds, the middle two of them lie within the event."""

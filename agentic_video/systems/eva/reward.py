@@ -2,18 +2,11 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 from typing import Any
 
-from agentic_video.graders.answer import match_choice
-from agentic_video.graders.base import Graders
-from agentic_video.graders.verifier import VerifierError
 from agentic_video.types.action import Answer, Calls
-from agentic_video.types.frame import Frame
-from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
-from agentic_video.video.errors import VideoError
+from agentic_video.types.trajectory import Trajectory, Turn
 
 MAX_ROUGE_CHARS = 1_000
 """Only this much of an answer and of a reference is compared: ROUGE-L takes time by the product of their lengths."""
@@ -47,49 +40,6 @@ def rouge_mean(answer: str, reference: str) -> float:
     """Mean of the F1 of ROUGE-1, ROUGE-2 and ROUGE-L, with stemming; 0.0 to 1.0."""
     scores = _rouge_scorer().score(reference[:MAX_ROUGE_CHARS], answer[:MAX_ROUGE_CHARS])
     return sum(float(scores[kind].fmeasure) for kind in ROUGE_KINDS) / len(ROUGE_KINDS)
-
-
-def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
-    """The frames of the last observation that shows any; empty when nothing was retrieved."""
-    for turn in reversed(trajectory.turns):
-        refs = tuple(part for part in turn.observation if isinstance(part, FrameRef))
-        if refs:
-            return refs
-    return ()
-
-
-def verifier_answer(reply: str) -> str:
-    """What a verifier answers: the text of its last answer tag, or all of its reply when there is none."""
-    start, end = reply.rfind("<answer>"), reply.rfind("</answer>")
-    return reply[start + len("<answer>") : end] if 0 <= start < end else reply
-
-
-async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders) -> float:
-    """Completeness self-verification: can a verifier answer from the frames of the last retrieval alone?
-
-    Args:
-        prompt: What the verifier is asked.
-        graders: The verifier, and the source of the frames.
-
-    Returns:
-        1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
-
-    Raises:
-        VerifierError: There is no verifier, it doesn't reply, or the frames can't be had.
-    """
-    refs = last_retrieval(trajectory)
-    if not refs:
-        return 0.0
-    if graders.verifier is None or graders.source is None:
-        raise VerifierError(f"row {qa.id}: self-verification needs a verifier and a source of frames")
-    frames: list[Frame] = []
-    try:
-        for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
-            frames += await graders.source.aframes(qa.video, [ref.index for ref in group], size)
-    except VideoError as error:
-        raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
-    reply = await graders.verifier.ask(prompt, frames)
-    return float(match_choice(verifier_answer(reply), qa, "robust"))
 
 
 def _after_thinking(text: str) -> str:

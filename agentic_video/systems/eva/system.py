@@ -12,24 +12,21 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean, verify_choice
+from agentic_video.systems.eva.grammar import CALL_OPEN, REPLY_CLOSE, REPLY_OPEN, labelled, parse_turn, shown_seconds
+from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean
+from agentic_video.systems.eva.verification import verify_choice
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.frame_select import NAME, SelectLimits, check_select, plan_selection, read_calls
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.tools.frame_select import NAME, SelectLimits, check_select, plan_selection
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import PixelBudget, fit_size
-
-THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
-CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
-ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
-REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
 
 
 @dataclass(frozen=True)
@@ -37,9 +34,10 @@ class Eva(System):
     """The constants of EVA; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`); EVA has none.
+        overview: How the overview's frames are chosen: ``none`` (EVA plans before it sees anything), ``uniform``,
+            ``rate``, ``listed`` or ``retrieval``.
         overview_frames: Most frames of an overview, if there is one; together they keep within ``max_tokens``.
-        overview_fps: Frames a second of the overview ``rate``.
+        overview_fps: Frames a second of the overview, where it is ``rate``.
         max_tokens: Most visual tokens of one call; a call over it gets fewer and smaller frames.
         max_frames: Most frames of one call.
         max_short_side: The shorter side is reduced to this many pixels in a call over ``max_tokens``.
@@ -51,10 +49,11 @@ class Eva(System):
         end_on_refusal: Whether a turn none of whose calls can be carried out ends the episode; else the agent is told.
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         reminder: Follows the frames of each reply; ``{question}`` is filled in.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers.
+        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
+            ``strict``, ``exact`` or ``last_letter``.
         csv: Whether a right choice earns only when a verifier, shown the last retrieved frames, is right too.
         verifier_prompt: Name of the template that the verifier is asked with, or a file.
         weights: Weights of the reward.
@@ -136,22 +135,7 @@ class Eva(System):
         return (Message("system", (instructions.strip(),)), Message("user", (*overview, question)))
 
     def parse(self, text: str) -> Action:
-        """What is said after thinking: the first answer if there is one (released code), else the calls."""
-        said = text.rpartition(THINK_CLOSE)[2].partition(THINK_OPEN)[0]
-        start = said.find(ANSWER_OPEN)
-        end = said.find(ANSWER_CLOSE, start) if start >= 0 else -1
-        if end >= 0 and (answer := said[start + len(ANSWER_OPEN) : end].strip()):
-            return Answer(answer)
-        calls: list[ToolCall] = []
-        for block in said.split(CALL_OPEN)[1:]:
-            body, closed, _ = block.partition(CALL_CLOSE)
-            if not closed:
-                return Illegal("a call has no end")
-            try:
-                calls += [ToolCall(name, arguments) for name, arguments in read_calls(body)]
-            except ToolError as error:
-                return Illegal(str(error))
-        return Calls(tuple(calls)) if calls else Illegal("neither a call nor an answer")
+        return parse_turn(text)
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         if isinstance(action, Illegal):
@@ -211,18 +195,3 @@ class Eva(System):
             prompt = "\n" + fill(load_prompt(self.verifier_prompt), question=question).strip()
             credited = await verify_choice(trajectory, qa, prompt, graders)
         return eva_score(trajectory, acc, credited, self.weights)
-
-
-def shown_seconds(duration: float) -> int:
-    """Length of a video as the agent is told it: half a second less, in whole seconds, at least 1 (released code)."""
-    return int(max(duration - 0.5, 1.0))
-
-
-def labelled(frames: Sequence[Frame], times: Sequence[float]) -> tuple[Part, ...]:
-    """Each image after its number and its time in minutes and whole seconds (released code)."""
-    parts: list[Part] = []
-    for number, (frame, time) in enumerate(zip(frames, times, strict=True)):
-        minutes, seconds = divmod(int(time), 60)
-        label = f"Frame {number} at [{minutes:02d}:{seconds:02d}]: "
-        parts += ["\n" + label if number else label, frame]
-    return tuple(parts)

@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class FrameSampling:
-    """One view of a video: so many frames of this size in pixels.
+    """One view of a video: so many frames of this size.
+
+    Attributes:
+        frames: Number of frames.
+        height: Of a frame, in pixels.
+        width: Of a frame, in pixels.
 
     Raises:
         ValueError: A number isn't positive.
@@ -17,7 +22,7 @@ class FrameSampling:
 
     def __post_init__(self) -> None:
         if min(self.frames, self.height, self.width) < 1:
-            raise ValueError(f"a rung needs positive numbers, got {self}")
+            raise ValueError(f"a sampling needs positive numbers, got {self}")
 
 
 def ladder_sampling(low: FrameSampling, high: FrameSampling, index: int, group_size: int, factor: int) -> FrameSampling:

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from agentic_video.systems.blocks import read_blocks
-from agentic_video.tools import frame_at, video_clip
+from agentic_video.systems.framemind.grammar import TAGS, TOOLS, evidence_header
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-
-TAGS = ("think", "tool_call", "turn_sum", "answer")
-TOOLS = (frame_at.NAME, video_clip.NAME)
 
 TurnBonus = Literal["turns", "turn_sums"]
 """What the turn bonus counts: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
@@ -28,7 +25,7 @@ class FrameMindWeights:
         exploration: Share of the tool score that is paid whatever the answer; the rest is for a right one. 0 is the
             ablation's strict gating (section 4.6).
         turn: Of an episode of ``min_turns`` to ``max_turns`` turns.
-        turn_bonus: What is counted for that.
+        turn_bonus: What is counted for that: ``turns`` (equation 8) or ``turn_sums`` (equation 13).
         min_turns: Fewest that earn the bonus.
         max_turns: Most that earn it.
 
@@ -49,12 +46,6 @@ class FrameMindWeights:
     def __post_init__(self) -> None:
         if self.turn_bonus not in get_args(TurnBonus):
             raise ValueError(f"turn_bonus must be one of {get_args(TurnBonus)}, got {self.turn_bonus!r}")
-
-
-def evidence_header(tool: str) -> str:
-    """The line before a tool's frames. The system writes it for a call that was carried out, and for nothing else, so
-    that it says in a trajectory which of a turn's calls were."""
-    return f"{tool}:\n"
 
 
 def used_tools(trajectory: Trajectory) -> set[str]:

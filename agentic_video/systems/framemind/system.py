@@ -11,18 +11,16 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import Context, EpisodeView, System
-from agentic_video.systems.blocks import read_blocks
+from agentic_video.systems.framemind.grammar import TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
-from agentic_video.systems.framemind.reward import TAGS, TOOLS, FrameMindWeights, evidence_header, framemind_score
+from agentic_video.systems.framemind.reward import FrameMindWeights, framemind_score
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.tools import frame_at
-from agentic_video.tools.arguments import number
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_at import check_frame_at
 from agentic_video.tools.video_clip import check_clip
-from agentic_video.tools.video_zoom import parse_arguments
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
@@ -30,32 +28,32 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.sampling import linspace_times
 
-REFUSED = "refused"
-"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
-
 
 @dataclass(frozen=True)
 class FrameMind(System):
     """The constants of FrameMind; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the first view's frames are chosen (see :mod:`agentic_video.systems.overview`).
+        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
+            whose times the rows hold), ``retrieval`` or ``none``.
         low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
         high: First view of the group's last rollout: few large frames.
-        group_size: Rollouts of a group, whose first views lie evenly between the two.
+        group_size: Rollouts of a group, whose first views lie evenly between the two, in number and in size.
         size_factor: Sides of a first view are multiples of this (patch size times merge size of the processor).
         tool_side: Width and height in pixels of the frames that the tools show.
-        clip_fps: Frames a second of a clip, between the two limits.
+        clip_fps: Frames a second of a clip, between the two limits (the paper: 8 to 20 frames; the rate is ours).
         clip_min_frames: Fewest frames of a clip.
         clip_max_frames: Most frames of a clip.
         max_calls: Most calls of one turn; those beyond it are refused.
         max_turns: Most generations; the last one must answer.
-        max_images: Most images that are before the agent at a time.
+        max_images: Most images that are before the agent at a time (Table E1; the text's 50 is less than the 64 frames of
+            the first view).
         context: ``latest_evidence``: all text, but the latest turn's images only (equation 1); ``all``: everything.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to what is shown before the last turn.
-        answer_match: Rule for multiple-choice answers: ``exact`` (paper) or one of the others.
+        answer_match: Rule for multiple-choice answers: ``exact`` (paper), ``robust`` (letters and option texts in any
+            common dress), ``strict`` or ``last_letter``.
         weights: Weights of the reward.
 
     Raises:
@@ -66,7 +64,8 @@ class FrameMind(System):
     overview: OverviewKind = "uniform"
     low: FrameSampling = field(default_factory=lambda: FrameSampling(frames=64, height=224, width=224))
     high: FrameSampling = field(default_factory=lambda: FrameSampling(frames=32, height=448, width=448))
-    group_size: int = 8
+    # metadata: in a config it follows the rollouts of a question
+    group_size: int = field(default=8, metadata={"config": "${actor_rollout_ref.rollout.n}"})
     size_factor: int = 28
     tool_side: int = 448
     clip_fps: float = 2.0
@@ -123,20 +122,7 @@ class FrameMind(System):
         return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
 
     def parse(self, text: str) -> Action:
-        """A closed answer stops; else a closed turn summary goes on, with calls or without (appendix B.1).
-
-        What is inside a thought, or any other block, is text. Of several answers the last one counts.
-        """
-        read = read_blocks(text, TAGS)
-        if answers := read.bodies("answer"):
-            return Answer(answers[-1].strip())
-        if not read.bodies("turn_sum"):
-            return Illegal("neither a turn summary nor an answer")
-        bodies = read.bodies("tool_call")
-        calls = [read_call(body) for body in bodies[: self.max_calls]]
-        if len(bodies) > self.max_calls:
-            calls.append(_refused(f"only {self.max_calls} calls are allowed in a turn, the others were left out"))
-        return Calls(tuple(calls))
+        return parse_turn(text, self.max_calls)
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         if isinstance(action, Illegal):
@@ -187,29 +173,3 @@ class FrameMind(System):
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
         return framemind_score(trajectory, acc, self.weights)
-
-
-def read_call(body: str) -> ToolCall:
-    """The call inside a pair of tags: a known tool with numbers for arguments, else :data:`REFUSED`. Never raises."""
-    try:
-        call = parse_arguments(body)
-        name, arguments = call.get("name"), call.get("arguments")
-        if not isinstance(name, str) or name not in TOOLS:
-            return _refused(f"there is no such tool, only {' and '.join(TOOLS)}")
-        if not isinstance(arguments, dict):
-            return _refused("arguments must be a JSON object")
-        return ToolCall(name, {key: number(value, "every argument") for key, value in arguments.items()})
-    except ToolError as error:
-        return _refused(str(error))
-
-
-def _refused(reason: str) -> ToolCall:
-    return ToolCall(REFUSED, {"reason": reason})
-
-
-def labelled(frames: list[Frame]) -> tuple[Part, ...]:
-    """Each image after its real time in seconds: ``<12.50s>``."""
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"<{frame.time:.2f}s>", frame]
-    return tuple(parts)

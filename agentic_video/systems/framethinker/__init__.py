@@ -1,4 +1,4 @@
-"""FrameThinker: a sparse scan, then looks at stretches of the video by frame numbers; thoughts and actions must agree."""
+"""FrameThinker: a sparse scan, then looks at stretches of the video; thoughts and actions must agree."""
 
 from agentic_video.systems.framethinker.consistency import ConsistencyRules
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights

@@ -34,7 +34,7 @@ class ConsistencyRules:
         fidelity: Check that an action does what its thought said.
         width: Check for looks at too short a stretch.
         min_width: A look from A to B fails when A >= B - ``min_width`` (frames). The released code has 8 whatever the
-            number of frames of a look; ``sampled`` takes that number.
+            number of frames of a look; ``sampled``: as many as a look shows.
     """
 
     enable: bool = True

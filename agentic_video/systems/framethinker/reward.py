@@ -22,8 +22,8 @@ class FrameThinkerWeights:
 
     Attributes:
         acc: Of a right answer.
-        lookup: lambda_gfn, of having looked up a frame number.
-        choose: lambda_cf, of having chosen frames.
+        lookup: lambda_gfn, of having looked up a frame number (large scale; the small-scale experiment has 0.2).
+        choose: lambda_cf, of having chosen frames (large scale; the small-scale experiment has 0).
         bonus: ``actions``: the two above. ``turns``: a reward for more turns in their place (paper, Eq. 7).
         conditional: Whether a bonus is paid for right answers only. If not, it is paid for having acted at all: a
             lookup needs no clock time in the question then (paper, D.1).

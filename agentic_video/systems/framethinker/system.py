@@ -15,25 +15,21 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
-from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, split_turn
+from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, labelled, parse_turn
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, framethinker_score
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.tools.base import ToolError
-from agentic_video.tools.choose_frames import chosen_indices, parse_choice
-from agentic_video.tools.frame_number import number_at, parse_lookup, reply_text
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation, Part
+from agentic_video.tools.choose_frames import chosen_indices
+from agentic_video.tools.frame_number import number_at, reply_text
+from agentic_video.types.action import Action, Calls, Illegal
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import fit_within
 
-ANSWER = "output answer:"
-MAX_CALL_CHARS = 200
-"""A request is refused beyond this many characters: no legal one comes near it."""
 _CLOCK_TIME = re.compile(r"[0-9]:[0-9]")
 
 
@@ -61,7 +57,8 @@ class FrameThinker(System):
     """The constants of FrameThinker; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`).
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
+            whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, for ``overview: rate``.
         overview_frames: Most frames of the overview.
         look_frames: Frames of one look.
@@ -75,13 +72,13 @@ class FrameThinker(System):
         long_max_height: See ``max_height``.
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode, the overview included.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers: ``robust``, or ``exact`` (released: the answer's first word
-            equals the letter).
+        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
+            ``exact`` (released: the answer's first word equals the letter), ``strict`` or ``last_letter``.
         weights: Weights of the reward.
-        ccv: Cognitive Consistency Verification.
-        guard: The same checks as a guard in evaluation.
+        ccv: Cognitive Consistency Verification: a failed check takes the whole reward.
+        guard: The same checks as a guard in evaluation: so many attempts, then a direct answer.
     """
 
     name: str = "framethinker"
@@ -143,21 +140,7 @@ class FrameThinker(System):
         return (Message("system", (instructions,)), Message("user", (question + "\n", *labelled(frames))))
 
     def parse(self, text: str) -> Action:
-        """The turn's last action counts; it must follow a thought."""
-        blocks = split_turn(text)
-        if blocks is None:
-            return Illegal("no action after a thought")
-        action = blocks[1].strip()
-        if action.startswith(ANSWER):
-            answer = action[len(ANSWER) :].strip()
-            return Answer(answer) if answer else Illegal("the answer is empty")
-        if len(action) > MAX_CALL_CHARS:
-            return Illegal("unknown action")
-        if (choice := parse_choice(action)) is not None:
-            return Calls((ToolCall("choose_frames", choice),))
-        if (lookup := parse_lookup(action)) is not None:
-            return Calls((ToolCall("frame_number", lookup),))
-        return Illegal("unknown action")
+        return parse_turn(text)
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         # Whatever can't be carried out ends the episode (paper, section 3.3.1).
@@ -212,11 +195,3 @@ class FrameThinker(System):
             failed=failed_checks(trajectory, self.ccv) if self.ccv.enable else (),
             weights=self.weights,
         )
-
-
-def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
-    """Each image after its number in the video, one a line: ``frame 420: `` (paper, released code)."""
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [("\n" if parts else "") + f"frame {frame.index}: ", frame]
-    return tuple(parts)

@@ -6,19 +6,15 @@ worth depends on whether the question needed them.
 
 import re
 from dataclasses import dataclass
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.clip_sample import read_prompt
 from agentic_video.tools.uniform_sample import read_range
 from agentic_video.types.action import Calls, ToolCall
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import QuestionClass, RowError, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-
-QuestionClass = Literal["direct", "adaptive", "active"]
-"""What a question needs (paper, section 3.2). ``direct``: the overview is enough. ``adaptive``: it is, for a stronger
-model. ``active``: more frames are needed."""
 
 CLASS_FIELD = "extra_info.class"
 BLOCKS = ("thinking", "tool_call", "answer")
@@ -32,7 +28,18 @@ class VideoBrainWeights:
     Attributes:
         format: Of passing the format gate.
         acc: Of a right answer, in proportion to its grade.
-        direct_right_without: Direct question, right answer, no tool used; the other cells alike.
+        direct_right_without: Direct question, right answer, no tool used.
+        direct_right_with: Direct question, right answer, a tool used.
+        direct_wrong_without: Direct question, wrong answer, no tool used.
+        direct_wrong_with: Direct question, wrong answer, a tool used.
+        adaptive_right_without: Adaptive question, right answer, no tool used.
+        adaptive_right_with: Adaptive question, right answer, a tool used.
+        adaptive_wrong_without: Adaptive question, wrong answer, no tool used.
+        adaptive_wrong_with: Adaptive question, wrong answer, a tool used.
+        active_right_without: Active question, right answer, no tool used.
+        active_right_with: Active question, right answer, a tool used.
+        active_wrong_without: Active question, wrong answer, no tool used.
+        active_wrong_with: Active question, wrong answer, a tool used.
     """
 
     format: float = 0.05

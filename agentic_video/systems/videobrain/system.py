@@ -4,7 +4,6 @@
 gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -14,22 +13,18 @@ from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.videobrain.grammar import CALL_CLOSE, labelled, parse_turn
 from agentic_video.systems.videobrain.reward import VideoBrainWeights, gate_fault, question_class, videobrain_score
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.clip_sample import check_clip
 from agentic_video.tools.uniform_sample import check_uniform
-from agentic_video.tools.video_zoom import parse_arguments
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import fit_within
-
-CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
-ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
 
 AnswerMatch = Literal["judge"] | MatchRule
 IllegalCall = Literal["told", "end"]
@@ -42,26 +37,29 @@ class VideoBrain(System):
     """The constants of VideoBrain; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`).
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
+            whose times the rows hold), ``retrieval`` or ``none``.
         overview_frames: Frames of the overview.
         overview_fps: Frames a second, where ``overview`` is ``rate``.
-        max_width: A shown frame is at most so many pixels wide,
-        max_height: and so many high; its aspect ratio is kept.
+        max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.
+        max_height: And at most so many pixels high.
         size_factor: Sides of a shown frame are multiples of this (Qwen3-VL: patch size 16 times merge size 2).
         uniform_frames: Frames of one ``uniform_sample``; a range of fewer frames is refused.
         clip_frames: Frames of one ``clip_sample``.
-        clip_candidates: How many frames a ``clip_sample`` compares,
-        clip_candidates_long: and in a long video;
-        long_video_frames: a video with more frames than this is long.
+        clip_candidates: How many frames a ``clip_sample`` compares.
+        clip_candidates_long: And in a long video.
+        long_video_frames: A video with more frames than this is long.
         max_prompt_chars: A ``clip_sample`` with a longer prompt is refused.
-        illegal_call: What follows a call that can't be carried out.
+        illegal_call: What follows a call that can't be carried out: ``told`` (an error text, and the dialogue goes on) or
+            ``end`` (the episode ends, as in the released code).
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode, the overview included.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         turn_notice: Precedes the frames of a call.
         last_turn_notice: The same before the last turn.
-        answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge.
+        answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge (``robust``,
+            ``strict``, ``exact``, ``last_letter``).
         duplicate_margin: Two ranges whose ends are both within so many frames count as the same call.
         weights: Weights of the reward.
     """
@@ -120,18 +118,7 @@ class VideoBrain(System):
         return (Message("system", (instructions.strip(),)), Message("user", (question, *labelled(frames))))
 
     def parse(self, text: str) -> Action:
-        """A turn that ends in a call is a call, else the text of its last answer tag is the answer."""
-        if text.rstrip().endswith(CALL_CLOSE):
-            if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
-                return Illegal("one turn may hold only one call")
-            try:
-                return Calls((read_call(text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]),))
-            except ToolError as error:
-                return Illegal(str(error))
-        start, end = text.rfind(ANSWER_OPEN), text.rfind(ANSWER_CLOSE)
-        if 0 <= start < end:
-            return Answer(text[start + len(ANSWER_OPEN) : end].strip())
-        return Illegal("neither a call nor an answer")
+        return parse_turn(text)
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else self.turn_notice
@@ -163,8 +150,7 @@ class VideoBrain(System):
         raise ToolError("there is no such tool; there are uniform_sample and clip_sample")
 
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        """See :meth:`System.demonstration_score`; the reward needs a row's class, accuracy and format don't: rows may be
-        classified later."""
+        """See :meth:`System.demonstration_score`; only the reward needs a row's class, which may come later."""
         return await self.score(trajectory, replace(qa, extra={"class": "adaptive", **qa.extra}), graders)
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
@@ -198,37 +184,6 @@ class VideoBrain(System):
             return await judge.grade(qa.question, qa.answer, answer, scale="unit")
         gold = fill(self.option_format, letter=qa.answer, text=qa.options[LETTERS.index(qa.answer)])
         return await judge.grade(question_text(qa, self.option_format), gold, answer)
-
-
-def read_call(body: str) -> ToolCall:
-    """Read what stands between the tags of a call.
-
-    Raises:
-        ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments.
-    """
-    call = parse_arguments(body)
-    name, arguments = call.get("name"), call.get("arguments")
-    if not isinstance(name, str):
-        raise ToolError("the call has no name")
-    if not isinstance(arguments, dict):
-        raise ToolError("the call has no arguments")
-    # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
-    if any(isinstance(value, dict | list) for value in arguments.values()):
-        raise ToolError("an argument must be a number or a text")
-    try:
-        for text in (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))):
-            text.encode()
-    except UnicodeEncodeError:
-        raise ToolError("the call holds what is no text") from None
-    return ToolCall(name, arguments)
-
-
-def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
-    """Each image on a line of its own, after its number in the video: ``frame 1250: `` (released code)."""
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"\nframe {frame.index}: ", frame]
-    return tuple(parts)
 
 
 def _refusal(reason: str, notice: str) -> Observation:

@@ -13,12 +13,13 @@ from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.video_zoom import ZoomRequest, check_zoom, parse_arguments
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.tools.video_zoom import ZoomRequest, check_zoom
+from agentic_video.types.action import Action, Calls, Illegal
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
@@ -26,17 +27,15 @@ from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
 from agentic_video.video.sizes import PixelBudget, fit_size
 
-CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
-ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
-
 
 @dataclass(frozen=True)
 class VideoZoomer(System):
     """The constants of VideoZoomer; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen (see :mod:`agentic_video.systems.overview`).
-        overview_fps: Frames a second of the overview.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
+            whose times the rows hold), ``retrieval`` or ``none``.
+        overview_fps: Frames a second of the overview, where it is ``rate``.
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
@@ -44,10 +43,11 @@ class VideoZoomer(System):
         zoom_max_frames: Most frames of one zoom; more is refused.
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode, the overview included.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to the observation before the last turn.
-        answer_match: Rule for multiple-choice answers: ``last_letter`` (released) or ``robust``.
+        answer_match: Rule for multiple-choice answers: ``last_letter`` (released), ``robust`` (letters and option texts in
+            any common dress), ``strict`` or ``exact``.
         weights: Weights of the reward.
     """
 
@@ -95,19 +95,7 @@ class VideoZoomer(System):
         return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
 
     def parse(self, text: str) -> Action:
-        """A turn that ends in a call is a call, else the text of its last answer tag is the answer."""
-        if text.rstrip().endswith(CALL_CLOSE):
-            if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
-                return Illegal("one turn may hold only one call")
-            body = text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]
-            try:
-                return Calls((ToolCall("video_zoom", parse_arguments(body)),))
-            except ToolError as error:
-                return Illegal(str(error))
-        start, end = text.rfind(ANSWER_OPEN), text.rfind(ANSWER_CLOSE)
-        if 0 <= start < end:
-            return Answer(text[start + len(ANSWER_OPEN) : end].strip())
-        return Illegal("neither a call nor an answer")
+        return parse_turn(text)
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
@@ -135,11 +123,3 @@ class VideoZoomer(System):
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
         return videozoomer_score(trajectory, acc, self.weights)
-
-
-def labelled(frames: list[Frame]) -> tuple[Part, ...]:
-    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code)."""
-    parts: list[Part] = []
-    for number, frame in enumerate(frames):
-        parts += [f"<frame{number}_time{frame.time:.2f}s>", frame]
-    return tuple(parts)

@@ -22,6 +22,17 @@ class Batcher(Generic[T]):
     """Gathers the items of concurrent requests into batches, embedded one after the other on a thread.
 
     Belongs to one event loop.
+
+    Args:
+        encode: Embeds a batch: one row per item. Called on the executor.
+        size: Most items in a batch.
+        wait: Seconds that a batch which isn't full waits for other requests.
+        executor: One thread; several batchers may share it.
+
+    Attributes:
+        items: Items embedded so far.
+        batches: Calls of ``encode`` that succeeded.
+        seconds: Seconds spent in ``encode``.
     """
 
     def __init__(
@@ -39,6 +50,7 @@ class Batcher(Generic[T]):
         self.seconds = 0.0
 
     async def __call__(self, items: Iterable[T]) -> list[Row]:
+        """The embeddings of items, in their order; raises what ``encode`` raises."""
         loop = asyncio.get_running_loop()
         entries = [(item, loop.create_future()) for item in items]
         self._queue.extend(entries)

@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 
 _DEVICES = re.compile(r"auto|cpu|cuda(:\d+)?")
-
-
 _SCHEMAS = ("local-dir:", "hf-hub:")
 
 

@@ -1,4 +1,8 @@
-"""Frame embeddings, kept in memory and on disk."""
+"""Frame embeddings, kept in memory and on disk.
+
+A file of the folder holds the embeddings of one video under one model. Several processes, and nodes, may share the
+folder: files are replaced as a whole, and what is damaged or gone is made anew.
+"""
 
 from __future__ import annotations
 
@@ -10,65 +14,45 @@ import os
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.video.errors import raise_video_error
-from agentic_video.video.lru import SizedLRU
+from agentic_video.video.identity import VideoIdentity
+from agentic_video.video.lru import BoundedCache
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 Row = npt.NDArray[np.float32]
 """The embedding of one frame or text: shape (dim,), length 1."""
 
-
 _LOG = logging.getLogger(__name__)
 
-
 _SWEEP_SECONDS = 60.0
-
+"""Between two looks at a folder that seems to have room: other processes fill it too."""
 
 _SWEEP_TO = 0.9
 """Share of its bound that a folder which outgrew it is brought back to, so that not every write has to look again."""
 
 
-@dataclass(frozen=True)
-class VideoIdentity:
-    """A video file as it is now: a changed file is another one."""
-
-    path: str
-    mtime_ns: int
-    size: int
-
-
-def identify(path: str) -> VideoIdentity:
-    """The identity of a file.
-
-    Raises:
-        VideoError: It can't be found.
-    """
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise_video_error(path, error)
-    return VideoIdentity(path, status.st_mtime_ns, status.st_size)
-
-
 class EmbeddingCache:
     """Frame embeddings of one model: a bounded memory, and a bounded folder with a file for each video.
 
-    `get` and `put` belong to one thread, `load` and `save` to one thread.
+    :meth:`get` and :meth:`put` belong to one thread, :meth:`load` and :meth:`save` to one thread.
 
     Args:
         config: Its bounds and folder count.
         model: Identity of the model.
+
+    Attributes:
+        disk_errors: Files of the folder that could not be read or written.
     """
 
     def __init__(self, config: RetrievalConfig, model: str) -> None:
         self._model = model
-        self._memory: SizedLRU[tuple[VideoIdentity, int], Row] = SizedLRU(config.max_bytes)
+        self._memory: BoundedCache[tuple[VideoIdentity, int], Row] = BoundedCache(
+            config.max_bytes, lambda row: row.nbytes
+        )
         self._folder = Path(config.cache_dir).expanduser() if config.cache_dir else None
         self._folder_bytes = config.cache_bytes
         # Upper bound of what the folder holds, as far as this process knows.
@@ -79,7 +63,7 @@ class EmbeddingCache:
     @property
     def bytes(self) -> int:
         """Bytes held in memory."""
-        return self._memory.total
+        return int(self._memory.currsize)
 
     @property
     def on_disk(self) -> bool:
@@ -91,8 +75,8 @@ class EmbeddingCache:
         return self._memory.get((video, index))
 
     def put(self, video: VideoIdentity, index: int, row: Row) -> None:
-        """Keeps an embedding in memory."""
-        self._memory.put((video, index), row, row.nbytes)
+        """Keep an embedding in memory."""
+        self._memory[video, index] = row
 
     def load(self, video: VideoIdentity, indices: Iterable[int]) -> dict[int, Row]:
         """Those embeddings of a video that its file holds; a damaged file holds none."""
@@ -106,7 +90,7 @@ class EmbeddingCache:
         return {index: stored[index] for index in indices if index in stored}
 
     def save(self, video: VideoIdentity, rows: Mapping[int, Row]) -> None:
-        """Adds embeddings to a video's file. What can't be written is left out, and counted."""
+        """Add embeddings to a video's file. What can't be written is left out, and counted."""
         file = self._file(video)
         if file is None or not rows:
             return
@@ -132,6 +116,7 @@ class EmbeddingCache:
     def _file(self, video: VideoIdentity) -> Path | None:
         if self._folder is None:
             return None
+        # Without the inode: nodes that share the folder may see other ones.
         name = json.dumps([self._model, video.path, video.mtime_ns, video.size])
         return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()}.npz"
 
@@ -156,7 +141,7 @@ class EmbeddingCache:
         self.disk_errors += 1
 
     def _sweep(self) -> None:
-        """Brings the folder well within its bound, oldest files first; looks only now and then where there is room."""
+        """Bring the folder well within its bound, oldest files first; looks only now and then where there is room."""
         assert self._folder is not None
         now = time.monotonic()
         if now - self._swept < _SWEEP_SECONDS and self._folder_total <= self._folder_bytes:

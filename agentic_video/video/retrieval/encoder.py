@@ -1,6 +1,7 @@
 """Models that embed frames and texts alike.
 
-Importing this touches neither the network nor a model library; :class:`ClipEncoder` does."""
+Importing this touches neither the network nor a model library; :class:`ClipEncoder` does.
+"""
 
 from __future__ import annotations
 
@@ -10,37 +11,44 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 
-from agentic_video.video.lru import SizedLRU
 from agentic_video.video.retrieval.config import RetrievalConfig
 
-_TOKENIZER_WORDS = 2**16
+TOKENIZER_WORDS = 2**16
+"""Most words that a tokenizer of open_clip may remember; beyond them it forgets all."""
 
 
 class Encoder(Protocol):
-    """Embeds pictures and texts so that a scalar product compares them. Called from one thread at a time."""
+    """Embeds pictures and texts so that a scalar product compares them. Called from one thread at a time.
+
+    Attributes:
+        identity: Changes whenever the embeddings of frames do.
+    """
 
     identity: str
-    """Changes whenever the embeddings of frames do."""
 
     def frame_size(self, width: int, height: int) -> tuple[int, int]:
         """The (width, height) in pixels that frames of a video of the given size are wanted in."""
         ...
 
     def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        """Embeds RGB pictures, each (height, width, 3): rows of length 1, shape (len(images), dim)."""
+        """Embed RGB pictures, each (height, width, 3): rows of length 1, shape (len(images), dim)."""
         ...
 
     def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Embeds texts: rows of length 1, shape (len(texts), dim)."""
+        """Embed texts: rows of length 1, shape (len(texts), dim)."""
         ...
 
 
 class ClipEncoder:
-    """A model of open_clip.
+    """A model of open_clip; an Encoder.
 
     Args:
         config: Its model, pretrained and device count.
+
+    Attributes:
+        identity: Follows the model's weights and how it prepares pictures.
 
     Raises:
         ValueError: No model is named, or open_clip doesn't know it.
@@ -60,7 +68,7 @@ class ClipEncoder:
         self._tokenizer = open_clip.get_tokenizer(config.model)
         self._device = _device(config.device)
         self._network = network.eval().requires_grad_(False).to(self._device)
-        self._sizes: SizedLRU[tuple[int, int], tuple[int, int]] = SizedLRU(1024)
+        self._sizes: LRUCache[tuple[int, int], tuple[int, int]] = LRUCache(1024)
 
     def frame_size(self, width: int, height: int) -> tuple[int, int]:
         """The size that the model's own transform resizes a picture to, before it crops or pads."""
@@ -71,11 +79,11 @@ class ClipEncoder:
             # The transform itself tells, so that it finds nothing left to resize in frames of that size.
             resized = self._transform.transforms[0](Image.new("L", (width, height)))
             size = (resized.width, resized.height)
-            self._sizes.put((width, height), size, 1)
+            self._sizes[width, height] = size
         return size
 
     def images(self, images: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:
-        """As `Encoder.images`, prepared by the model's own transform."""
+        """As :meth:`Encoder.images`, prepared by the model's own transform."""
         import torch
         from PIL import Image
 
@@ -84,11 +92,11 @@ class ClipEncoder:
             return _rows(self._network.encode_image(batch.to(self._device), normalize=True))
 
     def texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """As `Encoder.texts`; what goes beyond the text tower's context is cut."""
+        """As :meth:`Encoder.texts`; what goes beyond the text tower's context is cut."""
         import torch
 
         known = getattr(self._tokenizer, "cache", None)
-        if known is not None and len(known) > _TOKENIZER_WORDS:
+        if known is not None and len(known) > TOKENIZER_WORDS:
             # open_clip's own tokenizer remembers every word it ever saw; its special tokens are those that stay whole.
             self._tokenizer.cache = {word: pieces for word, pieces in known.items() if word == pieces}
         tokens = self._tokenizer(list(texts)).to(self._device)

@@ -60,7 +60,7 @@ class NodeRetriever:
         return NodeRetriever, (self._config, self._store)
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        """As `FrameRetriever.asimilarities`.
+        """As :meth:`FrameRetriever.asimilarities`.
 
         Raises:
             VideoError: A frame can't be read.
@@ -77,6 +77,7 @@ class NodeRetriever:
         return await self._actor.call("stats")
 
     async def _start(self) -> None:
+        """Wait, once, for the node's retriever to have loaded its model."""
         if self._ready:
             return
         try:

@@ -1,4 +1,7 @@
-"""Finding frames by text: similarities of a video's frames and a prompt under a CLIP-like model."""
+"""Finding frames by text: similarities of a video's frames and a prompt under a CLIP-like model.
+
+Importing this touches neither the network nor a model library; making an encoder does.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +15,18 @@ from typing import Any
 import numpy as np
 
 from agentic_video.video.errors import VideoError
-from agentic_video.video.lru import SizedLRU
+from agentic_video.video.identity import VideoIdentity, identify
+from agentic_video.video.lru import BoundedCache
 from agentic_video.video.retrieval.batcher import Batcher
 from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.retrieval.embedding_cache import EmbeddingCache, Row, VideoIdentity, identify
+from agentic_video.video.retrieval.embedding_cache import EmbeddingCache, Row
 from agentic_video.video.retrieval.encoder import Encoder
 from agentic_video.video.source import FrameSource
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
-
 _CHUNK_BYTES = 32 * 2**20
 """Most bytes of frames in one request to the frame source."""
-
 
 _CHUNKS = 8
 """Requests to the frame source at a time, over all rollouts: bounds the frames that wait to be embedded."""
@@ -58,7 +60,15 @@ class RetrievalStats:
 
 
 def clean_prompt(prompt: str, max_chars: int) -> str:
-    """What of a prompt is embedded: its first characters, those that no tokenizer takes replaced by spaces."""
+    """What of a prompt is embedded.
+
+    Args:
+        prompt: Any text.
+        max_chars: Characters of it that count.
+
+    Returns:
+        Its first characters, those that no tokenizer takes replaced by spaces.
+    """
     return " ".join(_CONTROL.sub(" ", prompt[:max_chars]).split())
 
 
@@ -82,7 +92,7 @@ class FrameRetriever:
         wait = config.wait_ms / 1000
         self._images = Batcher(encoder.images, config.batch_size, wait, self._compute)
         self._texts = Batcher(encoder.texts, config.batch_size, wait, self._compute)
-        self._known_texts: SizedLRU[str, Row] = SizedLRU(config.max_texts)
+        self._known_texts: BoundedCache[str, Row] = BoundedCache(config.max_texts)
         self._pending_texts: dict[str, asyncio.Task[Row]] = {}
         self._pending: dict[tuple[VideoIdentity, int], asyncio.Future[Row]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -127,7 +137,7 @@ class FrameRetriever:
         )
 
     async def aclose(self) -> None:
-        """Waits for what is under way, to the last write, and ends the threads."""
+        """Wait for what is under way, to the last write, and end the threads."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._compute.shutdown()
@@ -148,7 +158,7 @@ class FrameRetriever:
             [row] = await self._texts([text])
         finally:
             del self._pending_texts[text]
-        self._known_texts.put(text, row, 1)
+        self._known_texts[text] = row
         return row
 
     async def _rows(self, path: str, wanted: Sequence[int]) -> dict[int, Row]:
@@ -187,7 +197,7 @@ class FrameRetriever:
         return rows
 
     async def _make(self, video: VideoIdentity, indices: Sequence[int]) -> None:
-        """Settles the pending embeddings of frames, from the disk cache or from the frames."""
+        """Settle the pending embeddings of frames, from the disk cache or from the frames."""
         fresh: dict[int, Row] = {}
         try:
             stored = await self._on_disk_thread(self._cache.load, video, indices) if self._cache.on_disk else {}
@@ -211,7 +221,7 @@ class FrameRetriever:
     async def _embed(
         self, video: VideoIdentity, chunk: Sequence[int], size: tuple[int, int], fresh: dict[int, Row]
     ) -> None:
-        """Embeds a few frames; whether they can be had is told to those who wait for them, not to the caller."""
+        """Embed a few frames; whether they can be had is told to those who wait for them, not to the caller."""
         try:
             async with self._slots:
                 frames = await self._source.aframes(video.path, chunk, size)

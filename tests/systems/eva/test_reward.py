@@ -1,91 +1,14 @@
 """Worked cases of EVA's reward: w_acc r_acc + w_fmt r_fmt, with r_fmt = 0.05 for a call without credit."""
 
-import asyncio
-import time
-from collections.abc import Sequence
-
 import pytest
 
-from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import EndpointError
-from agentic_video.graders.verifier import VerifierError
-from agentic_video.systems.eva.reward import (
-    EvaWeights,
-    eva_score,
-    format_ok,
-    last_retrieval,
-    rouge_mean,
-    verifier_answer,
-    verify_choice,
-)
+from agentic_video.systems.eva.reward import MAX_ROUGE_CHARS, EvaWeights, eva_score, format_ok, rouge_mean
 from agentic_video.systems.eva.system import Eva
-from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
+from agentic_video.types.action import Illegal
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
-from tests.conftest import MemorySource
-
-CALL = '<tool_call>{"tool": "frame_select", "arguments": {"start_time": 1, "end_time": 3, "nframes": 2}}</tool_call>'
-CALLS = Calls((ToolCall("frame_select", {"start_time": 1, "end_time": 3, "nframes": 2}),))
-EARLY = (FrameRef(10, 1.0, 28, 28), FrameRef(30, 3.0, 28, 28))
-LATE = (FrameRef(410, 41.0, 56, 28), FrameRef(430, 43.0, 28, 28), FrameRef(420, 42.0, 28, 28))
-
-
-def look(refs: Sequence[FrameRef] = EARLY, text: str = "<think>plan</think>" + CALL) -> Turn:
-    return Turn(text, CALLS, 9, observation=("<tool_response>", *refs, "</tool_response>"), legal_calls=1)
-
-
-def refused(text: str = "<think>plan</think>" + CALL) -> Turn:
-    return Turn(text, CALLS, 9, observation=("<tool_response>Error</tool_response>",), illegal_calls=1)
-
-
-def reply(answer: str = "B", text: str = "") -> Turn:
-    return Turn(text or f"<think>seen</think><answer>{answer}</answer>", Answer(answer), 9)
-
-
-def episode(*turns: Turn, end: EndReason = EndReason.ANSWER) -> Trajectory:
-    return Trajectory("q", "eva", (), turns, end)
-
-
-class FakeVerifier:
-    def __init__(self, says: str | Exception):
-        self.says = says
-        self.asked: list[tuple[str, list[Frame]]] = []
-
-    async def ask(self, prompt: str, frames: Sequence[Frame]) -> str:
-        self.asked.append((prompt, list(frames)))
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says
-
-
-def score(trajectory: Trajectory, qa: VideoQA, verifier: FakeVerifier | None, system: Eva | None = None) -> float:
-    graders = Graders(verifier=verifier, source=MemorySource())  # type: ignore[arg-type]
-    return asyncio.run((system or Eva()).score(trajectory, qa, graders)).reward
-
-
-# the gold answer is B
-@pytest.mark.parametrize(
-    ("answer", "says", "reward", "asked"),
-    [
-        ("B", "B", 1.0, True),  # both right
-        ("B", "A", 0.05, True),  # the frames don't show it: no credit, so only the format reward
-        ("A", "B", 0.05, False),  # wrong after a call
-        ("A", "A", 0.05, False),  # a verifier that is wrong in the same way doesn't help
-    ],
-)
-def test_truth_table_of_self_verification(qa: VideoQA, answer: str, says: str, reward: float, asked: bool) -> None:
-    verifier = FakeVerifier(says)
-    assert score(episode(look(), reply(answer)), qa, verifier) == pytest.approx(reward)
-    assert bool(verifier.asked) == asked
-
-
-@pytest.mark.parametrize("says", ["B", "A"])
-@pytest.mark.parametrize("answer", ["B", "A"])
-def test_an_answer_without_a_retrieval_earns_nothing(qa: VideoQA, answer: str, says: str) -> None:
-    verifier = FakeVerifier(says)
-    assert score(episode(reply(answer)), qa, verifier) == 0.0
-    assert not verifier.asked
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
+from tests.growth import assert_linear
+from tests.systems.eva.recorded import CALL, EARLY, episode, look, refused, reply, score
 
 
 @pytest.mark.parametrize(
@@ -132,57 +55,6 @@ def test_weights_are_factors() -> None:
     assert eva_score(episode(look(), reply("A")), 0.0, 0.0, weights).reward == pytest.approx(0.2)
 
 
-def test_the_verifier_sees_the_last_frames_as_the_agent_did(qa: VideoQA) -> None:
-    verifier = FakeVerifier("(B)")
-    assert score(episode(look(EARLY), look(LATE), refused(), reply()), qa, verifier) == 1.0
-    ((prompt, frames),) = verifier.asked
-    assert [(frame.index, frame.width, frame.height) for frame in frames] == [
-        (410, 56, 28), (430, 28, 28), (420, 28, 28),
-    ]  # fmt: skip
-    assert "What colour flashes at 42 s?\n(A) red\n(B) green\n(C) blue\n(D) grey" in prompt
-
-
-def test_overview_frames_are_no_retrieval(qa: VideoQA) -> None:
-    from agentic_video.types.trajectory import RecordedMessage
-
-    trajectory = Trajectory("q", "eva", (RecordedMessage("user", EARLY),), (reply(),), EndReason.ANSWER)
-    verifier = FakeVerifier("B")
-    assert score(trajectory, qa, verifier) == 0.0
-    assert not verifier.asked and last_retrieval(trajectory) == ()
-
-
-@pytest.mark.parametrize(
-    ("says", "answer"),
-    [
-        ("B", "B"),
-        ("<think>A?</think><answer>B</answer>", "B"),
-        ("<answer>A</answer> no <answer>B</answer>", "B"),
-        ("</answer><answer>", "</answer><answer>"),
-        ("", ""),
-    ],
-)
-def test_what_a_verifier_answers(says: str, answer: str) -> None:
-    assert verifier_answer(says) == answer
-
-
-@pytest.mark.parametrize("says", ["", "A, B, C or D", "I cannot tell", "A", "AB", "B" * 10**6, "{" * 10**5])
-def test_a_verifier_that_names_no_single_option_verifies_nothing(qa: VideoQA, says: str) -> None:
-    assert score(episode(look(), reply()), qa, FakeVerifier(says)) == pytest.approx(0.05)
-
-
-def test_a_verifier_that_fails_is_not_a_wrong_answer(qa: VideoQA) -> None:
-    with pytest.raises(EndpointError):
-        score(episode(look(), reply()), qa, FakeVerifier(VerifierError("away")))
-    with pytest.raises(EndpointError, match="needs a verifier"):
-        score(episode(look(), reply()), qa, None)
-
-
-def test_frames_that_cannot_be_had_again_are_not_a_wrong_answer(qa: VideoQA) -> None:
-    graders = Graders(verifier=FakeVerifier("B"), source=MemorySource(fail=True))  # type: ignore[arg-type]
-    with pytest.raises(EndpointError, match="no frames for the verifier"):
-        asyncio.run(verify_choice(episode(look(), reply()), qa, "?", graders))
-
-
 @pytest.mark.parametrize(
     ("answer", "reference", "mean"),
     [
@@ -203,11 +75,13 @@ def test_rouge_by_hand(answer: str, reference: str, mean: float) -> None:
     assert rouge_mean(answer, reference) == pytest.approx(mean)
 
 
-def test_rouge_of_a_long_answer_takes_no_time() -> None:
-    rouge_mean("warm", "up")
-    started = time.monotonic()
-    assert rouge_mean("a b " * 10**6, "b a " * 10**6) > 0
-    assert time.monotonic() - started < 5.0
+def test_no_more_than_a_thousand_characters_are_compared() -> None:
+    # ROUGE-L's time is by the product of the lengths: of what is behind, only cutting it off costs anything
+    answer, reference = ("a b " * 250)[:MAX_ROUGE_CHARS], ("b a " * 250)[:MAX_ROUGE_CHARS]
+    mean = rouge_mean(answer, reference)
+    assert 0 < mean < 1
+    assert rouge_mean(answer + "a b " * 10**6, reference + "b a " * 10**6) == mean
+    assert_linear(lambda times: rouge_mean("a b " * times, "b a " * times), 250, 4_000, growth=16.0)
 
 
 def test_open_ended_answers_need_no_grader() -> None:

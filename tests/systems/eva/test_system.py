@@ -1,49 +1,26 @@
+"""EVA's episodes: what is shown, what calls do, when it ends."""
+
 import asyncio
 import json
 import random
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_video.graders.base import Graders
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy
-from agentic_video.systems.eva.oracle import turns
-from agentic_video.systems.eva.system import Eva, shown_seconds
-from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.world import COLOURS, WorldRecipe, make_scene, write_video
-from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.systems.eva.system import Eva
 from agentic_video.types.message import text_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.video.store import FrameStore
 from tests.conftest import MemorySource
-
-
-def call(start: object = 41, end: object = 43, nframes: object = 4, resize: object = 1) -> str:
-    arguments = f'{{"start_time": {start}, "end_time": {end}, "nframes": {nframes}, "resize": {resize}}}'
-    return f'<tool_call>{{"tool": "frame_select", "arguments": {arguments}}}</tool_call>'
-
-
-LOOK = "<think>near 42</think>" + call()
-REPLY = "<think>seen</think><answer>B</answer>"
-SMALL = Eva(min_pixels=784, max_pixels=784, max_tokens=16, max_frames=16, max_images=48, csv=False)
-
-
-def run(system: Eva, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
-    return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns) % len(texts)]), qa, source))
-
-
-def refs(trajectory: Trajectory, turn: int = 0) -> list[FrameRef]:
-    return [part for part in trajectory.turns[turn].observation if isinstance(part, FrameRef)]
+from tests.systems.eva.texts import LOOK, REPLY, SMALL, call, refs, run
 
 
 def test_the_first_turn_shows_question_length_and_resolution_and_no_frame(qa: VideoQA) -> None:
@@ -55,11 +32,6 @@ def test_the_first_turn_shows_question_length_and_resolution_and_no_frame(qa: Vi
         "Length: 59 seconds. Original resolution: 720p.\n"
         "What colour flashes at 42 s?\n(A) red\n(B) green\n(C) blue\n(D) grey",
     )
-
-
-@pytest.mark.parametrize(("duration", "told"), [(60.0, 59), (60.5, 60), (61.4, 60), (1.2, 1), (0.1, 1)])
-def test_length_is_half_a_second_less_in_whole_seconds(duration: float, told: int) -> None:
-    assert shown_seconds(duration) == told
 
 
 def test_another_overview_can_be_chosen(qa: VideoQA, source: MemorySource) -> None:
@@ -158,43 +130,6 @@ def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
     assert run(SMALL, qa, MemorySource(fail=True), LOOK).end is EndReason.TOOL_ERROR
 
 
-ONE = ToolCall("frame_select", {"start_time": 41, "end_time": 43, "nframes": 4, "resize": 1})
-
-
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [
-        (LOOK, Calls((ONE,))),
-        (call().replace("arguments", "parameters"), Calls((ONE,))),
-        (call() + "\nand\n" + call(), Calls((ONE, ONE))),
-        (call().replace("</tool_call>", call()[11:]), Calls((ONE, ONE))),  # two objects between two tags
-        (LOOK + " now I wait for the frames", Calls((ONE,))),
-        (REPLY, Answer("B")),
-        (LOOK + REPLY, Answer("B")),  # an answer counts before calls
-        (call() + "<answer>B</answer>", Answer("B")),
-        ("<answer>A</answer> no, <answer>B</answer>", Answer("A")),  # the first one
-        ("<think>is it <answer>A</answer>?</think><answer>B</answer>", Answer("B")),  # a thought is no answer
-        (f"<think>shall I {call(1, 2)}</think>{call()}", Calls((ONE,))),  # and no call
-        (call() + "<answer> </answer>", Calls((ONE,))),  # an empty answer is none
-        ("<answer>it is\nred</answer>", Answer("it is\nred")),
-    ],
-)
-def test_what_a_turn_is(text: str, action: object) -> None:
-    assert SMALL.parse(text) == action
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "B", "<answer>B", "B</answer>", "</answer>B<answer>", "<think><answer>B</answer>", "<think>" + call(),
-        "<think><answer>B</answer></think>", "<answer></answer>", call()[:-12], call() + "<tool_call>{}", "\x00" * 1000,
-        "<tool_call></tool_call>", "<tool_call>7</tool_call>", call(start="[1]"), call(start="NaN"),
-    ],
-)  # fmt: skip
-def test_what_is_no_turn(text: str) -> None:
-    assert isinstance(SMALL.parse(text), Illegal)
-
-
 def test_impossible_constants_are_refused() -> None:
     for wrong in (
         {"max_tokens": 1}, {"max_calls": 0}, {"overview": "some"}, {"answer_match": "lenient"}, {"max_pixels": 100},
@@ -211,18 +146,10 @@ class OneTurnEngine:
         self.turns = [[*chat_format.encode(text), *chat_format.eos_ids, 5, 5, 5] for text in texts]
         self.stops: list[tuple[str, ...]] = []
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
-        self.stops.append(tuple(stop))
+    async def generate(self, request: GenerationRequest) -> Completion:
+        self.stops.append(tuple(request.stop))
         ids = self.turns[len(self.stops) - 1]
-        length = min(ids.index(*self.format.eos_ids) + 1, max_tokens)
+        length = min(ids.index(*self.format.eos_ids) + 1, request.max_tokens)
         return Completion(tuple(ids[:length]))
 
 
@@ -250,7 +177,7 @@ def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
     assert (score.reward, score.acc, score.format) == (1.0, 1.0, 1.0)
 
 
-# Whatever a model says.
+# Whatever a model says
 
 FRAGMENTS = [
     "<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>", "<tool_response>", "<|image_pad|>",
@@ -291,10 +218,8 @@ def check(texts: list[str], seconds: float = 60.0) -> None:
 
 @pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
 def test_corpus(text: str) -> None:
-    started = time.monotonic()
     check([text])
     check([LOOK, text])
-    assert time.monotonic() - started < 5.0
 
 
 @pytest.mark.parametrize("text", CORPUS[-4:])
@@ -306,11 +231,9 @@ def test_naming_several_options_earns_nothing(text: str) -> None:
 
 def test_thousands_of_random_outputs() -> None:
     rng = random.Random(0)
-    started = time.monotonic()
     for _ in range(1500):
         texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 12))) for _ in range(rng.randint(1, 4))]
         check(texts, rng.choice([0.1, 1.0, 60.0, 5000.0]))
-    assert time.monotonic() - started < 120.0
 
 
 @given(st.lists(st.text(max_size=60) | st.sampled_from(FRAGMENTS), min_size=1, max_size=8))
@@ -318,69 +241,3 @@ def test_thousands_of_random_outputs() -> None:
 def test_any_text(pieces: list[str]) -> None:
     check(["".join(pieces)])
     check([f"<tool_call>{''.join(pieces)}</tool_call>", REPLY])
-
-
-# The oracle, on encoded videos.
-
-LAPTOP = replace(SMALL, max_tokens=6, max_frames=6, max_turns=3, max_images=24, prompt="eva_short", reminder="")
-
-
-class Watching(ScriptedPolicy):
-    """The oracle, keeping the frames that it is shown."""
-
-    def __init__(self) -> None:
-        def say(view) -> str:  # type: ignore[no-untyped-def]
-            extra = view.qa.extra
-            said = turns(view, extra["event_time"], extra["answer_text"], view.qa.answer)
-            return said[len(view.turns)]
-
-        super().__init__(say)
-        self.seen: list[Frame] = []
-
-    async def show(self, parts: Sequence[str | Frame]) -> bool:
-        self.seen += [part for part in parts if isinstance(part, Frame)]
-        return True
-
-
-def share(frame: Frame, colour: tuple[int, int, int]) -> float:
-    """Share of a frame's pixels that have a colour, encoding and resizing allowed for."""
-    return float((np.abs(frame.image.astype(int) - colour).max(-1) < 45).mean())
-
-
-RECIPE = WorldRecipe(mixture=(("colour", 0.4), ("shape", 0.3), ("overview", 0.3)))
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[VideoQA]:
-    folder = tmp_path_factory.mktemp("videos")
-    made = []
-    for scene in scenes("heldout", 8, 3, RECIPE):
-        path = folder / f"{scene.seed}.mp4"
-        write_video(scene, path, RECIPE)
-        made.append(row_of(scene, str(path), "heldout"))
-    return made
-
-
-def test_oracle_finds_what_flashes(rows: list[VideoQA]) -> None:
-    source = FrameStore()
-    assert {qa.extra["kind"] for qa in rows} == {"colour", "shape", "overview"}
-    for qa in rows:
-        policy = Watching()
-        trajectory = asyncio.run(play(LAPTOP, policy, qa, source))
-        score = asyncio.run(LAPTOP.score(trajectory, qa, Graders()))
-        assert (score.reward, score.format, trajectory.illegal_calls) == (1.0, 1.0, 0)
-        assert [(frame.width, frame.height) for frame in policy.seen] == [(28, 28)] * 4
-        for flash in make_scene(qa.extra["seed"], RECIPE).flashes:
-            assert max(share(frame, COLOURS[flash.figures[0].colour]) for frame in policy.seen) > 0.2
-        if qa.extra["kind"] == "overview":
-            assert policy.seen[-1].time == pytest.approx(qa.extra["seconds"] - 1, abs=0.11)
-
-
-def test_oracle_answers_in_words_without_options(rows: list[VideoQA]) -> None:
-    qa = next(qa for qa in rows if qa.extra["kind"] == "colour")
-    word = qa.extra["answer_text"]
-    qa = replace(qa, options=(), answer=f"it is {word}", answer_type="open_ended")
-    trajectory = asyncio.run(play(LAPTOP, Watching(), qa, FrameStore()))
-    assert trajectory.answer == f"it is {word}"
-    assert trajectory.turns[1].text == f"<think>{word}</think><answer>it is {word}</answer>"
-    assert asyncio.run(LAPTOP.score(trajectory, qa, Graders())).reward == pytest.approx(1.0)

@@ -2,13 +2,8 @@
 
 import pytest
 
-from agentic_video.systems.framemind.reward import (
-    FrameMindWeights,
-    evidence_header,
-    format_ok,
-    framemind_score,
-    used_tools,
-)
+from agentic_video.systems.framemind.grammar import evidence_header
+from agentic_video.systems.framemind.reward import FrameMindWeights, format_ok, framemind_score, used_tools
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.trajectory import EndReason, FrameRef, RecordedPart, Trajectory, Turn
 

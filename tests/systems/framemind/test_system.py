@@ -1,6 +1,7 @@
+"""FrameMind's episodes: the views of a group, what calls do, when it ends."""
+
 import asyncio
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,60 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.base import Graders
-from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.framemind.ladder import FrameSampling
-from agentic_video.systems.framemind.oracle import turns as oracle_turns
-from agentic_video.systems.framemind.reward import TAGS, FrameMindWeights
-from agentic_video.systems.framemind.system import REFUSED, FrameMind, read_call
+from agentic_video.systems.framemind.grammar import REFUSED, TAGS, read_call
+from agentic_video.systems.framemind.reward import FrameMindWeights
+from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.prompts import load_prompt
-from agentic_video.toyworld.questions import build_world
-from agentic_video.toyworld.world import EVENT_SECONDS, WorldRecipe
-from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Calls
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.video.store import FrameStore
 from tests.conftest import MemorySource
-
-SMALL = FrameMind(
-    low=FrameSampling(8, 28, 28),
-    high=FrameSampling(4, 56, 56),
-    tool_side=28,
-    clip_min_frames=4,
-    clip_max_frames=6,
-    max_images=24,
-)
-REPLY = "<think>seen</think><answer>B</answer>"
-REST = "<think>hm</think><turn_sum>nothing yet</turn_sum>"
-
-
-def at(seconds: object) -> str:
-    return f'<tool_call>{{"name": "FrameAt", "arguments": {{"t": {seconds}}}}}</tool_call>'
-
-
-def clip(start: object, end: object) -> str:
-    return f'<tool_call>{{"name": "VideoClip", "arguments": {{"t_start": {start}, "t_end": {end}}}}}</tool_call>'
-
-
-def look(*calls: str) -> str:
-    return f"<think>closer</think>{''.join(calls)}<turn_sum>a</turn_sum>"
-
-
-def run(system: FrameMind, qa: VideoQA, source: MemorySource, *texts: str, rollout_index: int = 0) -> Trajectory:
-    policy = ScriptedPolicy(lambda view: texts[len(view.turns)])
-    return asyncio.run(play(system, policy, qa, source, rollout_index=rollout_index))
+from tests.systems.framemind.texts import REPLY, REST, SMALL, at, clip, look, run, times
 
 
 def opening_frames(trajectory: Trajectory) -> list[FrameRef]:
     return [part for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
-
-
-def times(trajectory: Trajectory, turn: int) -> list[float]:
-    return [part.time for part in trajectory.turns[turn].observation if isinstance(part, FrameRef)]
 
 
 def test_rollouts_of_a_group_begin_with_different_views(qa: VideoQA) -> None:
@@ -192,32 +155,6 @@ def test_neither_summary_nor_answer_ends_the_episode(qa: VideoQA, source: Memory
     assert trajectory.illegal_calls == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [
-        (look(at(42)), Calls((ToolCall("FrameAt", {"t": 42.0}),))),
-        (look(clip(1, 2.5)), Calls((ToolCall("VideoClip", {"t_start": 1.0, "t_end": 2.5}),))),
-        (REPLY, Answer("B")),
-        ("<answer>A</answer> no, <answer> B </answer>", Answer("B")),
-        (look(at(42)) + REPLY, Answer("B")),  # an answer stops
-        ("<think>maybe <answer>A</answer></think><answer>B</answer>", Answer("B")),  # a thought is no answer
-        ("<think>maybe <answer>A</answer></think><turn_sum>a</turn_sum>", Calls(())),
-        (f"<think>{at(42)}</think><turn_sum>a</turn_sum>", Calls(())),  # nor a call
-        (f"<think>a</think><turn_sum>{at(42)}</turn_sum>", Calls(())),
-        ("<think>the <turn_sum>a</turn_sum>", Calls(())),  # a thought that is never closed hides nothing
-        ("<think>the <answer>B</answer>", Answer("B")),
-        ("<tool_call>{}<turn_sum>a</turn_sum>", Calls(())),  # a call that isn't closed is none
-    ],
-)
-def test_what_a_turn_is(text: str, action: object) -> None:
-    assert SMALL.parse(text) == action
-
-
-@pytest.mark.parametrize("text", ["", "B", "<answer>B", "</answer><answer>", "</turn_sum>", "<think>a</turn_sum>"])
-def test_what_is_neither(text: str) -> None:
-    assert isinstance(SMALL.parse(text), Illegal)
-
-
 def test_faded_messages_keep_everything_but_frames_and_their_labels() -> None:
     picture = Frame(0, 0.0, np.zeros((28, 28, 3), np.uint8))
     opening = ("instructions", "<0.00s>", picture, "<9.00s>", picture, "\nquestion")
@@ -266,37 +203,6 @@ def test_reward_of_played_episodes(qa: VideoQA, source: MemorySource) -> None:
     assert asyncio.run(by_sums.score(both, qa, Graders())).reward == pytest.approx(2.2)
 
 
-# The oracle, on encoded videos
-
-
-@pytest.fixture(scope="module")
-def world_rows(tmp_path_factory: pytest.TempPathFactory) -> Sequence[VideoQA]:
-    recipe = WorldRecipe(mixture=(("colour", 0.8), ("overview", 0.2)))
-    world = build_world(tmp_path_factory.mktemp("world"), train=0, heldout=12, seed=11, recipe=recipe)
-    return load_rows([world.heldout])[0]
-
-
-def test_oracle_solves_the_world(world_rows: Sequence[VideoQA]) -> None:
-    source, named = FrameStore(), replace(SMALL, answer_match="robust")
-    kinds = set()
-    for number, qa in enumerate(world_rows):
-        aim = qa.extra["event_time"]
-        said = oracle_turns(None, aim, qa.extra["answer_text"], qa.answer)  # type: ignore[arg-type]
-        policy = ScriptedPolicy(lambda view, said=said: said[len(view.turns)])
-        trajectory = asyncio.run(play(named, policy, qa, source, rollout_index=number % 8))
-        score = asyncio.run(named.score(trajectory, qa, Graders()))
-        assert (score.acc, score.format, trajectory.illegal_calls) == (1.0, 1.0, 0)
-        if aim is None:
-            assert score.reward == 1.0
-            continue
-        both = int(aim) % 2
-        kinds.add(both)
-        assert score.reward == pytest.approx(2.7 if both else 2.5)
-        seen = [abs(time - aim) < EVENT_SECONDS / 2 for time in times(trajectory, 0)]
-        assert sum(seen) >= (2 if both else 1)
-    assert kinds == {0, 1}
-
-
 # Whatever a model says
 
 FRAGMENTS = [
@@ -336,10 +242,8 @@ def check(texts: Sequence[str], seconds: float = 60.0) -> None:
 
 @pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
 def test_hostile_corpus(text: str) -> None:
-    started = time.monotonic()
     check([text])
     check([look(at(3)), text])
-    assert time.monotonic() - started < 5.0
 
 
 def test_thousands_of_random_outputs() -> None:

@@ -1,11 +1,10 @@
+"""FrameThinker's episodes: what is shown, what actions do, when it ends, the guard."""
+
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,50 +13,16 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError, Policy, ScriptedPolicy, Utterance
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.framethinker import oracle as oracle
 from agentic_video.systems.framethinker.consistency import ConsistencyRules
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights
 from agentic_video.systems.framethinker.system import FrameThinker, GuardRules
 from agentic_video.systems.prompts import load_prompt
-from agentic_video.toyworld.questions import build_world
-from agentic_video.toyworld.world import COLOURS, WorldRecipe, make_scene
-from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Part
+from agentic_video.tools.base import Video
+from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.video.store import FrameStore
 from tests.conftest import MemorySource
-
-LOOKUP = "<think>when is 00:42</think><action>get frame number at time 00:42</action>"
-LOOK = "<think>look between 410 and 430</think><action>choose frames between 410 and 430</action>"
-ELSEWHERE = "<think>look between 100 and 200</think><action>choose frames between 100 and 200</action>"
-UNFAITHFUL = "<think>look near 420</think><action>choose frames between 100 and 200</action>"
-REPLY = "<think>it is green B</think><action>output answer: B</action>"
-WRONG = "<think>it is red A</think><action>output answer: A</action>"
-SMALL = FrameThinker(
-    overview_frames=6,
-    look_frames=4,
-    max_width=28,
-    max_height=28,
-    long_overview_frames=6,
-    long_look_frames=4,
-    max_turns=4,
-    prompt="framethinker_short",
-)
-
-
-@pytest.fixture
-def asked(qa: VideoQA) -> VideoQA:
-    return replace(qa, question="What colour flashes at 00:42?")
-
-
-def run(system: System, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
-    return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns)]), qa, source))
-
-
-def reward(system: System, trajectory: Trajectory, qa: VideoQA) -> float:
-    return asyncio.run(system.score(trajectory, qa, Graders())).reward
+from tests.systems.framethinker.texts import ELSEWHERE, LOOK, LOOKUP, REPLY, SMALL, UNFAITHFUL, WRONG, reward, run
 
 
 def test_the_opening_is_instructions_then_question_and_numbered_frames(asked: VideoQA, source: MemorySource) -> None:
@@ -140,28 +105,6 @@ def test_unreadable_frames_are_a_tool_error(asked: VideoQA) -> None:
         return LOOK
 
     assert asyncio.run(play(SMALL, ScriptedPolicy(script), asked, source)).end is EndReason.TOOL_ERROR
-
-
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [
-        (LOOK, Calls((ToolCall("choose_frames", {"start": 410, "end": 430}),))),
-        (LOOKUP, Calls((ToolCall("frame_number", {"time": "00:42"}),))),
-        (REPLY, Answer("B")),
-        ("<think>x</think><action>\noutput answer: a red car \n</action>", Answer("a red car")),
-        (LOOK + REPLY, Answer("B")),  # the last action counts
-        (REPLY + LOOKUP, Calls((ToolCall("frame_number", {"time": "00:42"}),))),
-        ("<think>a <action>output answer: A</action></think>", Illegal("no action after a thought")),
-        ("", Illegal("no action after a thought")),
-        (
-            "<think>x</think><action>" + " " * 300 + "choose frames between 1 and 99</action>",
-            Calls((ToolCall("choose_frames", {"start": 1, "end": 99}),)),
-        ),
-        ("<think>x</think><action>choose frames between" + " " * 300 + "1 and 99</action>", Illegal("unknown action")),
-    ],
-)
-def test_what_a_turn_is(text: str, action: object) -> None:
-    assert SMALL.parse(text) == action
 
 
 @pytest.mark.parametrize(
@@ -289,13 +232,13 @@ def test_the_guard_makes_the_chosen_checks_also_where_the_reward_does_not(asked:
     assert len(attempts(unchecked, asked, source, (UNFAITHFUL, REPLY))) == 1
 
 
-class _Silent(ScriptedPolicy):
+class Silent(ScriptedPolicy):
     async def say(self, view: EpisodeView) -> Utterance:
         raise EngineError("down")
 
 
 def test_an_engine_that_fails_is_not_asked_again(asked: VideoQA, source: MemorySource) -> None:
-    make: Callable[[System], Policy] = lambda current: _Silent(lambda view: "")  # noqa: E731
+    make: Callable[[System], Policy] = lambda current: Silent(lambda view: "")  # noqa: E731
     played = asyncio.run(play_attempts(SMALL, make, asked, source))
     assert [trajectory.end for trajectory in played] == [EndReason.ENGINE_ERROR]
 
@@ -313,66 +256,7 @@ def test_unknown_rules_are_refused() -> None:
         FrameThinker(overview="all")  # type: ignore[arg-type]
 
 
-# The oracle on encoded videos
-
-
-class _Watching(ScriptedPolicy):
-    """The oracle, keeping the frames that it is shown after the overview."""
-
-    def __init__(self, turns: tuple[str, ...]):
-        super().__init__(lambda view: turns[len(view.turns)])
-        self.shown: list[Frame] = []
-
-    async def show(self, parts: "tuple[Part, ...]") -> bool:  # type: ignore[override]
-        self.shown += [part for part in parts if isinstance(part, Frame)]
-        return True
-
-
-def test_the_oracle_finds_the_event_of_encoded_videos(tmp_path: Path) -> None:
-    recipe = WorldRecipe(fps=10, mixture=(("colour", 0.7), ("overview", 0.3)))
-    build_world(tmp_path, train=0, heldout=6, seed=11, recipe=recipe)
-    import pyarrow.parquet as pq
-
-    store = FrameStore()
-    rewards = []
-    for row in pq.read_table(tmp_path / "heldout.parquet").to_pylist():
-        qa = VideoQA.from_row({**row, "video": str(tmp_path / row["video"])})
-        scene = make_scene(qa.extra["seed"], recipe)
-        info = asyncio.run(store.aprobe(qa.video))
-        assert info.fps == pytest.approx(10.0)
-
-        async def episode(qa: VideoQA = qa) -> tuple[_Watching, Trajectory]:
-            from agentic_video.tools.base import Video
-
-            view = EpisodeView(qa, await Video.open(qa.video, store))
-            turns = oracle.turns(view, qa.extra["event_time"], qa.extra["answer_text"], qa.answer)
-            policy = _Watching(turns)
-            return policy, await play(SMALL, policy, qa, store)
-
-        policy, trajectory = asyncio.run(episode())
-        # Whatever the world's wording, the second is asked about as a clock time.
-        timed = qa if scene.event_time is None else replace(qa, question="At 00:11? " + qa.question)
-        rewards.append(reward(SMALL, trajectory, timed))
-        if scene.event_time is not None:
-            second = int(scene.event_time)
-            assert trajectory.turns[0].observation == (f"The frame at 00:{second:02d} is: {second * 10}",)
-            colour = np.array(COLOURS[scene.answer])
-            shares = [float((np.abs(frame.image.astype(int) - colour).max(-1) < 45).mean()) for frame in policy.shown]
-            assert len(shares) == 4
-            assert max(shares) > 0.2, scene
-    assert sorted({round(value, 2) for value in rewards}) == [1.0, 1.52]
-
-
-def test_the_oracle_speaks_from_the_digits_of_the_second(asked: VideoQA, source: MemorySource) -> None:
-    from agentic_video.tools.base import Video
-
-    view = EpisodeView(asked, Video("memory", source.info, source))
-    reply = "<think>it is green</think><action>output answer: green</action>"
-    assert oracle.turns(view, 42, "green", "B") == (LOOKUP, LOOK, reply)
-    assert oracle.turns(view, None, "green", "B") == (reply,)
-
-
-# Hostile outputs
+# Whatever a model says
 
 FRAGMENTS = [
     "<think>", "</think>", "<action>", "</action>", "<answer>", "<|image_pad|>", "<|im_end|>", "output answer:", "B",
@@ -415,10 +299,8 @@ def check(turns: list[str], seconds: float = 60.0) -> None:
 
 @pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
 def test_hostile_corpus(text: str) -> None:
-    started = time.monotonic()
     check([text])
     check([LOOK, text])
-    assert time.monotonic() - started < 5.0
 
 
 def test_random_outputs() -> None:
@@ -440,8 +322,6 @@ def test_any_text(pieces: list[str]) -> None:
 
 
 def test_messages_are_what_a_chat_template_takes(asked: VideoQA, source: MemorySource) -> None:
-    from agentic_video.tools.base import Video
-
     messages = asyncio.run(SMALL.opening(EpisodeView(asked, Video("memory", source.info, source))))
     assert all(isinstance(message, Message) for message in messages)
     assert not [part for part in messages[0].parts if not isinstance(part, str)]

@@ -2,7 +2,7 @@
 
 import json
 import re
-import time
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.systems.videobrain.reward import (
-    QuestionClass,
     VideoBrainWeights,
     gate_fault,
     question_class,
     videobrain_score,
 )
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import QuestionClass, RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn
+from tests.growth import assert_linear
 
 THOUGHT = "<thinking>look</thinking>"
 UNEVEN = "thoughts don't equal calls and answers"
@@ -102,7 +102,7 @@ def test_worked_cases(kind: QuestionClass, acc: float, trajectory: Trajectory, e
 def test_every_cell_is_a_weight_of_its_own(cell: str, kind: QuestionClass, right: bool, used: bool) -> None:
     weights = VideoBrainWeights(**{cell: 7.0})  # type: ignore[arg-type]
     assert weights.behaviour(kind, right=right, used_tools=used) == 7.0
-    assert sum(getattr(weights, name) == 7.0 for name in weights.__dict__) == 1
+    assert sum(value == 7.0 for value in asdict(weights).values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -236,13 +236,12 @@ def test_only_well_formed_turns_pass(said: list[tuple[list[str], Action]]) -> No
     assert (gate_fault(episode(*turns, reply()), 1) is None) == expected  # two such calls have the same prompt
 
 
-@pytest.mark.parametrize(
-    "text", ["<thinking>" * 100_000, "</thinking>" * 50_000 + "<thinking>" * 50_000, CALL * 20_000]
-)
-def test_the_gate_is_linear(text: str) -> None:
-    started = time.monotonic()
-    assert gate_fault(episode(reply(text + REPLY)), 1) is not None
-    assert time.monotonic() - started < 2.0
+@pytest.mark.parametrize("unit", ["<thinking>", "</thinking>", "<thinking></thinking>", CALL])
+def test_the_gate_is_linear(unit: str) -> None:
+    def judge(times: int) -> None:
+        assert gate_fault(episode(reply(unit * times + REPLY)), 1) is not None
+
+    assert_linear(judge, 1_000, 8_000, growth=8.0)
 
 
 def test_only_calls_that_were_carried_out_are_tool_use() -> None:

@@ -1,56 +1,36 @@
+"""VideoBrain's episodes: what is shown, what calls do, when it ends, how it is graded."""
+
 import asyncio
 import json
 import random
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge, JudgeConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.videobrain.oracle import turns
 from agentic_video.systems.videobrain.system import VideoBrain
-from agentic_video.toyworld.oracles import oracle
-from agentic_video.toyworld.questions import row_of, scenes
-from agentic_video.toyworld.world import COLOURS, WorldRecipe, write_video
-from agentic_video.types.action import Answer, Calls, Illegal
 from agentic_video.types.row import RowError, VideoQA
-from agentic_video.types.score import Score
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
-from agentic_video.video.store import FrameStore
+from agentic_video.types.trajectory import EndReason, FrameRef
 from tests.conftest import MemorySource
-
-THOUGHT = "<thinking>look</thinking>"
-REPLY = "<thinking>seen</thinking><answer>B</answer>"
-BASE = VideoBrain(max_width=64, max_height=64, answer_match="robust")
-
-
-def call(name: str, **arguments: Any) -> str:
-    return f"{THOUGHT}<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-LOOK = call("uniform_sample", start_frame=410, end_frame=430)
-FIND = call("clip_sample", start_frame=0, end_frame=600, prompt="a red car")
-
-
-class Nearest:
-    """A retriever that finds the frames nearest to a number, and keeps what it was asked."""
-
-    def __init__(self, wanted: int = 0):
-        self.wanted = wanted
-        self.asked: list[tuple[str, list[int]]] = []
-
-    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        self.asked.append((prompt, list(indices)))
-        return [-abs(index - self.wanted) for index in indices]
+from tests.systems.videobrain.texts import (
+    BASE,
+    FIND,
+    LOOK,
+    REPLY,
+    THOUGHT,
+    Nearest,
+    call,
+    classed,
+    run,
+    score,
+    seen,
+    told,
+)
 
 
 class FixedJudge(Judge):
@@ -64,25 +44,6 @@ class FixedJudge(Judge):
     async def grade(self, question: str, reference: str, candidate: str, scale: str = "binary") -> float:
         self.asked.append((question, reference, candidate, scale))
         return self.fixed
-
-
-def run(
-    system: VideoBrain, qa: VideoQA, *texts: str, source: MemorySource | None = None, retriever: Nearest | None = None
-) -> Trajectory:
-    policy = ScriptedPolicy(lambda view: texts[len(view.turns)])
-    return asyncio.run(play(system, policy, qa, source or MemorySource(), retriever))
-
-
-def seen(trajectory: Trajectory, turn: int) -> list[int]:
-    return [part.index for part in trajectory.turns[turn].observation if isinstance(part, FrameRef)]
-
-
-def told(trajectory: Trajectory, turn: int) -> str:
-    return "".join(part for part in trajectory.turns[turn].observation if isinstance(part, str))
-
-
-def classed(qa: VideoQA, name: str = "active") -> VideoQA:
-    return replace(qa, extra={"class": name})
 
 
 def test_opening_is_the_rules_then_question_and_labelled_frames(qa: VideoQA) -> None:
@@ -187,44 +148,6 @@ def test_a_call_in_the_fifth_turn_ends_unanswered(qa: VideoQA) -> None:
     assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.TURN_LIMIT, None, 4)
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (LOOK, Calls),
-        (LOOK + "\n", Calls),
-        (REPLY, Answer),
-        (REPLY + LOOK, Calls),  # the engine stopped at the call: it counts
-        (LOOK + REPLY, Answer),
-        (LOOK + LOOK, Illegal),
-        ("</tool_call>", Illegal),
-        ("</tool_call><tool_call>{}</tool_call>", Illegal),
-        ("<tool_call>[1]</tool_call>", Illegal),
-        ("<tool_call>{}</tool_call>", Illegal),
-        ('<tool_call>{"name": "uniform_sample"}</tool_call>', Illegal),
-        ('<tool_call>{"name": ["uniform_sample"], "arguments": {}}</tool_call>', Illegal),
-        ('<tool_call>{"name": "uniform_sample", "arguments": [1, 9]}</tool_call>', Illegal),
-        ('<tool_call>{"name": "x", "arguments": {"a": [1]}}</tool_call>', Illegal),
-        ('<tool_call>{"name": "x", "arguments": {"a": NaN}}</tool_call>', Illegal),
-        (r'<tool_call>{"name": "x", "arguments": {"a": "\ud800"}}</tool_call>', Illegal),
-        (r'<tool_call>{"name": "x", "arguments": {"\ud800": 1}}</tool_call>', Illegal),
-        (r'<tool_call>{"name": "\ud800", "arguments": {}}</tool_call>', Illegal),
-        ("<answer>B", Illegal),
-        ("</answer><answer>", Illegal),
-        ("", Illegal),
-    ],
-)
-def test_what_a_turn_is(text: str, kind: type) -> None:
-    assert isinstance(BASE.parse(text), kind)
-
-
-def test_the_last_answer_counts() -> None:
-    assert BASE.parse("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
-
-
-def score(system: VideoBrain, trajectory: Trajectory, qa: VideoQA, judge: Judge | None = None) -> Score:
-    return asyncio.run(system.score(trajectory, qa, Graders(judge=judge)))
-
-
 def test_multiple_choice_is_judged_with_its_options(qa: VideoQA) -> None:
     judge, judged = FixedJudge(1.0), replace(BASE, answer_match="judge")
     assert score(judged, run(judged, qa, REPLY), classed(qa, "direct"), judge).reward == pytest.approx(1.55)
@@ -267,52 +190,7 @@ def test_unknown_choices_are_refused() -> None:
         VideoBrain(overview="some")  # type: ignore[arg-type]
 
 
-# --- the oracle, on encoded videos ---
-
-LAPTOP = VideoBrain(
-    overview_frames=6, max_width=32, max_height=32, uniform_frames=4, clip_candidates=64, max_turns=3, max_images=24,
-    prompt="videobrain_short", turn_notice="", last_turn_notice="Answer now.", answer_match="robust",
-)  # fmt: skip
-
-
-class Coloured:
-    """A retriever that finds a colour by its pixels."""
-
-    def __init__(self, store: FrameStore):
-        self._store = store
-
-    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        frames = await self._store.aframes(path, indices)
-        return [share(frame.image, prompt) for frame in frames]
-
-
-def share(image: np.ndarray, colour: str) -> float:
-    return float((np.abs(image.astype(int) - COLOURS[colour]).max(-1) < 45).mean())
-
-
-def test_oracle_finds_what_it_looks_for(tmp_path: Path) -> None:
-    kinds = ("colour", "beside", "overview")
-    world = WorldRecipe(mixture=tuple((kind, 1 / 3) for kind in kinds))
-    store = FrameStore()
-    tools = []
-    for scene in scenes("heldout", 12, 5, world):
-        path = tmp_path / f"{scene.seed}.mp4"
-        write_video(scene, path, world)
-        qa = row_of(scene, str(path), "heldout")
-        trajectory = asyncio.run(play(LAPTOP, ScriptedPolicy(oracle(turns)), qa, store, Coloured(store)))
-        result = score(LAPTOP, trajectory, qa)
-        assert (result.reward, result.acc, result.format) == (pytest.approx(1.55), 1.0, 1.0)
-        if scene.event_time is None:
-            assert trajectory.tool_calls == 0
-            continue
-        tools.append(scene.kind)
-        frames = asyncio.run(store.aframes(str(path), seen(trajectory, 0)))
-        assert len(frames) == 4
-        assert max(share(frame.image, scene.answer) for frame in frames) > 0.2, scene
-    assert set(tools) == {"colour", "beside"}
-
-
-# --- whatever a model says ---
+# Whatever a model says
 
 CALL = LOOK.removeprefix(THOUGHT)
 FRAGMENTS = [
@@ -348,10 +226,8 @@ def check(texts: Sequence[str]) -> None:
 
 @pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
 def test_hostile_texts(text: str) -> None:
-    started = time.monotonic()
     check([text])
     check([LOOK, text, REPLY])
-    assert time.monotonic() - started < 5.0
 
 
 def test_random_outputs() -> None:

@@ -1,23 +1,15 @@
-import asyncio
+"""VideoZoomer's episodes: what is shown, what calls do, when it ends."""
 
-import pytest
+import asyncio
 
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.types.action import Answer, Calls, Illegal
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
-
-ZOOM = '<think>closer</think><video_zoom>{"segment": [41, 43], "fps": 2}</video_zoom>'
-REPLY = "<think>seen</think><answer>B</answer>"
-SMALL = VideoZoomer(min_pixels=784, max_pixels=3136)
-
-
-def run(system: VideoZoomer, qa: VideoQA, source: MemorySource, *texts: str) -> Trajectory:
-    return asyncio.run(play(system, ScriptedPolicy(lambda view: texts[len(view.turns)]), qa, source))
+from tests.systems.videozoomer.texts import REPLY, SMALL, ZOOM, run
 
 
 def shown(trajectory: Trajectory) -> list[str]:
@@ -119,29 +111,6 @@ def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
     trajectory = asyncio.run(play(SMALL, ScriptedPolicy(script), qa, source))
     assert trajectory.end is EndReason.TOOL_ERROR
     assert "made to fail" in trajectory.error
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (ZOOM, Calls),
-        (REPLY, Answer),
-        (REPLY + ZOOM, Calls),  # the engine stopped at the call: it counts
-        (ZOOM + REPLY, Answer),
-        (ZOOM + ZOOM, Illegal),
-        ("</video_zoom>", Illegal),
-        ("<answer>B", Illegal),
-        ("</answer><answer>", Illegal),
-        ("", Illegal),
-        ("\x00" * 1000, Illegal),
-    ],
-)
-def test_what_a_turn_is(text: str, kind: type) -> None:
-    assert isinstance(SMALL.parse(text), kind)
-
-
-def test_the_last_answer_counts() -> None:
-    assert SMALL.parse("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
 
 
 def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:

@@ -1,26 +1,22 @@
-"""One retriever per node: its client, its place in the settings and in the log, and a real local Ray."""
+"""One retriever per node: its client, and a real local Ray."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
-from agentic_video.config.settings import Settings, settings_of
 from agentic_video.video.errors import VideoError
+from agentic_video.video.retrieval import node_retriever
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.node_retriever import NodeRetriever, actor_options, all_retrieval_stats
-from agentic_video.video.retrieval.retriever import RetrievalStats
-from agentic_video.video.store import StoreConfig, StoreStats
+from agentic_video.video.store import StoreConfig
+from tests.video.conftest import kill_actor
 from tests.video.retrieval.clip_models import write_clip
-
-DEFAULTS = Path(__file__).resolve().parents[3] / "agentic_video" / "config" / "agentic_video.yaml"
 
 
 class StubActor:
@@ -36,46 +32,17 @@ class StubActor:
         return self.answers[method]
 
 
-def settings(**retrieval: Any) -> Settings:
-    system = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
-    return settings_of(OmegaConf.create({"agentic_video": {"system": system, "retrieval": retrieval}}))
-
-
-def test_the_yaml_lists_the_classes_own_defaults() -> None:
-    block = OmegaConf.to_container(OmegaConf.load(DEFAULTS).agentic_video.retrieval)
-    assert block == asdict(RetrievalConfig())
-
-
-def test_settings_hold_the_block() -> None:
-    assert settings(model="local-dir:/m", batch_size=4).retrieval == RetrievalConfig("local-dir:/m", batch_size=4)
-    with pytest.raises(ValueError, match=r"agentic_video\.retrieval.*modle"):
-        settings(modle="x")
-    with pytest.raises(ValueError, match=r"agentic_video\.retrieval.*pretrained"):
-        settings(model="ViT-B-32")
-
-
 def test_agent_loops_share_one_retriever() -> None:
-    from agentic_video.training.agent_loop import _retriever
+    from agentic_video.training.agent_loop import node_retriever
 
-    assert _retriever(settings()) is None
-    one, other = (_retriever(settings(model="local-dir:/m")) for _ in range(2))
+    def settings(**retrieval: Any) -> Settings:
+        system = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
+        return settings_of(OmegaConf.create({"agentic_video": {"system": system, "retrieval": retrieval}}))
+
+    assert node_retriever(settings()) is None
+    one, other = (node_retriever(settings(model="local-dir:/m")) for _ in range(2))
     assert isinstance(one, NodeRetriever) and one is other
-    assert _retriever(settings(model="local-dir:/n")) is not one
-
-
-def test_the_trainer_logs_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    from agentic_video.training import trainer
-
-    nodes = [RetrievalStats(asked=n, **{f.name: 0 for f in fields(RetrievalStats)[1:]}) for n in (3, 4)]
-    store = StoreStats(requested=5, decoded=2, hits=3, evicted=0, errors=0, timeouts=0, bytes=0)
-    monkeypatch.setattr(trainer, "all_store_stats", lambda: [store])
-    monkeypatch.setattr(trainer, "all_retrieval_stats", lambda: nodes)
-    metrics = trainer.VideoAgentTrainer._store_metrics()
-    assert metrics["retrieval/asked"] == 7.0 and metrics["frame_store/decoded"] == 2.0
-    assert set(metrics) == {
-        *(f"retrieval/{field.name}" for field in fields(RetrievalStats)),
-        *(f"frame_store/{field.name}" for field in fields(StoreStats)),
-    }
+    assert node_retriever(settings(model="local-dir:/n")) is not one
 
 
 def test_gpus_are_visible_without_being_taken() -> None:
@@ -87,9 +54,10 @@ def test_gpus_are_visible_without_being_taken() -> None:
     assert actor_options(RetrievalConfig(num_gpus=0.25)) == {"num_gpus": 0.25}
 
 
-def test_only_the_part_of_a_prompt_that_counts_is_sent() -> None:
+def test_only_the_part_of_a_prompt_that_counts_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    actor = StubActor({"ready": True, "similarities": [0.5]})
+    monkeypatch.setattr(node_retriever, "NodeActor", lambda *_: actor)
     retriever = NodeRetriever(RetrievalConfig("local-dir:/m", max_prompt_chars=5))
-    actor = retriever._actor = StubActor({"ready": True, "similarities": [0.5]})  # type: ignore[assignment]
     for _ in range(2):
         assert asyncio.run(retriever.asimilarities("a.mp4", range(1), "red " * 10**6)) == [0.5]
     sent = ("similarities", ("a.mp4", [0], "red r"))
@@ -97,19 +65,13 @@ def test_only_the_part_of_a_prompt_that_counts_is_sent() -> None:
 
 
 @pytest.mark.parametrize(("num_gpus", "remedy"), [(0.0, "loaded"), (0.5, "n_gpus_per_node")])
-def test_a_retriever_that_does_not_start_says_why(num_gpus: float, remedy: str) -> None:
+def test_a_retriever_that_does_not_start_says_why(
+    monkeypatch: pytest.MonkeyPatch, num_gpus: float, remedy: str
+) -> None:
+    monkeypatch.setattr(node_retriever, "NodeActor", lambda *_: StubActor({"ready": True}, seconds=600))
     retriever = NodeRetriever(RetrievalConfig("local-dir:/m", num_gpus=num_gpus, start_seconds=0.02))
-    retriever._actor = StubActor({"ready": True}, seconds=30)  # type: ignore[assignment]
     with pytest.raises(RuntimeError, match=remedy):
         asyncio.run(retriever.asimilarities("a.mp4", [0], "red"))
-
-
-@pytest.fixture
-def local_ray() -> Iterator[None]:
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
-    yield
-    ray.shutdown()
 
 
 @pytest.mark.ray
@@ -130,9 +92,7 @@ def test_clients_of_a_node_share_one_retriever(local_ray: None, video: Callable[
             await other.asimilarities(str(tmp_path / "none.mp4"), [0], "red")
         assert caught.value.reason == "missing" and caught.value.path.endswith("none.mp4")
 
-        import ray
-
-        ray.kill(one._actor._handle)
+        kill_actor("agentic-video-retrieval")
         assert len(await one.asimilarities(path, [5], "red")) == 1
 
     asyncio.run(use())

@@ -5,11 +5,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentic_video.commands.engine import TOY
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
 from tests.faulty_server import FaultyServer, Reply, Script, serve
@@ -30,11 +32,11 @@ from agentic_video.utils.errors import SetupError
 
 def test_the_registry_finds_it_and_it_answers(checkpoint: Path, small_world: World, tmp_path: Path) -> None:
     registry = ModelRegistryV2()
-    for found in registry._coerce_payload_to_manifests(manifest):
-        registry.register_manifest(found)
+    (entry,) = entry_points(group="lmms_eval.models", name=NAME)
+    registry.register_manifest(entry.load()())
     rows = load_rows([small_world.heldout])[0][:3]
     model = registry.get_model_class(NAME).create_from_arg_string(
-        f"recipe={RECIPES / 'videozoomer'},model={checkpoint},profile=laptop,baseline=2",
+        f"recipe={RECIPES / 'videozoomer'},model={checkpoint},profile=laptop,baseline=2,engine={TOY}",
         {"batch_size": 1, "device": None},
     )
     broken = tmp_path / "broken.mp4"

@@ -1,13 +1,14 @@
 """A context that forgets images: one sequence a turn, each with the latest images and all text as it was generated."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.tokens import ChatFormat, Completion, TokenLimits, TokenPolicy, TokenSequence
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.types.frame import Frame
@@ -39,17 +40,9 @@ class RecordedEngine:
         self._turns = [list(turn) for turn in turns]
         self.asked: list[tuple[list[int], list[Frame]]] = []
 
-    async def generate(
-        self,
-        prompt_ids: Sequence[int],
-        frames: Sequence[Frame],
-        *,
-        stop: Sequence[str],
-        max_tokens: int,
-        banned_ids: Collection[int],
-    ) -> Completion:
+    async def generate(self, request: GenerationRequest) -> Completion:
         ids = self._turns[len(self.asked)]
-        self.asked.append((list(prompt_ids), list(frames)))
+        self.asked.append((list(request.prompt_ids), list(request.frames)))
         return Completion(tuple(ids), tuple(-float(token) for token in ids))
 
 

@@ -1,0 +1,92 @@
+"""Demonstrations of a teacher: it plays a system's episodes over rows, and what verifies is kept, ready for SFT.
+
+    agentic-video distill --system videozoomer --data train.jsonl --teacher http://host:8000/v1 --out DIR
+
+The same command goes on where it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
+"""
+
+import argparse
+from pathlib import Path
+
+from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
+from agentic_video.synthesis.distill import DistillOptions, distill
+from agentic_video.synthesis.jobs import Finished
+from agentic_video.synthesis.team import TeamOptions
+
+HELP = "let a teacher play a system's episodes, and keep what verifies for SFT"
+TAKES_OVERRIDES = True
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``agentic-video distill``."""
+    add_teacher(parser)
+    parser.add_argument(
+        "--data", type=Path, action="append", required=True, help="parquet or jsonl file of rows; may be repeated"
+    )
+    parser.add_argument(
+        "--samples", type=positive, default=1, metavar="N", help="episodes of each question (%(default)s)"
+    )
+    parser.add_argument(
+        "--min-acc",
+        type=fraction,
+        default=1.0,
+        metavar="X",
+        help="an answer graded at least this is right (%(default)s); lower it for open-ended rows that are graded by "
+        "degrees",
+    )
+    parser.add_argument("--critic", default="", metavar="URL", help="a second model that rejects illogical paths")
+    parser.add_argument("--critic-model", default="", metavar="NAME", help="its name on that server")
+    team = parser.add_argument_group(
+        "a team of teachers",
+        "an executor, a reflective thinker, an experience bank, for the system that is taught by them",
+    )
+    team.add_argument("--single-teacher", action="store_true", help="without thinker and experience bank")
+    team.add_argument(
+        "--thinker-rounds",
+        type=int,
+        default=TeamOptions.thinker_rounds,
+        metavar="N",
+        help="most times that a call is written again (%(default)s)",
+    )
+    team.add_argument(
+        "--experiences",
+        type=int,
+        default=TeamOptions.experiences,
+        metavar="N",
+        help="past successes shown (%(default)s)",
+    )
+    team.add_argument(
+        "--bank-round",
+        type=positive,
+        default=TeamOptions.bank_round,
+        metavar="N",
+        help="the bank grows after each N questions (%(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Distil.
+
+    Args:
+        arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
+
+    Returns:
+        Exit status: 0 when every episode was played, 1 when some couldn't be, 2 when nothing could start.
+    """
+    return run_job(_distill, arguments)
+
+
+def _distill(arguments: argparse.Namespace) -> Finished:
+    team = TeamOptions(arguments.thinker_rounds, arguments.experiences, arguments.bank_round)
+    return distill(
+        DistillOptions(
+            job=job_options(arguments),
+            teacher=teacher_options(arguments, arguments.teacher, arguments.teacher_name),
+            data=tuple(arguments.data),
+            samples=arguments.samples,
+            min_acc=arguments.min_acc,
+            critic=server_options(arguments, arguments.critic, arguments.critic_model) if arguments.critic else None,
+            team=None if arguments.single_teacher else team,
+        )
+    )

@@ -1,0 +1,60 @@
+"""``--engine``: what runs a model, with the tiny model's engine among the choices.
+
+The libraries know ``chat``, ``vllm`` and dotted paths of classes; that there is a toy world is known here.
+"""
+
+import argparse
+from pathlib import Path
+
+TOY = "agentic_video.toyworld.backend.ToyBackend"
+"""What ``toy`` stands for."""
+SMALL_BYTES = 64 << 20
+"""Weights up to this size run on the tiny model's own engine where there is no GPU."""
+NAMES = ("auto", "chat", "vllm", "toy")
+
+
+def add_engine(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--engine``."""
+    parser.add_argument(
+        "--engine",
+        type=_name,
+        default="auto",
+        metavar="NAME",
+        help=f"{', '.join(NAMES)}, or the dotted path of a class of your own "
+        "(see agentic_video.evaluation.backends.base); default: %(default)s",
+    )
+
+
+def _name(text: str) -> str:
+    if text not in NAMES and "." not in text:
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(NAMES)})")
+    return text
+
+
+def choose_engine(model: str, asked: str, gpus: int, option: str = "--model") -> str:
+    """A server for an address; the tiny model's engine for a tiny checkpoint without a GPU; else vLLM.
+
+    Args:
+        model: Folder of a checkpoint, its name on a hub, or the address of a server.
+        asked: As the option says it.
+        gpus: How many there are.
+        option: How messages call the option that names the model.
+
+    Returns:
+        ``chat``, ``vllm``, or the dotted path of a class.
+
+    Raises:
+        SetupError: The model isn't there, or isn't what was asked for.
+    """
+    from agentic_video.evaluation.model import engine_of, require_checkpoint
+
+    if asked == "toy":
+        require_checkpoint(model, asked, option)
+        return TOY
+    engine = engine_of(model, asked, option)
+    return TOY if asked == "auto" and engine == "vllm" and not gpus and _is_small(Path(model)) else engine
+
+
+def _is_small(folder: Path) -> bool:
+    """Whether a folder's weights are the tiny model's, by their size."""
+    return folder.is_dir() and sum(file.stat().st_size for file in folder.glob("*.safetensors")) <= SMALL_BYTES

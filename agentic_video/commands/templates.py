@@ -1,0 +1,41 @@
+"""Which of FrameThinker's reasoning templates do trajectories follow?
+
+    agentic-video templates outputs/framethinker-laptop/run-001 records.jsonl --out templates.json
+
+The five templates are those of the paper's process-supervised data (appendix F.2); the sequence of an episode's actions
+decides. No model is asked.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from agentic_video.synthesis.templates import TemplateOptions, count_templates, table
+from agentic_video.utils.errors import SetupError
+
+HELP = "say which reasoning templates trajectories follow"
+TAKES_OVERRIDES = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``agentic-video templates``."""
+    parser.add_argument("records", nargs="+", type=Path, help="files of records, or folders of runs or evaluations")
+    parser.add_argument("--out", type=Path, help="write the numbers to this JSON file too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Report.
+
+    Args:
+        arguments: What :func:`add_arguments` reads.
+
+    Returns:
+        Exit status: 0, or 2 when there is nothing to read.
+    """
+    try:
+        summary = count_templates(TemplateOptions(tuple(arguments.records), arguments.out))
+    except (SetupError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(table(summary))
+    return 0

@@ -1,0 +1,329 @@
+"""An evaluation from its options to its report: play what is missing, grade, report, draw.
+
+The path of a question: :func:`evaluate` here, :func:`~agentic_video.evaluation.runner.play_rows` in this process or, in
+each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import Settings, limits_of, settings_of
+from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.evaluation.backends.base import Backend
+from agentic_video.evaluation.backends.make import backend_class, make_backend
+from agentic_video.evaluation.baseline import baseline_of
+from agentic_video.evaluation.model import ModelSpec, fit_images, model_spec
+from agentic_video.evaluation.options import EvalOptions, Variant
+from agentic_video.evaluation.plan import Plan, fit_limits
+from agentic_video.evaluation.progress import progress
+from agentic_video.evaluation.report import write_report
+from agentic_video.evaluation.results import (
+    Failure,
+    Key,
+    claim_folder,
+    distinct,
+    failures,
+    finished,
+    forget_failures,
+    key_of,
+)
+from agentic_video.evaluation.runner import play_rows
+from agentic_video.evaluation.shards import count_shards, play_sharded
+from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import System
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import SetupError
+from agentic_video.video.retrieval.config import RetrievalConfig
+
+
+@dataclass(frozen=True)
+class Part:
+    """One evaluation: the whole of it, or one value of a sweep.
+
+    Attributes:
+        folder: Where its journals and its report are.
+        title: What was evaluated, as the report says it.
+        system: What plays.
+        limits: Token budgets of an episode.
+        value: Of the sweep; None without one.
+    """
+
+    folder: Path
+    title: str
+    system: System
+    limits: TokenLimits
+    value: int | None = None
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """What a part came to.
+
+    Attributes:
+        part: The part.
+        figures: See :func:`agentic_video.evaluation.report.figures`.
+        missing: Questions that couldn't be played.
+    """
+
+    part: Part
+    figures: Mapping[str, Any]
+    missing: int
+
+    @property
+    def point(self) -> Point | None:
+        """Where a sweep's picture has it; None without a sweep, and where nothing was graded."""
+        return None if self.part.value is None else point(self.part.value, self.figures)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all parts of an evaluation share.
+
+    Attributes:
+        options: What was asked for.
+        settings: Of the recipe's config.
+        model: With room for the images of any part: one engine plays them all.
+        rows: The questions.
+        shards: Parallel processes.
+    """
+
+    options: EvalOptions
+    settings: Settings
+    model: ModelSpec
+    rows: tuple[VideoQA, ...]
+    shards: int
+
+    @property
+    def keys(self) -> set[Key]:
+        """What names the questions."""
+        return {key_of(qa) for qa in self.rows}
+
+    def plan(self, part: Part) -> Plan:
+        """What each process needs to play a part."""
+        baseline = self.options.variant.kind == "baseline"
+        return Plan(
+            folder=part.folder,
+            system=part.system,
+            model=self.model,
+            limits=part.limits,
+            frame_store=self.settings.frame_store,
+            retrieval=RetrievalConfig() if baseline else self.settings.retrieval,
+            judge=self.settings.judge,
+            concurrency=self.options.concurrency,
+            provenance={
+                "model": self.model.chat.model or self.model.model,
+                "engine": self.model.engine,
+                "benchmark": self.options.benchmark_name,
+                "evaluated": part.title,
+            },
+        )
+
+    def identity(self, part: Part) -> dict[str, Any]:
+        """On what a part's results depend, as plain data: its folder belongs to it."""
+        return {
+            "data": [str(path.resolve()) for path in self.options.data],
+            "benchmark": self.options.benchmark_name,
+            "model": self.options.model.model,
+            "system": {"class": type(part.system).__qualname__, **asdict(part.system)},  # type: ignore[call-overload]
+            "limits": asdict(part.limits),
+            "sampling": {
+                "temperature": self.model.temperature,
+                "top_p": self.model.top_p,
+                "seed": self.model.seed,
+            },
+        }
+
+
+class LocalEngine:
+    """The event loop of this process, and the one backend that plays all parts in it: an engine belongs to the loop in
+    which it was made. The model is loaded when the first part needs it."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._backend: Backend | None = None
+
+    def __enter__(self) -> "LocalEngine":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._backend is not None:
+                self._backend.close()
+        finally:
+            self._runner.close()
+
+    def load(self, plan: Plan) -> Backend:
+        """The backend; made where there is none yet.
+
+        Raises:
+            SetupError: There is no such engine.
+        """
+        if self._backend is None:
+            self._backend = self._runner.run(_make_backend(plan))
+        return self._backend
+
+    def play(self, plan: Plan, rows: Sequence[VideoQA], done: Callable[[Record | Failure], None]) -> None:
+        """Play rows in this process; see :func:`~agentic_video.evaluation.runner.play_rows`."""
+        self._runner.run(play_rows(plan, rows, 0, done, self.load(plan)))
+
+
+async def _make_backend(plan: Plan) -> Backend:
+    return make_backend(plan.model, plan.system.visual_token_side)
+
+
+def evaluate(options: EvalOptions) -> list[PartResult]:
+    """Evaluate: the same options again go on where it was stopped.
+
+    Progress and what was left out go to standard error, reports to standard output.
+
+    Returns:
+        One result, or one for each value of a sweep.
+
+    Raises:
+        SetupError: Something is missing or doesn't fit; the message says what to set.
+        hydra.errors.HydraException: The recipe's config doesn't compose.
+        ValueError: A key of the config, or a file of rows, is wrong.
+    """
+    job, parts = prepare(options)
+    with LocalEngine() as engine:
+        results = [evaluate_part(job, part, engine) for part in parts]
+    if options.sweep and any(result.point for result in results):
+        picture = options.folder / f"sweep-{options.sweep.kind}.png"
+        draw(options.sweep.kind, read_curves(options.folder, options.sweep.kind), options.benchmark_name, picture)
+        print(f"picture: {picture}")
+    return results
+
+
+def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
+    """Read the config and the rows; nothing is loaded yet.
+
+    Raises:
+        SetupError: See :func:`evaluate`, as for the others.
+    """
+    if not options.model.model or not options.data:
+        raise SetupError("name a model with --model and rows with --data")
+    config = compose_recipe(options.recipe, options.profile, options.overrides)
+    settings = settings_of(config)
+    rows = read_rows(options)
+    model = model_spec(options.model, config)
+    tiny = backend_class(model.engine).one_token_frames
+    parts = parts_of(options, settings.system, limits_of(config), tiny=tiny)
+    model = fit_images(model, max(part.system.max_images for part in parts))
+    return Job(options, settings, model, rows, count_shards(options.shards, model)), parts
+
+
+def read_rows(options: EvalOptions) -> tuple[VideoQA, ...]:
+    """The questions; those that can't be read, or were there before, are named and left out.
+
+    Raises:
+        RowError: A file can't be read.
+    """
+    rows, unreadable = load_rows(options.data)
+    rows, repeated = distinct(rows)
+    problems = [*unreadable, *repeated]
+    for problem in problems[:MAX_REPORTED]:
+        print(f"row left out: {problem}", file=sys.stderr)
+    if problems:
+        print(f"{len(problems)} rows left out", file=sys.stderr)
+    return tuple(rows[: options.limit] if options.limit > 0 else rows)
+
+
+def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System, str]:
+    """What plays in a system's place, and what the report calls it.
+
+    Args:
+        tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
+    """
+    if variant.kind == "baseline":
+        return baseline_of(system, variant.frames, tiny=tiny), f"baseline of {variant.frames} frames"
+    if variant.kind == "no-tools":
+        return system.direct(), f"{system.name} without tools"
+    return system, system.name
+
+
+def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny: bool) -> list[Part]:
+    """The evaluations that the options ask for.
+
+    Args:
+        system: The recipe's.
+        limits: The recipe's.
+        tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
+
+    Raises:
+        SetupError: A sweep that the system doesn't have.
+    """
+    system, title = variant_of(system, options.variant, tiny=tiny)
+    if options.sweep is None:
+        return [Part(options.folder, title, system, fit_limits(system, limits))]
+    kind = options.sweep.kind
+    parts = []
+    for value in options.sweep.values:
+        changed = swept(system, kind, value)
+        folder = options.folder / folder_name(kind, options.variant.kind, value)
+        parts.append(Part(folder, f"{system.name}, {kind} {value}", changed, fit_limits(changed, limits), value))
+    return parts
+
+
+def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
+    """Play what a part's folder lacks, and write its report.
+
+    Raises:
+        SetupError: The folder belongs to another evaluation, or another process plays it.
+    """
+    claim_folder(part.folder, job.identity(part))
+    records, torn = finished(part.folder)
+    for problem in torn:
+        print(f"no episode, its question is played again: {problem}", file=sys.stderr)
+    played = {key_of(record.qa): record for record in records}
+    missing = [qa for qa in job.rows if key_of(qa) not in played]
+    before = [played[key] for qa in job.rows if (key := key_of(qa)) in played]
+    print(f"{part.title}: {len(job.rows)} questions, {len(before)} already played", file=sys.stderr)
+    play_missing(job, part, missing, before, engine)
+    return report_part(job, part)
+
+
+def play_missing(
+    job: Job, part: Part, missing: Sequence[VideoQA], before: Sequence[Record], engine: LocalEngine
+) -> None:
+    """Play questions, with a progress bar.
+
+    Args:
+        missing: Those to play.
+        before: Episodes of the others.
+
+    Raises:
+        SetupError: Another process plays the same, or a shard died.
+    """
+    plan = job.plan(part)
+    if missing and job.shards == 1:
+        engine.load(plan)
+    forget_failures(part.folder)
+    if not missing:
+        return
+    with progress(len(missing), before) as done:
+        if job.shards == 1:
+            engine.play(plan, missing, done)
+        else:
+            play_sharded(plan, missing, job.shards, done)
+
+
+def report_part(job: Job, part: Part) -> PartResult:
+    """Write and print a part's report, over the questions that were asked for."""
+    wanted, benchmark = job.keys, job.options.benchmark_name
+    records = [record for record in finished(part.folder)[0] if key_of(record.qa) in wanted]
+    played = {key_of(record.qa) for record in records}
+    failed = [one for one in failures(part.folder) if one.key in wanted and one.key not in played]
+    figures, text = write_report(part.folder, f"{part.title} on {benchmark}", benchmark, records, failed)
+    print(text)
+    print(f"report: {part.folder / 'report.md'}")
+    return PartResult(part, figures, len(job.rows) - len(records))

@@ -1,0 +1,141 @@
+"""What an evaluation is asked for: frozen, and checked before anything is loaded."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agentic_video.evaluation.model import ModelOptions
+from agentic_video.utils.environment import output_folder
+from agentic_video.utils.errors import SetupError
+
+SWEEPS = ("frames", "calls")
+"""What can be swept."""
+_LEAST = {"frames": 1, "calls": 0}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What plays: the agent, or something plainer to compare it with.
+
+    Attributes:
+        kind: ``agent``; ``no-tools``, the same overview and one turn, which must answer; or ``baseline``, evenly spaced
+            frames and the question.
+        frames: Of the baseline.
+    """
+
+    kind: Literal["agent", "no-tools", "baseline"] = "agent"
+    frames: int = 0
+
+    @property
+    def name(self) -> str:
+        """As folders are called: ``agent``, ``no-tools``, ``baseline-64``."""
+        return f"baseline-{self.frames}" if self.kind == "baseline" else self.kind
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The same evaluation, once for each value.
+
+    Attributes:
+        kind: ``frames`` of the first view, or most ``calls`` allowed.
+        values: Ascending, each once.
+    """
+
+    kind: str
+    values: tuple[int, ...]
+
+
+def read_sweep(kind: str, text: str) -> Sweep:
+    """A sweep from its kind and its values, e.g. ``frames`` and ``8,16,32``.
+
+    Raises:
+        SetupError: The kind is unknown, or the values aren't numbers that it takes.
+    """
+    if kind not in SWEEPS:
+        raise SetupError(f"--sweep {kind}: there are {' and '.join(SWEEPS)}, e.g. --sweep frames 8,16,32")
+    try:
+        values = sorted({int(value) for value in text.split(",")})
+    except ValueError:
+        values = []
+    if not values or values[0] < _LEAST[kind]:
+        raise SetupError(f"--sweep {kind} {text}: expected whole numbers from {_LEAST[kind]}, e.g. {kind} 1,2,4")
+    return Sweep(kind, tuple(values))
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """An evaluation.
+
+    Attributes:
+        recipe: Folder of a recipe, resolved.
+        model: The model that plays.
+        data: Files of rows.
+        profile: The recipe's config: ``laptop`` or ``cluster``.
+        variant: What plays.
+        sweep: What is varied; None evaluates once.
+        benchmark: Name for the report, by which published numbers go; empty takes the first file's.
+        out: Folder of the evaluation; None takes one below the folder of all outputs.
+        limit: Only so many rows; 0 takes all.
+        concurrency: Episodes at a time, in each shard.
+        shards: Parallel processes, each with its own engine; None takes one for each GPU, or each group of them that
+            tensor parallelism needs.
+        overrides: Hydra overrides of the recipe's config.
+
+    Raises:
+        SetupError: An option makes no sense; the message names it.
+    """
+
+    recipe: Path
+    model: ModelOptions
+    data: tuple[Path, ...]
+    profile: str = "cluster"
+    variant: Variant = Variant()
+    sweep: Sweep | None = None
+    benchmark: str = ""
+    out: Path | None = None
+    limit: int = 0
+    concurrency: int = 32
+    shards: int | None = None
+    overrides: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_overrides(self.overrides)
+        for name, number in (("concurrency", self.concurrency), ("shards", self.shards)):
+            if number is not None and number < 1:
+                raise SetupError(f"--{name} must be at least 1")
+        check_recipe(self.recipe)
+
+    @property
+    def benchmark_name(self) -> str:
+        """The benchmark as the report calls it."""
+        return self.benchmark or self.data[0].stem
+
+    @property
+    def folder(self) -> Path:
+        """Where the evaluation is kept; a sweep has a folder below it for each value."""
+        if self.out is not None:
+            return self.out.resolve()
+        below = "sweep" if self.sweep else self.variant.name
+        return output_folder(os.environ) / f"{self.recipe.name}-eval" / self.benchmark_name / below
+
+
+def check_overrides(overrides: tuple[str, ...]) -> None:
+    """Make sure that words which are no options are Hydra overrides.
+
+    Raises:
+        SetupError: One isn't; the message names it.
+    """
+    bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
+    if bad:
+        raise SetupError(f"not an option and not a Hydra override (key=value): {bad[0]}")
+
+
+def check_recipe(recipe: Path) -> None:
+    """Make sure that a folder is a recipe.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    if not (recipe / "config").is_dir():
+        raise SetupError(f"{recipe}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)")

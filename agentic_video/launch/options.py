@@ -1,0 +1,35 @@
+"""What a recipe's script is asked to do."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+Stage = Literal["grpo", "sft", "kto"]
+Profile = Literal["laptop", "cluster"]
+"""``laptop``: a small job on the synthetic world, on CPUs. ``cluster``: the paper's run, on GPUs."""
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """One training job, as its command asks for it.
+
+    Attributes:
+        recipe: Folder of the recipe, absolute.
+        stage: What is trained.
+        profile: The profile that is asked for; None leaves the choice to what the machine has.
+        submit: Whether it runs as a Ray job on the cluster at ``RAY_ADDRESS``.
+        dry_run: Whether its command is only printed.
+        overrides: Hydra overrides for verl.
+    """
+
+    recipe: Path
+    stage: Stage = "grpo"
+    profile: Profile | None = None
+    submit: bool = False
+    dry_run: bool = False
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The recipe, and the stage where it isn't GRPO; run folders begin with it."""
+        return self.recipe.name if self.stage == "grpo" else f"{self.recipe.name}-{self.stage}"

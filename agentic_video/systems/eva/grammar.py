@@ -1,0 +1,48 @@
+"""EVA's grammar: think, then calls as JSON or the answer; frames after their number and time."""
+
+from collections.abc import Sequence
+
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.frame_select import read_calls
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Part
+
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
+ANSWER_OPEN, ANSWER_CLOSE = "<answer>", "</answer>"
+REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
+
+
+def parse_turn(text: str) -> Action:
+    """Read a turn: what is said after thinking, the first answer if there is one (released code), else the calls."""
+    said = text.rpartition(THINK_CLOSE)[2].partition(THINK_OPEN)[0]
+    start = said.find(ANSWER_OPEN)
+    end = said.find(ANSWER_CLOSE, start) if start >= 0 else -1
+    if end >= 0 and (answer := said[start + len(ANSWER_OPEN) : end].strip()):
+        return Answer(answer)
+    calls: list[ToolCall] = []
+    for block in said.split(CALL_OPEN)[1:]:
+        body, closed, _ = block.partition(CALL_CLOSE)
+        if not closed:
+            return Illegal("a call has no end")
+        try:
+            calls += [ToolCall(name, arguments) for name, arguments in read_calls(body)]
+        except ToolError as error:
+            return Illegal(str(error))
+    return Calls(tuple(calls)) if calls else Illegal("neither a call nor an answer")
+
+
+def shown_seconds(duration: float) -> int:
+    """Length of a video as the agent is told it: half a second less, in whole seconds, at least 1 (released code)."""
+    return int(max(duration - 0.5, 1.0))
+
+
+def labelled(frames: Sequence[Frame], times: Sequence[float]) -> tuple[Part, ...]:
+    """Each image after its number and its time in minutes and whole seconds (released code)."""
+    parts: list[Part] = []
+    for number, (frame, time) in enumerate(zip(frames, times, strict=True)):
+        minutes, seconds = divmod(int(time), 60)
+        label = f"Frame {number} at [{minutes:02d}:{seconds:02d}]: "
+        parts += ["\n" + label if number else label, frame]
+    return tuple(parts)

@@ -1,0 +1,55 @@
+"""Completeness self-verification (section 3.3.2): can a verifier answer from what the agent retrieved last?"""
+
+from itertools import groupby
+
+from agentic_video.graders.answer import match_choice
+from agentic_video.graders.base import Graders
+from agentic_video.graders.verifier import VerifierError
+from agentic_video.systems.blocks import last_block
+from agentic_video.types.frame import Frame
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.video.errors import VideoError
+
+
+def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
+    """The frames of the last observation that shows any; empty when nothing was retrieved."""
+    for turn in reversed(trajectory.turns):
+        refs = tuple(part for part in turn.observation if isinstance(part, FrameRef))
+        if refs:
+            return refs
+    return ()
+
+
+def verifier_answer(reply: str) -> str:
+    """What a verifier answers: the text of its last answer tag, or all of its reply when there is none."""
+    answer = last_block(reply, "answer")
+    return reply if answer is None else answer
+
+
+async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders) -> float:
+    """Completeness self-verification: can a verifier answer from the frames of the last retrieval alone?
+
+    Args:
+        prompt: What the verifier is asked.
+        graders: The verifier, and the source of the frames.
+
+    Returns:
+        1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
+
+    Raises:
+        VerifierError: There is no verifier, it doesn't reply, or the frames can't be had.
+    """
+    refs = last_retrieval(trajectory)
+    if not refs:
+        return 0.0
+    if graders.verifier is None or graders.source is None:
+        raise VerifierError(f"row {qa.id}: self-verification needs a verifier and a source of frames")
+    frames: list[Frame] = []
+    try:
+        for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
+            frames += await graders.source.aframes(qa.video, [ref.index for ref in group], size)
+    except VideoError as error:
+        raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
+    reply = await graders.verifier.ask(prompt, frames)
+    return float(match_choice(verifier_answer(reply), qa, "robust"))

@@ -1,0 +1,65 @@
+"""FrameMind's grammar: thoughts, calls as JSON and a turn summary, or thoughts and the answer (appendix B.1)."""
+
+from collections.abc import Sequence
+
+from agentic_video.systems.blocks import read_blocks
+from agentic_video.tools import frame_at, video_clip
+from agentic_video.tools.arguments import number, read_json_object
+from agentic_video.tools.base import ToolError
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Part
+
+TAGS = ("think", "tool_call", "turn_sum", "answer")
+TOOLS = (frame_at.NAME, video_clip.NAME)
+REFUSED = "refused"
+"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
+
+
+def parse_turn(text: str, max_calls: int) -> Action:
+    """A closed answer stops; else a closed turn summary goes on, with calls or without (appendix B.1).
+
+    What is inside a thought, or any other block, is text. Of several answers the last one counts.
+    """
+    read = read_blocks(text, TAGS)
+    if answers := read.bodies("answer"):
+        return Answer(answers[-1].strip())
+    if not read.bodies("turn_sum"):
+        return Illegal("neither a turn summary nor an answer")
+    bodies = read.bodies("tool_call")
+    calls = [read_call(body) for body in bodies[:max_calls]]
+    if len(bodies) > max_calls:
+        calls.append(_refused(f"only {max_calls} calls are allowed in a turn, the others were left out"))
+    return Calls(tuple(calls))
+
+
+def read_call(body: str) -> ToolCall:
+    """The call inside a pair of tags: a known tool with numbers for arguments, else :data:`REFUSED`. Never raises."""
+    try:
+        call = read_json_object(body)
+        name, arguments = call.get("name"), call.get("arguments")
+        if not isinstance(name, str) or name not in TOOLS:
+            return _refused(f"there is no such tool, only {' and '.join(TOOLS)}")
+        if not isinstance(arguments, dict):
+            return _refused("arguments must be a JSON object")
+        return ToolCall(name, {key: number(value, "every argument") for key, value in arguments.items()})
+    except ToolError as error:
+        return _refused(str(error))
+
+
+def _refused(reason: str) -> ToolCall:
+    return ToolCall(REFUSED, {"reason": reason})
+
+
+def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
+    """Each image after its real time in seconds: ``<12.50s>``."""
+    parts: list[Part] = []
+    for frame in frames:
+        parts += [f"<{frame.time:.2f}s>", frame]
+    return tuple(parts)
+
+
+def evidence_header(tool: str) -> str:
+    """The line before a tool's frames. The system writes it for a call that was carried out, and for nothing else, so
+    that it says in a trajectory which of a turn's calls were."""
+    return f"{tool}:\n"

@@ -1,0 +1,105 @@
+"""A reward of one's own without a system of one's own: a function in place of the system's reward, or beside it."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from agentic_video.graders.base import Graders
+from agentic_video.systems.base import System
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
+
+RewardFunction = Callable[..., Score | Awaitable[Score]]
+"""``(trajectory, row, graders, **reward_kwargs) -> Score``; may be a coroutine function."""
+
+Mode = Literal["replace", "add"]
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Which function scores episodes. The keys are those of verl's ``custom_reward_function``, and two more.
+
+    Attributes:
+        path: A Python file, or ``pkg://`` and the name of a module, with the function; empty for the system's own reward.
+        name: Name of the function. It gets (trajectory, row, graders) and returns a ``Score``; it may be a coroutine.
+        mode: ``replace``: its score is the episode's. ``add``: its reward and terms are added to the system's, whose
+            accuracy and format are kept.
+        weight: With ``add``, what its reward and its terms are multiplied by.
+        reward_kwargs: More arguments of the function, by name.
+
+    Raises:
+        ValueError: One of ``path`` and ``name`` is missing, or the mode is unknown.
+    """
+
+    path: str = ""
+    name: str = ""
+    mode: Mode = "replace"
+    weight: float = 1.0
+    reward_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if bool(self.path) != bool(self.name):
+            raise ValueError(f"path and name belong together, got path {self.path!r} and name {self.name!r}")
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"mode must be one of {get_args(Mode)}, got {self.mode!r}")
+
+
+@lru_cache(maxsize=8)
+def load_function(path: str, name: str) -> RewardFunction:
+    """The function that a config names.
+
+    Raises:
+        ValueError: There is no such module, file or function; the message says which key to mend.
+    """
+    module: Any
+    if path.startswith("pkg://"):
+        try:
+            module = import_module(path.removeprefix("pkg://"))
+        except ModuleNotFoundError as error:
+            raise ValueError(f"agentic_video.reward.path={path}: {error}; is its folder on PYTHONPATH?") from error
+    else:
+        file = Path(path).resolve()
+        spec = spec_from_file_location(f"agentic_video_reward_{file.stem}", file)
+        if not file.is_file() or spec is None or spec.loader is None:
+            raise ValueError(f"agentic_video.reward.path={path}: no such Python file")
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+    function = getattr(module, name, None)
+    if not callable(function):
+        raise ValueError(f"agentic_video.reward.name={name}: no such function in {path}")
+    found: RewardFunction = function
+    return found
+
+
+async def score_episode(
+    system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, config: RewardConfig
+) -> Score:
+    """What a finished episode earns: the system's reward, unless a config names a function.
+
+    Raises:
+        EndpointError: A grader gave no verdict.
+        ValueError: The function can't be loaded.
+        TypeError: It returned something else than a ``Score``.
+    """
+    if not config.path:
+        return await system.score(trajectory, qa, graders)
+    found = load_function(config.path, config.name)(trajectory, qa, graders, **config.reward_kwargs)
+    own = await found if inspect.isawaitable(found) else found
+    if not isinstance(own, Score):
+        raise TypeError(f"agentic_video.reward: {config.name} must return a Score, got {type(own).__name__}")
+    if config.mode == "replace":
+        return own
+    base = await system.score(trajectory, qa, graders)
+    terms = {f"{config.name}_{name}": config.weight * value for name, value in own.terms.items()}
+    return Score(
+        reward=base.reward + config.weight * own.reward,
+        acc=base.acc,
+        format=base.format,
+        terms={**base.terms, **terms},
+    )

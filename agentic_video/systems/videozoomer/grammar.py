@@ -1,0 +1,34 @@
+"""VideoZoomer's grammar: think, then one zoom or the answer; frames after their number and time."""
+
+from collections.abc import Sequence
+
+from agentic_video.systems.blocks import last_block
+from agentic_video.tools.arguments import read_json_object
+from agentic_video.tools.base import ToolError
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Part
+
+CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
+
+
+def parse_turn(text: str) -> Action:
+    """Read a turn: one that ends in a call is a call, else the text of its last answer tag is the answer."""
+    if text.rstrip().endswith(CALL_CLOSE):
+        if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
+            return Illegal("one turn may hold only one call")
+        body = text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]
+        try:
+            return Calls((ToolCall("video_zoom", read_json_object(body)),))
+        except ToolError as error:
+            return Illegal(str(error))
+    answer = last_block(text, "answer")
+    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+
+
+def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
+    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code)."""
+    parts: list[Part] = []
+    for number, frame in enumerate(frames):
+        parts += [f"<frame{number}_time{frame.time:.2f}s>", frame]
+    return tuple(parts)

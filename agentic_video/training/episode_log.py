@@ -1,0 +1,206 @@
+"""What a trainer does with finished episodes beside training on them: figures, records, pictures.
+
+Episodes are verl's ``extra_fields`` of scored outputs, with the keys ``video_qa``, ``trajectory``, ``costs`` and
+``reward_extra_info`` (see :mod:`agentic_video.training.agent_loop` and :mod:`agentic_video.training.reward_manager`).
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import transfer_queue as tq
+from omegaconf import DictConfig
+
+from agentic_video.training.agent_loop import FINAL_OUTPUT
+from agentic_video.training.metrics import rates_since
+from agentic_video.training.reward_manager import REWARD_KEY_UNITS
+from agentic_video.types.record import Record, write_record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.node_store import all_store_stats
+from agentic_video.video.retrieval.node_retriever import all_retrieval_stats
+
+REWARDS = "reward_extra_info"
+"""In ``extra_fields``: what the episode earned, by name; verl puts it there."""
+
+Episode = dict[str, Any]
+
+
+def final_extras(batch: Any) -> list[Episode]:
+    """``extra_fields`` of a batch's scored episodes, one each: of an episode with several outputs, the last one's.
+
+    Args:
+        batch: What verl's replay buffer samples: keys of the transfer queue, with tags.
+    """
+    if not batch.keys:
+        return []
+    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+    extras = (getattr(one, "data", one) for one in data["extra_fields"])
+    return [
+        extra
+        for tag, extra in zip(batch.tags, extras, strict=True)
+        if not tag.get("is_padding", False) and extra[FINAL_OUTPUT] and REWARDS in extra
+    ]
+
+
+def record_of(episode: Mapping[str, Any], provenance: Mapping[str, Any] | None = None) -> Record:
+    """An episode as a record."""
+    qa, trajectory = VideoQA.from_row(episode["video_qa"]), Trajectory.from_dict(episode["trajectory"])
+    return Record(qa, trajectory, episode[REWARDS], provenance or {})
+
+
+def episode_metrics(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means over episodes of every key of their ``reward_extra_info``, as ``episode/<key>``."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for episode in episodes:
+        for key, value in episode[REWARDS].items():
+            values[key].append(float(value))
+    return {f"episode/{key}": float(np.mean(items)) for key, items in values.items()}
+
+
+def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:
+    """Mean reward over all groups that were sampled, those that dynamic sampling evicted included.
+
+    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides what was learnt.
+
+    Args:
+        kept: Rewards of the episodes that are trained on.
+        evicted: Number of evicted groups by the ``reward_key`` (units of 1e-4) that their members share.
+        group_size: Episodes a group.
+    """
+    total = sum(kept) + sum(key / REWARD_KEY_UNITS * count * group_size for key, count in evicted.items())
+    return total / (len(kept) + sum(evicted.values()) * group_size)
+
+
+def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Episode]:
+    """As few whole groups as hold ``count`` episodes, evenly chosen.
+
+    Args:
+        episodes: Episodes with their row (``video_qa``); those of one row are a group.
+        count: How many are asked for; 0 or less: none.
+        turn: Steps go round through the groups, so that it isn't always the first that is chosen.
+    """
+    groups: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        groups.setdefault(episode["video_qa"]["id"], []).append(episode)
+    wanted = max(0, min(len(groups), math.ceil(count * len(groups) / len(episodes)))) if episodes else 0
+    members = list(groups.values())
+    chosen = {(turn + number * len(members) // wanted) % len(members) for number in range(wanted)}
+    return [episode for number in sorted(chosen) for episode in members[number]]
+
+
+@dataclass(frozen=True)
+class EpisodeWriter:
+    """Writes some of each step's groups as trajectory records, one file a step.
+
+    Attributes:
+        folder: Where the files go; None: nothing is written.
+        per_step: How many episodes of a step are asked for; whole groups are written.
+        provenance: What each record says about the run, beside its step.
+    """
+
+    folder: Path | None
+    per_step: int
+    provenance: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, config: DictConfig) -> "EpisodeWriter":
+        """The writer that a run's config asks for (``agentic_video.episodes_dir`` and ``episodes_per_step``)."""
+        block = config.agentic_video
+        if not block.get("episodes_dir"):
+            return cls(None, 0, {})
+        provenance = {
+            "experiment": config.trainer.experiment_name,
+            "model": config.actor_rollout_ref.model.path,
+        }
+        return cls(Path(block.episodes_dir), block.episodes_per_step, provenance)
+
+    def write(self, step: int, episodes: Sequence[Episode]) -> None:
+        """Write the file of one step; none where there are no episodes.
+
+        Args:
+            step: Number of the step.
+            episodes: All episodes of the step.
+        """
+        if self.folder is None or not episodes:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        provenance = {"source": "grpo", "step": step, **self.provenance}
+        with (self.folder / f"step_{step:06d}.jsonl").open("w", encoding="utf-8") as file:
+            for episode in whole_groups(episodes, self.per_step, step):
+                write_record(file, record_of(episode, provenance))
+
+
+@contextmanager
+def watched_validation(trainer: Any) -> Iterator[list[Episode]]:
+    """Keep the episodes of a validation, which verl forgets before it returns their means.
+
+    Args:
+        trainer: Has verl's ``replay_buffer``, which another one stands in for meanwhile.
+
+    Yields:
+        The episodes so far; complete when the validation is over.
+    """
+    watched = WatchedBuffer(trainer.replay_buffer)
+    trainer.replay_buffer = watched
+    try:
+        yield watched.episodes
+    finally:
+        trainer.replay_buffer = watched.buffer
+
+
+class WatchedBuffer:
+    """A replay buffer during a validation, that keeps what the episodes left behind.
+
+    Args:
+        buffer: The replay buffer; all that a validation asks of it is to sample.
+
+    Attributes:
+        episodes: The episodes so far.
+    """
+
+    def __init__(self, buffer: Any):
+        self.buffer = buffer
+        self.episodes: list[Episode] = []
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        """As the buffer's own."""
+        batch, metrics = self.buffer.sample(*args, **kwargs)
+        self.episodes += final_extras(batch)
+        return batch, metrics
+
+
+def store_counters() -> dict[str, float]:
+    """Counters of the frame stores and of the retrievers of all nodes, added up since the run began.
+
+    Returns:
+        ``frame_store/<counter>`` and ``retrieval/<counter>``.
+    """
+    total: Counter[str] = Counter()
+    for name, nodes in (("frame_store", all_store_stats()), ("retrieval", all_retrieval_stats())):
+        for stats in nodes:
+            total.update({f"{name}/{key}": value for key, value in asdict(stats).items()})
+    return {key: float(value) for key, value in total.items()}
+
+
+class StoreMetrics:
+    """The counters of all stores with their rates since the step before.
+
+    Args:
+        read: Reads the counters.
+    """
+
+    def __init__(self, read: Callable[[], Mapping[str, float]] = store_counters):
+        self._read = read
+        self._before: Mapping[str, float] = {}
+
+    def step(self) -> dict[str, float]:
+        """The counters by now, with :func:`~agentic_video.training.metrics.rates_since` the step before."""
+        now = self._read()
+        rates, self._before = rates_since(now, self._before), now
+        return {**now, **rates}

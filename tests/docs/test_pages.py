@@ -1,0 +1,109 @@
+"""The documentation points at things that exist: links, config keys, files."""
+
+import re
+from dataclasses import fields
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from brightness_tool import SharpZoomer
+
+from agentic_video.toyworld.recipe import ToyRecipe
+from tests.config.configs import SYSTEMS, set_environment
+from tests.docs.tables import NOT_IN_YAML, REPOSITORY, ROOTS, TITLES, cluster, has_key, rows_of, section_of, stages_of
+
+PAGES = sorted(
+    page
+    for pattern in ("README.md", "docs/*.md", "docker/README.md", "recipes/*/README.md", "examples/*/README.md")
+    for page in REPOSITORY.glob(pattern)
+)
+LISTING = re.compile(r"^`([\w./]+)`:\n\n```", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(REPOSITORY))
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+def system_of(page: Path) -> str | None:
+    """The system whose recipe a page belongs to."""
+    return page.parent.name if page.parent.parent.name == "recipes" else None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_within_a_page_lead_to_headings(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", text)) <= headings
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_of_the_repository_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:agentic_video|recipes|tests|docker|docs|examples)/[\w./]+\.\w+)`", text)
+    paths += re.findall(r"bash ((?:recipes|examples)/[\w./]+\.sh)", text)
+    listed = set(LISTING.findall(text))  # files that the page itself shows
+    for path in paths:
+        assert path in listed or (REPOSITORY / path).exists(), path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_config_keys_exist(page: Path) -> None:
+    """Every key in backticks or in a command, as far as it starts at one of the config's blocks. A recipe's page may
+    name its own recipe's keys only."""
+    text = page.read_text(encoding="utf-8")
+    keys = set(re.findall(rf"(?<![\w./+])((?:{'|'.join(ROOTS)})\.[a-z][\w.]*[a-z_\d])(?==|`|:)", text))
+    own = system_of(page)
+    configs = [cluster(name, stage) for name in ([own] if own else SYSTEMS) for stage in stages_of(name)]
+    of_examples = {f"agentic_video.system.{field.name}" for field in fields(SharpZoomer)}
+    of_toyworld = {f"agentic_video.toyworld.{field.name}" for field in fields(ToyRecipe)}
+    for key in keys - NOT_IN_YAML - of_toyworld - (set() if own else of_examples) - {"reward.png"}:
+        if not any(has_key(config, key) for config in configs):
+            assert key.startswith("agentic_video.") and is_code(key), f"{name_of(page)}: {key}"
+
+
+def is_code(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        if find_spec(name):
+            return True
+    except ModuleNotFoundError:
+        pass
+    module, _, attribute = name.rpartition(".")
+    try:
+        return bool(find_spec(module)) and hasattr(__import__(module, fromlist=[attribute]), attribute)
+    except ModuleNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_keys_of_a_recipe_s_own_exist(name: str) -> None:
+    text = (REPOSITORY / "recipes" / name / "README.md").read_text(encoding="utf-8")
+    if name == "videozoomer":  # its page names full keys
+        return
+    section = section_of(text, "## Keys of its own")
+    cells = [row[0] for row in rows_of(section)]
+    assert len(cells) >= 5
+    for key in (key for cell in cells for key in re.findall(r"`([a-z_.]+)", cell)):
+        assert has_key(cluster(name), f"agentic_video.system.{key}"), key
+
+
+def test_the_front_page_shows_every_system() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    for name, title in TITLES.items():
+        assert title in text
+        assert f"bash recipes/{name}/run_grpo.sh" in text

@@ -1,0 +1,170 @@
+"""Whole evaluations: one that is killed and goes on, what can't be played, parts and variants."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.cli import main
+from agentic_video.datasets.rows import load_rows
+from agentic_video.evaluation.baseline import Baseline
+from agentic_video.evaluation.evaluate import evaluate, parts_of, read_rows, variant_of
+from agentic_video.evaluation.model import ModelOptions
+from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
+from agentic_video.evaluation.results import finished
+from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.toyworld.questions import World
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import SetupError
+from tests.evaluation.conftest import RECIPES, command
+from tests.evaluation.scripted import named
+
+LIMITS = TokenLimits(prompt=8_000, response=8_000, turn=4_000)
+
+
+def options(data: tuple[Path, ...], out: Path, **changes: Any) -> EvalOptions:
+    """An evaluation of scripted agents that always know."""
+    model = ModelOptions("nothing", named("OracleBackend"))
+    return EvalOptions(RECIPES / "videozoomer", model, data, profile="laptop", out=out, **changes)
+
+
+def lines(out: Path) -> list[dict[str, Any]]:
+    """The whole lines of all journals."""
+    whole = [line for file in out.glob("episodes-*.jsonl") for line in file.read_bytes().split(b"\n")[:-1]]
+    return [json.loads(line) for line in whole]
+
+
+@pytest.mark.slow
+def test_killed_and_started_again(checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any) -> None:
+    data, out = Path(small_world.heldout), tmp_path / "out"
+    slow = command(checkpoint, data, out, "--concurrency", "1")
+    python = [sys.executable, "-m", "agentic_video.cli"]
+    with subprocess.Popen([*python, *slow], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 300
+        while len(lines(out)) < 3 and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+    journal_file = out / "episodes-000.jsonl"
+    before = journal_file.read_bytes()
+    rows = load_rows([data])[0]
+    assert 3 <= len(lines(out)) < len(rows), "it was killed in the middle"
+    journal_file.write_bytes(before + b'{"version": 1, "video_qa": {"id"')
+
+    again = subprocess.run([*python, *slow], capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    played = [line["video_qa"]["id"] for line in lines(out)]
+    assert sorted(played) == sorted(qa.id for qa in rows), "each question exactly once"
+    whole = before[: before.rfind(b"\n") + 1]
+    assert journal_file.read_bytes().startswith(whole), "no episode was played again"
+    result = json.loads((out / "report.json").read_text())
+    assert result["episodes"] == len(rows) and result["failed"] == 0
+    assert sum(result["ends"].values()) == len(rows)
+
+    # a third time there is nothing to do: not even the model is loaded
+    capsys.readouterr()
+    assert main(command(checkpoint, data, out, "--concurrency", "1")) == 0
+    assert f"{len(rows)} already played" in capsys.readouterr().err
+    assert main(command(checkpoint, data, out, "agentic_video.system.max_turns=2")) == 2
+    assert "system.max_turns = 3, and now it is 2" in capsys.readouterr().err
+
+
+def test_an_unreadable_video_is_reported_and_tried_again(
+    checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any
+) -> None:
+    rows = [qa.to_row() for qa in load_rows([small_world.heldout])[0][:3]]
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video")
+    good, rows[1]["video"] = rows[1]["video"], str(broken)
+    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    data.write_text("\n".join(json.dumps(row) for row in [*rows, {"id": "half"}]) + "\n")
+    assert main(command(checkpoint, data, out)) == 1
+    first = capsys.readouterr()
+    assert "1 rows left out" in first.err
+    assert len(lines(out)) == 2
+    result = json.loads((out / "report.json").read_text())
+    assert (result["episodes"], result["failed"]) == (2, 1)
+    assert "1 questions could not be played" in first.out and "broken.mp4" in first.out
+    # once the file is there, the same command plays what is missing
+    broken.write_bytes(Path(good).read_bytes())
+    assert main(command(checkpoint, data, out)) == 0
+    assert len(lines(out)) == 3
+    assert json.loads((out / "report.json").read_text())["failed"] == 0
+
+
+def test_a_library_call_gives_figures_and_goes_on(small_world: World, tmp_path: Path, capsys: Any) -> None:
+    asked = options((small_world.heldout,), tmp_path, limit=3)
+    (first,) = evaluate(asked)
+    assert (first.figures["episodes"], first.missing, first.part.folder) == (3, 0, tmp_path)
+    assert first.figures["official"]["mean"] == 1.0 and first.point is None
+    assert "3 questions, 0 already played" in capsys.readouterr().err
+    (second,) = evaluate(replace(asked, limit=5))
+    assert second.figures["episodes"] == 5
+    said = capsys.readouterr()
+    assert "5 questions, 3 already played" in said.err and f"report: {tmp_path / 'report.md'}" in said.out
+    # fewer again: the report is about these, the journal keeps all
+    (third,) = evaluate(replace(asked, limit=2))
+    assert third.figures["episodes"] == 2 and len(finished(tmp_path)[0]) == 5
+
+
+def test_a_sweep_of_a_library_call(small_world: World, tmp_path: Path) -> None:
+    results = evaluate(options((small_world.heldout,), tmp_path, limit=2, sweep=Sweep("calls", (1, 2))))
+    assert [result.part.value for result in results] == [1, 2]
+    assert [result.part.folder.name for result in results] == ["calls-agent-001", "calls-agent-002"]
+    assert [point.value for result in results if (point := result.point)] == [1, 2]
+    assert (tmp_path / "sweep-calls.png").is_file()
+
+
+def test_a_model_and_rows_are_needed(small_world: World, tmp_path: Path) -> None:
+    asked = options((small_world.heldout,), tmp_path)
+    for lacking in (replace(asked, data=()), replace(asked, model=replace(asked.model, model=""))):
+        with pytest.raises(SetupError, match="name a model with --model and rows with --data"):
+            evaluate(lacking)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_engine_that_is_none_is_named_before_anything_is_played(small_world: World, tmp_path: Path) -> None:
+    asked = options((small_world.heldout,), tmp_path)
+    with pytest.raises(SetupError, match=r"--engine tests\.no_such\.Engine"):
+        evaluate(replace(asked, model=ModelOptions("m", "tests.no_such.Engine")))
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_are_left_out_are_named(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "v.mp4").write_bytes(b"not opened")
+    rows = [VideoQA(str(n % 12), "v.mp4", "?", "a", answer_type="open_ended").to_row() for n in range(24)]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "half"}\n')
+    assert len(read_rows(options((file,), tmp_path))) == 12
+    said = capsys.readouterr().err
+    assert said.count("row left out: ") == 10 and "13 rows left out" in said
+    assert [qa.id for qa in read_rows(options((file,), tmp_path, limit=2))] == ["0", "1"]
+
+
+def test_variants_of_a_system() -> None:
+    zoomer = VideoZoomer()
+    assert variant_of(zoomer, Variant(), tiny=False) == (zoomer, "videozoomer")
+    assert variant_of(zoomer, Variant("no-tools"), tiny=False) == (zoomer.direct(), "videozoomer without tools")
+    baseline, title = variant_of(zoomer, Variant("baseline", 8), tiny=False)
+    assert isinstance(baseline, Baseline) and baseline.frames == 8 and title == "baseline of 8 frames"
+    with pytest.raises(ValueError, match="at least 1 frame"):
+        variant_of(zoomer, Variant("baseline", 0), tiny=False)
+
+
+def test_parts_have_folders_titles_and_budgets_of_their_own(tmp_path: Path) -> None:
+    once = options((), tmp_path)
+    (part,) = parts_of(once, VideoZoomer(), LIMITS, tiny=False)
+    assert (part.folder, part.title, part.value, part.limits) == (tmp_path, "videozoomer", None, LIMITS)
+    many = replace(once, variant=Variant("no-tools"), sweep=Sweep("frames", (4, 16)))
+    parts = parts_of(many, VideoZoomer(), LIMITS, tiny=False)
+    assert [part.folder.name for part in parts] == ["frames-no-tools-004", "frames-no-tools-016"]
+    assert [part.title for part in parts] == ["videozoomer, frames 4", "videozoomer, frames 16"]
+    assert parts[0].system == VideoZoomer(overview_max_frames=4).direct()
+    assert all(part.limits == TokenLimits(prompt=13_952, response=2_048, turn=2_048) for part in parts)

@@ -1,0 +1,98 @@
+"""Which model is evaluated, what runs it, and how it is sampled."""
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from agentic_video.evaluation.model import (
+    ModelOptions,
+    ModelSpec,
+    engine_of,
+    fit_images,
+    model_spec,
+    served_model,
+    turn_seeds,
+)
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import composed
+
+
+def test_what_runs_a_model(tmp_path: Path) -> None:
+    assert engine_of("http://host:8000/v1", "auto") == "chat"
+    assert engine_of("owner/name", "auto") == "vllm"
+    (tmp_path / "model.safetensors").write_bytes(b"small")
+    assert engine_of(str(tmp_path), "auto") == engine_of(str(tmp_path), "vllm") == "vllm"
+    (tmp_path / "shards").mkdir()
+    with pytest.raises(SetupError, match="model_merger"):
+        engine_of(str(tmp_path / "shards"), "auto")
+    with pytest.raises(SetupError, match="is an address"):
+        engine_of("http://host/v1", "vllm")
+    with pytest.raises(SetupError, match="--teacher owner/name"):
+        engine_of("owner/name", "chat", "--teacher")
+
+
+def test_an_engine_of_ones_own_takes_any_model(tmp_path: Path) -> None:
+    for model in ("http://host/v1", str(tmp_path), "no such thing"):
+        assert engine_of(model, "mine.Engine") == "mine.Engine"
+    with pytest.raises(SetupError, match="--engine nonsense: there are auto, chat, vllm"):
+        engine_of("owner/name", "nonsense")
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(SetupError, match="--model-name"):
+        served_model("http://127.0.0.1:9/v1", None, timeout=2)
+
+
+def test_the_recipe_s_sampling_unless_something_else_is_asked_for() -> None:
+    config = composed("videozoomer", "laptop")
+    values = config.actor_rollout_ref.rollout.val_kwargs
+    spec = model_spec(ModelOptions("m", "mine.Engine"), config)
+    assert spec.temperature == (values.temperature if values.do_sample else 0.0)
+    assert (spec.engine, spec.model, spec.top_p, spec.seed, spec.vllm) == ("mine.Engine", "m", values.top_p, 0, {})
+    asked = model_spec(ModelOptions("m", "mine.Engine", temperature=0.5, top_p=0.25, seed=3), config)
+    assert (asked.temperature, asked.top_p, asked.seed) == (0.5, 0.25, 3)
+
+
+def test_what_a_server_is_told() -> None:
+    config = composed("videozoomer", "laptop")
+    config.agentic_video.max_turn_tokens = 77
+    options = ModelOptions("http://h/v1", "chat", "name", temperature=0.5, top_p=0.25, concurrency=3, api_key_env="KEY")
+    chat = model_spec(options, config).chat
+    assert (chat.base_url, chat.model, chat.api_key_env, chat.concurrency) == ("http://h/v1", "name", "KEY", 3)
+    assert (chat.temperature, chat.max_tokens, chat.fields) == (0.5, 77, {"top_p": 0.25})
+    config.agentic_video.max_turn_tokens = 0
+    plain = model_spec(ModelOptions("http://h/v1", "chat", "name", top_p=1.0), config).chat
+    assert (plain.max_tokens, plain.fields) == (4_096, {})
+
+
+def test_vllm_gets_the_rollout_s_engine_options_and_room_for_images() -> None:
+    config = composed(
+        "videozoomer",
+        "laptop",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size=2",
+        "actor_rollout_ref.rollout.max_num_seqs=5",
+        "++actor_rollout_ref.rollout.engine_kwargs.vllm.seed=7",
+        "++actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls=trainers.only",
+    )
+    spec = model_spec(ModelOptions("m", "vllm"), config)
+    assert (spec.vllm["tensor_parallel_size"], spec.vllm["max_num_seqs"], spec.vllm["seed"]) == (2, 5, 7)
+    assert "worker_extension_cls" not in spec.vllm
+    given = ModelSpec("vllm", "m", vllm={"limit_mm_per_prompt": {"image": 4, "video": 1}})
+    assert fit_images(given, 9).vllm["limit_mm_per_prompt"] == {"image": 9, "video": 1}
+    assert fit_images(given, 2).vllm["limit_mm_per_prompt"] == {"image": 4, "video": 1}
+    assert fit_images(ModelSpec("chat", "m"), 9) == ModelSpec("chat", "m")
+
+
+def test_an_episode_s_seeds_depend_on_it_and_its_turn_alone() -> None:
+    def first(spec: ModelSpec, episode: str | None) -> list[int | None]:
+        return list(islice(turn_seeds(spec, episode), 3))
+
+    sampled = ModelSpec("vllm", "m", temperature=1.0, seed=1)
+    assert first(sampled, "a") == first(sampled, "a") and len(set(first(sampled, "a"))) == 3
+    assert all(seed is not None and 0 <= seed < 1 << 31 for seed in first(sampled, "a"))
+    assert first(sampled, "a") != first(sampled, "b")
+    assert first(sampled, "a") != first(ModelSpec("vllm", "m", temperature=1.0, seed=2), "a")
+    nothing = [None, None, None]
+    assert first(sampled, None) == first(ModelSpec("vllm", "m"), "a") == nothing
+    assert first(ModelSpec("vllm", "m", temperature=1.0, seed=-1), "a") == nothing

@@ -1,0 +1,85 @@
+"""What an evaluation leaves in its folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video.evaluation.results import (
+    Failure,
+    append,
+    claim_folder,
+    distinct,
+    failures,
+    finished,
+    forget_failures,
+    journal,
+)
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import SetupError
+from tests.evaluation.records import record
+
+
+def ids(folder: Path) -> list[str]:
+    return [one.qa.id for one in finished(folder)[0]]
+
+
+def test_a_torn_line_is_cut_off_and_the_rest_kept(tmp_path: Path) -> None:
+    with journal(tmp_path, 0) as file:
+        append(file, record("a"))
+        append(file, record("b"))
+    path = tmp_path / "episodes-000.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[: len(whole) // 3])
+    assert ids(tmp_path) == ["a", "b"]
+    assert len(finished(tmp_path)[1]) == 1
+    with journal(tmp_path, 0) as file:
+        append(file, record("c"))
+    assert ids(tmp_path) == ["a", "b", "c"]
+    assert finished(tmp_path)[1] == []
+    assert path.read_bytes().startswith(whole)
+
+
+def test_a_journal_of_nothing_but_a_torn_line(tmp_path: Path) -> None:
+    (tmp_path / "episodes-000.jsonl").write_text('{"version": 1, "vid')
+    with journal(tmp_path, 0) as file:
+        append(file, record("a"))
+    assert ids(tmp_path) == ["a"]
+
+
+def test_a_shard_is_played_by_one_process(tmp_path: Path) -> None:
+    with journal(tmp_path, 0), pytest.raises(SetupError, match="another process"), journal(tmp_path, 0):
+        pass
+    with journal(tmp_path, 0), journal(tmp_path, 1):
+        pass
+
+
+def test_a_question_in_two_journals_counts_once(tmp_path: Path) -> None:
+    for shard in (0, 1):
+        with journal(tmp_path, shard) as file:
+            append(file, record("a"))
+    assert ids(tmp_path) == ["a"]
+
+
+def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
+    settings = {"model": "m", "system": {"max_turns": 5, "stop": ("x",)}}
+    claim_folder(tmp_path / "out", settings)
+    claim_folder(tmp_path / "out", settings)
+    with pytest.raises(SetupError, match=r"system.max_turns = 5, and now it is 3"):
+        claim_folder(tmp_path / "out", {**settings, "system": {"max_turns": 3, "stop": ("x",)}})
+
+
+def test_ids_are_unique_within_a_data_source() -> None:
+    rows = [VideoQA("1", "v", "?", "a", data_source=source) for source in ("x", "y", "x")]
+    kept, problems = distinct(rows)
+    assert [(qa.data_source, qa.id) for qa in kept] == [("x", "1"), ("y", "1")]
+    assert problems == ["row 1 of x: field 'id' was there before; ids must be unique"]
+
+
+def test_failures_of_the_latest_run(tmp_path: Path) -> None:
+    line = json.dumps({"data_source": "s", "id": "f", "error": "e"})
+    (tmp_path / "failures-000.jsonl").write_text(line + "\n" + line[:20])
+    (tmp_path / "failures-001.jsonl").write_text(line.replace('"f"', "7") + "\n[]\n")
+    assert failures(tmp_path) == [Failure(("s", "f"), "e"), Failure(("s", "7"), "e")]
+    forget_failures(tmp_path)
+    assert failures(tmp_path) == [] and not list(tmp_path.iterdir())

@@ -1,0 +1,70 @@
+"""Evaluations of several processes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video.cli import main
+from agentic_video.evaluation import shards
+from agentic_video.evaluation.model import ModelSpec
+from agentic_video.evaluation.results import Failure, append, failures, journal
+from agentic_video.evaluation.shards import Follower, count_shards
+from agentic_video.toyworld.questions import World
+from agentic_video.types.record import Record
+from tests.evaluation.conftest import command
+from tests.evaluation.records import record
+
+
+def test_following_other_processes_journals(tmp_path: Path) -> None:
+    with journal(tmp_path, 0) as file:
+        append(file, record("before"))
+    follower = Follower(tmp_path)
+    assert follower.new() == []
+    with journal(tmp_path, 1) as file:
+        append(file, record("a"))
+        file.write('{"version": 1, "vi')
+        file.flush()
+        found = follower.new()
+    assert [one.qa.id for one in found if isinstance(one, Record)] == ["a"]
+    (tmp_path / "failures-001.jsonl").write_text(json.dumps({"data_source": "s", "id": "f", "error": "e"}) + "\n")
+    assert follower.new() == [Failure(("s", "f"), "e")]
+    assert failures(tmp_path) == [Failure(("s", "f"), "e")]
+    assert follower.new() == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "engine", "gpus_each", "gpus", "expected"),
+    [
+        (None, "vllm", 1, 8, 8),
+        (None, "vllm", 2, 8, 4),
+        (None, "vllm", 4, 2, 1),
+        (None, "vllm", 1, 0, 1),
+        (3, "vllm", 1, 8, 3),
+        (None, "chat", 1, 8, 1),
+        (2, "chat", 1, 0, 2),
+        (None, "somebody.else.Engine", 1, 8, 1),
+    ],
+)
+def test_how_many_processes_play(
+    asked: int | None, engine: str, gpus_each: int, gpus: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(shards, "count_gpus", lambda: gpus)
+    assert count_shards(asked, ModelSpec(engine, "m", vllm={"tensor_parallel_size": gpus_each})) == expected
+
+
+@pytest.mark.ray
+def test_two_shards_play_all_questions(
+    checkpoint: Path, small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    out = tmp_path / "out"
+    try:
+        assert main(command(checkpoint, Path(small_world.heldout), out, "--shards", "2", "--limit", "5")) == 0
+    finally:
+        ray.shutdown()
+    assert sorted(len(file.read_bytes().splitlines()) for file in out.glob("episodes-*.jsonl")) == [2, 3]
+    assert json.loads((out / "report.json").read_text())["episodes"] == 5

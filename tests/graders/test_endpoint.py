@@ -1,0 +1,207 @@
+"""The client of a model against a faulty server: bounded retries, bounded time, bounded concurrency."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
+from tests.faulty_server import FaultyServer, Reply, Script
+
+Serve = Callable[[Script], FaultyServer]
+QUESTION = [{"role": "user", "content": "How many?"}]
+
+
+def whole(reply: str) -> int:
+    """Reads a number of one digit."""
+    if len(reply) != 1 or not reply.isdecimal():
+        raise Unreadable(f"no number: {reply[:40]!r}")
+    return int(reply)
+
+
+def make(url: str, **config: Any) -> Endpoint:
+    settings = {"base_url": url, "model": "m", "retry_wait": 0.01, "timeout": 5.0, **config}
+    return Endpoint(EndpointConfig(**settings), "judge")
+
+
+def ask(url: str, **config: Any) -> int:
+    return asyncio.run(make(url, **config).chat(QUESTION, whole))
+
+
+def test_a_readable_reply_is_returned_without_white_space_around_it(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply(" 7\n"))
+    assert ask(server.url) == 7
+    assert server.bodies == [{"model": "m", "messages": QUESTION, "max_tokens": 8, "temperature": 0.0}]
+    assert server.paths == {"/v1/chat/completions"}
+
+
+def test_an_unreadable_reply_is_asked_for_again_and_named_at_last(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply("seven" if number < 2 else "7"))
+    assert ask(server.url) == 7
+    assert len(server.bodies) == 3
+    with pytest.raises(EndpointError, match=r"no verdict from .* after 2 tries: no number: 'many'"):
+        ask(serve(lambda body, number: Reply("many")).url, max_retries=1)
+
+
+def test_a_whole_choice_with_its_usage_and_other_fields(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply("7"))
+    read = asyncio.run(
+        make(server.url).complete(QUESTION, dict, {"max_tokens": 99, "temperature": None, "logprobs": True})
+    )
+    assert (read["message"]["content"], read["finish_reason"], read["usage"]) == ("7", "stop", None)
+    assert server.bodies == [{"model": "m", "messages": QUESTION, "max_tokens": 99, "logprobs": True}]
+
+
+def test_whatever_a_reader_raises_counts_as_unreadable(serve: Serve) -> None:
+    def read(reply: dict[str, Any]) -> str:
+        return str(reply["nothing"])
+
+    server = serve(lambda body, number: Reply("7"))
+    with pytest.raises(EndpointError, match="2 tries: KeyError: 'nothing'"):
+        asyncio.run(make(server.url, max_retries=1).complete(QUESTION, read))
+
+
+FAULTS = {
+    "too many requests": Reply(status=429),
+    "server error": Reply(status=500),
+    "overloaded": Reply(status=503, body=b"busy", headers={"Content-Type": "text/plain"}),
+    "timeout at the server": Reply(status=408),
+    "no answer": Reply(hang_up=True),
+    "no text": Reply(content=None),
+    "not JSON": Reply(body=b"\x00\xff{{{"),
+    "no choices": Reply(body=b'{"choices": []}'),
+    "null choices": Reply(body=b'{"choices": null}'),
+    "a number": Reply(body=b"1"),
+    "a page": Reply(body=b"<html>1</html>", headers={"Content-Type": "text/html"}),
+    "an object for a text": Reply(body=b'{"choices": [{"message": {"content": {"grade": 1}}}]}'),
+    "a number for a text": Reply(body=b'{"choices": [{"message": {"content": 1}}]}'),
+    "deeply nested": Reply(body=b"[" * 100_000),
+    "empty": Reply(body=b""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_faults_are_retried_and_then_fail(serve: Serve, fault: Reply) -> None:
+    server = serve(lambda body, number: fault if number < 2 else Reply("1"))
+    assert ask(server.url) == 1
+    assert len(server.bodies) == 3
+    server = serve(lambda body, number: fault)
+    with pytest.raises(EndpointError, match="3 tries"):
+        ask(server.url, max_retries=2)
+    assert len(server.bodies) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_request_that_will_never_be_accepted_is_not_repeated(serve: Serve, status: int) -> None:
+    server = serve(lambda body, number: Reply(status=status))
+    with pytest.raises(EndpointError, match="1 tries"):
+        ask(server.url)
+    assert len(server.bodies) == 1
+
+
+def pauses(serve: Serve, monkeypatch: pytest.MonkeyPatch, retry_after: str | None, **config: Any) -> list[float]:
+    """How long the client wants to sleep before each retry."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    headers = {} if retry_after is None else {"Retry-After": retry_after}
+    server = serve(lambda body, number: Reply(status=429, headers=headers))
+    with monkeypatch.context() as patch, pytest.raises(EndpointError):
+        patch.setattr("agentic_video.graders.endpoint.asyncio.sleep", sleep)
+        ask(server.url, **config)
+    return slept
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "expected"),
+    [
+        (None, [1.0, 2.0, 4.0]),
+        ("3", [3.0, 3.0, 4.0]),
+        ("0.5", [1.0, 2.0, 4.0]),
+        ("86400", [30.0, 30.0, 30.0]),
+        ("1e999", [1.0, 2.0, 4.0]),
+        ("nan", [1.0, 2.0, 4.0]),
+        ("-5", [1.0, 2.0, 4.0]),
+        ("Wed, 21 Oct 2099 07:28:00 GMT", [1.0, 2.0, 4.0]),
+    ],
+)
+def test_retry_after_is_heeded_within_bounds(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, retry_after: str | None, expected: list[float]
+) -> None:
+    assert pauses(serve, monkeypatch, retry_after, retry_wait=1.0, max_retries=3) == expected
+
+
+def test_pauses_grow_to_thirty_seconds(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pauses(serve, monkeypatch, None, retry_wait=10.0, max_retries=4) == [10.0, 20.0, 30.0, 30.0]
+
+
+def test_refused_connection_fails() -> None:
+    with pytest.raises(EndpointError, match="2 tries"):
+        ask("http://127.0.0.1:1/v1", max_retries=1)
+
+
+def test_time_limit(serve: Serve) -> None:
+    release = threading.Event()
+    server = serve(lambda body, number: (release.wait(300), Reply("1"))[1])
+    try:
+        # both requests are given up while the server still holds them
+        with pytest.raises(EndpointError, match="2 tries: TimeoutError"):
+            ask(server.url, timeout=0.3, max_retries=1)
+        assert len(server.bodies) == 2
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize(("url", "model"), [("", "m"), ("http://127.0.0.1:1/v1", "")])
+def test_without_a_model_the_message_says_what_to_set(url: str, model: str) -> None:
+    with pytest.raises(EndpointError, match=r"there is no judge: set agentic_video\.judge\.base_url and \.model"):
+        ask(url, model=model)
+
+
+def test_reasoning_models_get_no_limit_and_no_temperature(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply("1"))
+    ask(server.url)
+    ask(server.url, max_tokens=0, temperature=None)
+    assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (8, 0.0)
+    assert not {"max_tokens", "temperature"} & set(server.bodies[1])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("on_failure", "ignore"),
+        ("timeout", 0),
+        ("timeout", float("nan")),
+        ("concurrency", 0),
+        ("max_retries", -1),
+        ("retry_wait", -1.0),
+        ("max_tokens", -1),
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=key):
+        EndpointConfig(**{key: value})
+
+
+def test_concurrency_is_capped(serve: Serve) -> None:
+    now, most, lock = [0], [0], threading.Lock()
+
+    def reply(body: dict[str, Any], number: int) -> Reply:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        threading.Event().wait(0.05)
+        with lock:
+            now[0] -= 1
+        return Reply("1")
+
+    async def many(url: str) -> list[int]:
+        endpoint = make(url, concurrency=3)
+        return await asyncio.gather(*[endpoint.chat(QUESTION, whole) for _ in range(20)])
+
+    assert asyncio.run(many(serve(reply).url)) == [1] * 20
+    assert most[0] == 3

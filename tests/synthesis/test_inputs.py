@@ -1,0 +1,62 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.synthesis.inputs import (
+    digest,
+    drawn,
+    episode_files,
+    first,
+    grade_of,
+    read_episodes,
+    read_questions,
+)
+from agentic_video.utils.errors import SetupError
+from tests.synthesis.made import CHOICE, OPEN, record, write
+
+
+def test_episodes_are_found_in_folders_of_runs_and_evaluations(tmp_path: Path) -> None:
+    names = ("run/episodes/step_000002.jsonl", "run/episodes/step_000001.jsonl", "eval/episodes-000.jsonl", "one.jsonl")
+    for name in names:
+        write(tmp_path / name, [record()])
+    files = episode_files([tmp_path / "run", tmp_path / "eval", tmp_path / "one.jsonl"])
+    assert [str(file.relative_to(tmp_path)) for file in files] == [names[1], names[0], names[2], names[3]]
+    assert len(read_episodes([tmp_path / "run"])) == 2
+    for missing in (tmp_path / "none", tmp_path):
+        with pytest.raises(SetupError):
+            episode_files([missing])
+
+
+def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"x")
+    rows = [replace(CHOICE, id=name, video="a.mp4").to_row() for name in ("a", "b", "a")]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("\n".join([*map(json.dumps, rows), '{"id": "bad"}']))
+    assert [qa.id for qa in read_questions([file])] == ["a", "b"]
+    assert "2 rows left out" in capsys.readouterr().err
+
+
+def test_a_limit_of_none_is_no_limit() -> None:
+    assert first([1, 2, 3], 2) == [1, 2] and first([1, 2, 3], 0) == [1, 2, 3]
+
+
+def test_a_grade_is_the_recorded_one_or_what_the_choice_says() -> None:
+    assert grade_of(record(answer="A", rewards={"acc": 0.5})) == 0.5
+    assert (grade_of(record(answer="B")), grade_of(record(answer="A"))) == (1.0, 0.0)
+    assert grade_of(record(qa=OPEN, answer="a red cup")) is None
+
+
+def test_names_are_apart_wherever_their_parts_meet() -> None:
+    assert digest("ab", "c") != digest("a", "bc") and digest(1) == digest("1")
+    assert len(digest("\ud800")) == 40
+
+
+@given(st.lists(st.integers()), st.integers(-1, 20), st.integers(0, 3))
+def test_a_draw_does_not_depend_on_the_order(names: list[int], count: int, seed: int) -> None:
+    chosen = drawn(names, count, seed)
+    assert chosen == drawn(sorted(names), count, seed) and len(chosen) == min(max(0, count), len(set(names)))
+    assert chosen <= drawn(names, count + 1, seed)

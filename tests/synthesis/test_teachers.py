@@ -1,0 +1,70 @@
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.evaluation.model import ModelOptions
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
+from agentic_video.utils.errors import SetupError
+from tests.faulty_server import Reply
+from tests.synthesis.conftest import RECIPES, Serve
+
+GONE = "http://127.0.0.1:1/v1"
+
+
+def options(url: str = GONE, name: str = "m", **more: Any) -> TeacherOptions:
+    return TeacherOptions(RECIPES / "videozoomer", "laptop", ModelOptions(url, "chat", name), **more)
+
+
+def test_a_server_has_no_budgets_but_the_replys() -> None:
+    teacher = prepare(options(timeout=7.0, max_tokens=99))
+    assert (teacher.name, teacher.spec.chat.timeout, teacher.spec.chat.max_tokens) == ("m", 7.0, 99)
+    assert teacher.limits.turn == 99 and teacher.limits.prompt == teacher.limits.response > 1 << 20
+    assert prepare(options()).spec.chat.max_tokens == prepare(options()).limits.turn
+
+
+def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent() -> None:
+    teacher = prepare(options())
+    assert teacher.identity()["sampling"]["seed"] is None
+    seeded = replace(teacher, spec=replace(teacher.spec, seed=7), seeded=True)
+    assert seeded.identity()["sampling"]["seed"] == 7
+    assert seeded.identity()["system"]["class"] == "VideoZoomer"
+
+
+def test_samples_need_chance() -> None:
+    teacher = prepare(options())
+    sure = replace(teacher, spec=replace(teacher.spec, temperature=0.0))
+    sure.check_samples(1)
+    with pytest.raises(SetupError, match="set --temperature"):
+        sure.check_samples(2)
+    replace(teacher, spec=replace(teacher.spec, temperature=0.5)).check_samples(2)
+
+
+def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="not an option and not a Hydra override"):
+        options(overrides=("nonsense",))
+    with pytest.raises(SetupError, match="no recipe"):
+        TeacherOptions(tmp_path, "laptop", ModelOptions(GONE, "chat", "m"))
+    with pytest.raises(SetupError, match=r"--base http://127\.0\.0\.1:1/v1.*--base-name"):
+        prepare(options(name="", option="--base"))
+
+
+def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:
+    """How many different backends play so many samples."""
+
+    async def count() -> int:
+        context = teacher.context(folder, 1)
+        try:
+            return len({id(one) for one in teacher.backends(context, samples)})
+        finally:
+            context.close()
+
+    return asyncio.run(count())
+
+
+def test_each_sample_has_a_seed_of_its_own_where_a_server_gets_one(tmp_path: Path, serve: Serve) -> None:
+    teacher = prepare(options(serve(lambda body, request: Reply("x")).url))
+    assert backends_of(teacher, tmp_path, 3) == 1
+    assert backends_of(replace(teacher, seeded=True), tmp_path, 3) == 3

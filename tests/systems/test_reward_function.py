@@ -1,0 +1,99 @@
+"""A reward of one's own: in place of the system's, or beside it."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentic_video.graders.base import Graders
+from agentic_video.systems.reward_function import RewardConfig, load_function, score_episode
+from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.types.action import Answer
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
+
+RIGHT = Turn("<think>a</think><answer>B</answer>", Answer("B"), 5)
+TRAJECTORY = Trajectory("q1", "videozoomer", (), (RIGHT,), EndReason.ANSWER)
+SOURCE = """
+from agentic_video.types.score import Score
+
+def turns(trajectory, row, graders, price=1.0):
+    count = float(len(trajectory.turns))
+    return Score(reward=-price * count, acc=0.25, format=0.5, terms={"turns": -price * count})
+
+async def later(trajectory, row, graders):
+    return turns(trajectory, row, graders, price=2.0)
+
+def number(trajectory, row, graders):
+    return 1.0
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    return path
+
+
+def score(qa: VideoQA, config: RewardConfig) -> Score:
+    return asyncio.run(score_episode(VideoZoomer(), TRAJECTORY, qa, Graders(), config))
+
+
+def test_without_a_function_the_system_scores(qa: VideoQA) -> None:
+    found = score(qa, RewardConfig())
+    # 0.9 for the right answer, 0.1 for the format, no tool
+    assert (found.reward, found.acc, found.format) == (pytest.approx(1.0), 1.0, 1.0)
+
+
+def test_in_its_place(qa: VideoQA, file: Path) -> None:
+    found = score(qa, RewardConfig(str(file), "turns", reward_kwargs={"price": 3.0}))
+    assert found == Score(-3.0, 0.25, 0.5, {"turns": -3.0})
+
+
+def test_a_coroutine_function(qa: VideoQA, file: Path) -> None:
+    assert score(qa, RewardConfig(str(file), "later")).reward == -2.0
+
+
+def test_beside_it(qa: VideoQA, file: Path) -> None:
+    """Reward and terms are added up with the weight; accuracy and format stay the system's."""
+    found = score(qa, RewardConfig(str(file), "turns", mode="add", weight=0.1))
+    assert found.reward == pytest.approx(1.0 - 0.1)
+    assert (found.acc, found.format) == (1.0, 1.0)
+    assert found.terms == {
+        "acc": pytest.approx(0.9),
+        "format": pytest.approx(0.1),
+        "tool": 0.0,
+        "turns_turns": pytest.approx(-0.1),
+    }
+    assert found.reward == pytest.approx(sum(found.terms.values()))
+
+
+def test_a_module_by_its_name() -> None:
+    assert load_function("pkg://evidence_reward", "few_frames").__name__ == "few_frames"
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "message"),
+    [
+        ("/nowhere/mine.py", "turns", r"agentic_video\.reward\.path=/nowhere/mine\.py: no such Python file"),
+        ("pkg://no_such_module", "turns", r"agentic_video\.reward\.path=pkg://no_such_module: .*PYTHONPATH"),
+        ("pkg://evidence_reward", "nothing", r"agentic_video\.reward\.name=nothing: no such function"),
+        ("pkg://evidence_reward", "__name__", r"no such function"),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(path: str, name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load_function(path, name)
+
+
+def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:
+    with pytest.raises(TypeError, match="number must return a Score, got float"):
+        score(qa, RewardConfig(str(file), "number"))
+
+
+@pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}, {"path": "x.py", "name": "f", "mode": "instead"}])
+def test_half_a_config_is_refused(values: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="belong together|mode must be one of"):
+        RewardConfig(**values)  # type: ignore[arg-type]

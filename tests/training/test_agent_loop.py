@@ -1,0 +1,338 @@
+"""Rollouts as verl runs them: the real agent loop of a recipe, with a server that says given ids."""
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+from transformers import Qwen2VLImageProcessor
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
+from verl.workers.rollout.replica import TokenOutput
+
+from agentic_video.rollout.costs import COSTS
+from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.training.agent_loop import FINAL_OUTPUT, FRAME_KEYS, VALIDATE, VideoAgentLoop, weight_versions
+from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.video.errors import VideoError
+from agentic_video.video.store import Served
+from tests.config.configs import composed
+from tests.conftest import MemorySource
+
+ROOMY = (
+    "data.train_files=none",
+    "actor_rollout_ref.rollout.prompt_length=3000",
+    "actor_rollout_ref.rollout.response_length=2000",
+    "actor_rollout_ref.rollout.max_model_len=6000",
+    "agentic_video.max_turn_tokens=0",
+)
+ZOOM = '<think>a</think><video_zoom>{"segment": [0, 2], "fps": 1}</video_zoom>'
+ANSWER = "<think>b</think><answer>B</answer>"
+SAMPLING = {"temperature": 0.7, "logprobs": True}
+
+
+class MemoryStore(MemorySource):
+    """Grey frames, 60 s at 10 a second, as a store serves them: each request decodes one frame, in a quarter second."""
+
+    async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
+        return Served(await self.aframes(path, indices, size), 1, 0.25)
+
+    async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
+        return Served(await self.aframes_at(path, times, size), 1, 0.25)
+
+
+@dataclass
+class Server:
+    """verl's client of its LLM servers: says given ids turn by turn, and keeps what it was asked.
+
+    A turn's log-probabilities are -1 in the first, -2 in the second, ...; its weights have version 3, 4, ...
+    """
+
+    turns: Sequence[Sequence[int] | Exception]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    async def generate(self, **request: Any) -> TokenOutput:
+        self.asked.append(request)
+        turn, number = self.turns[len(self.asked) - 1], len(self.asked)
+        if isinstance(turn, Exception):
+            raise turn
+        versions = {"global_steps": 2 + number, "min_global_steps": 2 + number, "max_global_steps": 2 + number}
+        return TokenOutput(token_ids=list(turn), log_probs=[-float(number)] * len(turn), extra_fields=versions)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """What verl gets, and what its server was asked."""
+
+    outputs: list[AgentLoopOutput]
+    server: Server
+
+    @property
+    def last(self) -> AgentLoopOutput:
+        return self.outputs[-1]
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return Trajectory.from_dict(self.last.extra_fields["trajectory"])
+
+
+def rollout(
+    config: DictConfig,
+    chat_format: ChatFormat,
+    qa: VideoQA,
+    *turns: str | Sequence[int] | Exception,
+    store: MemoryStore | None = None,
+    sampling: dict[str, Any] = SAMPLING,
+    **row: Any,
+) -> Rollout:
+    """Run the agent loop as verl's worker does; texts are encoded, and end with the end-of-turn token."""
+    eos = min(chat_format.eos_ids)
+    server = Server([[*chat_format.encode(turn), eos] if isinstance(turn, str) else turn for turn in turns])
+    processor = SimpleNamespace(image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+
+    async def run() -> AgentLoopOutput | list[AgentLoopOutput]:
+        loop = VideoAgentLoop(
+            trainer_config=DictConfigWrap(config),
+            server_manager=server,
+            tokenizer=chat_format.tokenizer,
+            processor=processor,
+            store=store or MemoryStore(),
+            dataset_cls=None,
+            data_config=None,
+        )
+        return await loop.run(sampling, **{"video_qa": qa.to_row(), "index": 7, "session_id": 0, **row})
+
+    output = asyncio.run(run())
+    return Rollout(output if isinstance(output, list) else [output], server)
+
+
+@pytest.fixture
+def zoomer() -> DictConfig:
+    """Two frames at first, the first and the last of the video; every frame is one token of 28 x 28 pixels."""
+    return composed("videozoomer", "laptop", *ROOMY, "agentic_video.system.overview_max_frames=2")
+
+
+@pytest.fixture
+def asked(qa: VideoQA) -> VideoQA:
+    return VideoQA(**{**qa.__dict__, "question": "What colour flashes at 00:42?"})
+
+
+def key(index: int, side: int = 28) -> tuple[int, int, bytes]:
+    """The key of a grey frame, by its picture."""
+    pixels = np.full((side, side, 3), index % 256, np.uint8)
+    return side, side, hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
+
+
+def test_ids_mask_and_log_probabilities(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    zoom, eos = chat_format.encode(ZOOM), min(chat_format.eos_ids)  # the stop text ends it: no end-of-turn token
+    played = rollout(zoomer, chat_format, qa, zoom, ANSWER)
+    (output,) = played.outputs
+    picture = "<|vision_start|><|image_pad|><|vision_end|>"
+    shown = chat_format.encode(
+        f"<|im_end|>\n<|im_start|>user\n<tool_response>\n<frame0_time0.00s>{picture}<frame1_time2.00s>{picture}"
+        "\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+    answer = [*chat_format.encode(ANSWER), eos]
+    assert output.response_ids == [*zoom, *shown, *answer]
+    assert output.response_mask == [1] * len(zoom) + [0] * len(shown) + [1] * len(answer)
+    assert output.response_logprobs == [-1.0] * len(zoom) + [0.0] * len(shown) + [-2.0] * len(answer)
+    opening = chat_format.decode(output.prompt_ids)
+    assert opening.startswith("<|im_start|>user\n") and opening.endswith("<|im_end|>\n<|im_start|>assistant\n")
+    assert opening.count(picture) == 2 and f"\n{qa.question}\nA. red\nB. green\n" in opening
+    assert output.num_turns == 4
+    # the server was asked about exactly these ids
+    first, second = (one["prompt_ids"] for one in played.server.asked)
+    assert first == output.prompt_ids
+    assert second == [*output.prompt_ids, *zoom, *shown]
+
+
+def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    zoom = chat_format.encode(ZOOM)
+    first, second = rollout(zoomer, chat_format, qa, zoom, ANSWER).server.asked
+    assert first["request_id"] == second["request_id"]
+    expected = {
+        **SAMPLING,
+        "stop": ["</video_zoom>"],
+        "include_stop_str_in_output": True,
+        "logit_bias": dict.fromkeys(chat_format.banned_ids, -100.0),
+    }
+    assert first["sampling_params"] == {**expected, "max_tokens": 2000}
+    said = len(second["prompt_ids"]) - len(first["prompt_ids"])
+    assert second["sampling_params"] == {**expected, "max_tokens": 2000 - said}
+    assert [len(one["image_data"]) for one in (first, second)] == [2, 4]
+    # each frame is converted once
+    assert all(one is other for one, other in zip(first["image_data"], second["image_data"], strict=False))
+
+
+def test_images_and_their_keys(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    played = rollout(zoomer, chat_format, qa, chat_format.encode(ZOOM), ANSWER)
+    data = played.last.multi_modal_data
+    assert data is not None
+    # the first and the last of 600 frames, then those at 0 and at 2 s: the first one twice
+    assert [np.asarray(image)[0, 0, 0] for image in data["images"]] == [0, 599 % 256, 0, 20]
+    assert {image.size for image in data["images"]} == {(28, 28)}
+    assert data[FRAME_KEYS] == [key(0), key(599), key(0), key(20)]
+    assert len(set(data[FRAME_KEYS])) == 3
+    assert all(one is other for one, other in zip(data["images"], played.server.asked[1]["image_data"], strict=True))
+
+
+def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    played = rollout(zoomer, chat_format, qa, chat_format.encode(ZOOM), ANSWER, session_id=5)
+    extra = played.last.extra_fields
+    assert VideoQA.from_row(extra["video_qa"]) == qa
+    assert (played.trajectory.end, played.trajectory.answer) == (EndReason.ANSWER, "B")
+    assert (played.trajectory.rollout_index, played.trajectory.tool_calls) == (5, 1)
+    assert played.trajectory.num_tokens == len(played.last.prompt_ids) + len(played.last.response_ids)
+    assert [frame.index for frame in played.trajectory.frames] == [0, 599, 0, 20]
+    # two requests to the store, of two frames each
+    assert extra[COSTS] == {
+        "visual_tokens": 4.0,
+        "frames_requested": 4.0,
+        "frames_decoded": 2.0,
+        "decode_seconds": 0.5,
+    }
+    assert extra[FINAL_OUTPUT] is True
+    # of the weights: the latest report, and the span over both turns
+    assert (extra["global_steps"], extra["min_global_steps"], extra["max_global_steps"]) == (4, 3, 4)
+    assert (extra["turn_scores"], extra["tool_rewards"]) == ([], [])
+    assert played.last.metrics.generate_sequences >= 0.0 and played.last.metrics.tool_calls >= 0.0
+
+
+def test_versions_by_hand() -> None:
+    none = {"min_global_steps": None, "max_global_steps": None}
+    assert weight_versions([]) == weight_versions([{}, {}]) == none
+    reports = [
+        {"min_global_steps": 4, "max_global_steps": 6},
+        {},
+        {"min_global_steps": 2, "max_global_steps": 5, "n": 1},
+    ]
+    assert weight_versions(reports) == {"n": 1, "min_global_steps": 2, "max_global_steps": 6}
+
+
+def test_without_log_probabilities_verl_gets_none(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    played = rollout(zoomer, chat_format, qa, ANSWER, sampling={"temperature": 0.0, "logprobs": False})
+    assert played.last.response_logprobs is None
+    assert len(played.last.response_ids) == len(played.last.response_mask)
+
+
+def test_an_episode_without_images(chat_format: ChatFormat, qa: VideoQA) -> None:
+    config = composed("videozoomer", "laptop", *ROOMY, "agentic_video.system.overview=none")
+    played = rollout(config, chat_format, qa, ANSWER)
+    assert played.server.asked[0]["image_data"] is None
+    assert played.last.multi_modal_data == {"images": [], FRAME_KEYS: []}
+    assert played.last.extra_fields[COSTS]["visual_tokens"] == 0.0
+
+
+def test_a_turn_ends_with_the_budget_of_the_response(chat_format: ChatFormat, qa: VideoQA) -> None:
+    tight = (*ROOMY, "actor_rollout_ref.rollout.response_length=50", "agentic_video.max_turn_tokens=20")
+    zoomer = composed("videozoomer", "laptop", *tight)
+    words = chat_format.encode("word " * 60)
+    played = rollout(zoomer, chat_format, qa, words)
+    assert played.trajectory.end is EndReason.TOKEN_BUDGET
+    assert played.server.asked[0]["sampling_params"]["max_tokens"] == 20
+    assert played.last.response_ids == words[:20] and played.last.response_mask == [1] * 20
+
+
+def test_a_context_that_forgets_gives_an_output_for_each_turn(chat_format: ChatFormat, qa: VideoQA) -> None:
+    config = composed("framemind", "laptop", *ROOMY, "agentic_video.system.max_turns=3")
+    look = '<think>a</think><tool_call>{"name": "FrameAt", "arguments": {"t": 7}}</tool_call><turn_sum>one</turn_sum>'
+    again = '<think>b</think><tool_call>{"name": "FrameAt", "arguments": {"t": 9}}</tool_call><turn_sum>two</turn_sum>'
+    played = rollout(config, chat_format, qa, look, again, ANSWER)
+    assert played.trajectory.end is EndReason.ANSWER
+    assert [output.extra_fields[FINAL_OUTPUT] for output in played.outputs] == [False, False, True]
+    for number, (output, text) in enumerate(zip(played.outputs, (look, again, ANSWER), strict=True), start=1):
+        said = [*chat_format.encode(text), min(chat_format.eos_ids)]
+        before = len(output.response_ids) - len(said)
+        assert output.response_ids[before:] == said
+        # only the own turn is trained on; earlier ones are there as they were said
+        assert output.response_mask == [0] * before + [1] * len(said)
+        assert output.response_logprobs == [0.0] * before + [-float(number)] * len(said)
+        assert [*output.prompt_ids, *output.response_ids[:before]] == played.server.asked[number - 1]["prompt_ids"]
+        assert output.num_turns == 6
+        others = {name: value for name, value in output.extra_fields.items() if name != FINAL_OUTPUT}
+        last = {name: value for name, value in played.last.extra_fields.items() if name != FINAL_OUTPUT}
+        assert others == last
+    # rollout 0 of its group starts with many small frames; then each turn has its own frame only
+    keys = [(output.multi_modal_data or {})[FRAME_KEYS] for output in played.outputs]
+    assert [len(one) for one in keys] == [8, 1, 1]
+    assert keys[1:] == [[key(70)], [key(90)]]
+    assert played.last.extra_fields["min_global_steps"] == 3
+    assert played.last.extra_fields["max_global_steps"] == 5
+
+
+def test_a_validation_plays_a_failed_attempt_again(chat_format: ChatFormat, asked: VideoQA) -> None:
+    config = composed("framethinker", "laptop", *ROOMY)
+    bad, good = "<think>x</think><action>dance</action>", "<think>42</think><action>output answer: B</action>"
+    look = "<think>411 to 429</think><action>choose frames between 411 and 429</action>"
+    played = rollout(config, chat_format, asked, bad, look, good, **{VALIDATE: True})
+    assert played.trajectory.answer == "B" and len(played.server.asked) == 3
+    # what verl gets is the attempt that counts, from its own opening on
+    assert played.server.asked[1]["prompt_ids"] == played.last.prompt_ids == played.server.asked[0]["prompt_ids"]
+    assert len(played.outputs) == 1 and played.last.num_turns == 4
+    assert played.last.extra_fields["min_global_steps"] == 4
+    # the costs are those of both: an overview of 6 frames twice, and 4 frames of the look
+    assert played.last.extra_fields[COSTS]["frames_requested"] == 16.0
+    assert played.last.extra_fields[COSTS]["visual_tokens"] == 10.0
+
+
+def test_training_plays_an_attempt_once(chat_format: ChatFormat, asked: VideoQA) -> None:
+    config = composed("framethinker", "laptop", *ROOMY)
+    for row in ({}, {VALIDATE: False}):
+        played = rollout(config, chat_format, asked, "<think>x</think><action>dance</action>", **row)
+        assert played.trajectory.end is EndReason.ILLEGAL and len(played.server.asked) == 1
+
+
+@pytest.mark.parametrize("turns", [[RuntimeError("boom")], [ZOOM, RuntimeError("boom")]], ids=["at once", "later"])
+def test_an_engine_that_fails_loses_the_rollout(
+    turns: list[Any], zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    with pytest.raises(EngineError, match=r"^row q1: engine_error: RuntimeError: boom$"):
+        rollout(zoomer, chat_format, qa, *turns)
+
+
+def test_an_engine_that_says_nothing_loses_the_rollout(
+    zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    with pytest.raises(EngineError, match=r"^row q1: engine_error: the engine generated nothing$"):
+        rollout(zoomer, chat_format, qa, [])
+
+
+def test_an_opening_that_does_not_fit_loses_the_rollout(chat_format: ChatFormat, qa: VideoQA) -> None:
+    config = composed("videozoomer", "laptop", *ROOMY, "actor_rollout_ref.rollout.prompt_length=10")
+    with pytest.raises(EngineError, match=r"^row q1: token_budget: the opening doesn't fit"):
+        rollout(config, chat_format, qa)
+
+
+def test_a_video_that_cannot_be_read_loses_the_rollout(
+    zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    with pytest.raises(VideoError, match="made to fail"):
+        rollout(zoomer, chat_format, qa, store=MemoryStore(fail=True))
+
+
+def test_a_bad_row_is_named(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    with pytest.raises(RowError, match=r"^row 7: field 'question'"):
+        rollout(zoomer, chat_format, qa, video_qa={**qa.to_row(), "question": ""})
+
+
+def test_a_forbidden_token_is_not_trained_on(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    said = chat_format.encode("<think>a")
+    played = rollout(zoomer, chat_format, qa, [*said, chat_format.image_token_id, *chat_format.encode("</think>")])
+    assert played.trajectory.end is EndReason.ILLEGAL
+    assert (played.last.response_ids, played.last.response_mask) == (said, [1] * len(said))
+    assert played.last.response_logprobs == [-1.0] * len(said)
+
+
+def test_where_all_was_forbidden_verl_gets_a_response_without_loss(
+    zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    played = rollout(zoomer, chat_format, qa, [chat_format.image_token_id, 5])
+    assert played.trajectory.end is EndReason.ILLEGAL and played.trajectory.turns[0].text == ""
+    assert played.last.response_ids == [min(chat_format.eos_ids)]
+    assert (played.last.response_mask, played.last.response_logprobs) == ([0], [0.0])

@@ -1,0 +1,152 @@
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.training import episode_log
+from agentic_video.training.episode_log import (
+    EpisodeWriter,
+    StoreMetrics,
+    episode_metrics,
+    final_extras,
+    record_of,
+    sampled_reward,
+    store_counters,
+    watched_validation,
+    whole_groups,
+)
+from agentic_video.types.record import read_records
+from agentic_video.types.row import VideoQA
+from agentic_video.video.retrieval.retriever import RetrievalStats
+from agentic_video.video.store import StoreStats
+from tests.training.episodes import QA, Queue, batch_of, episode
+from tests.types.test_trajectory import FULL
+
+
+def test_means_over_episodes() -> None:
+    episodes = [{"reward_extra_info": {"reward": 1.0, "acc": 1.0}}, {"reward_extra_info": {"reward": 0.1, "acc": 0.0}}]
+    assert episode_metrics(episodes) == {"episode/reward": 0.55, "episode/acc": 0.5}
+
+
+def test_sampled_reward_counts_evicted_groups() -> None:
+    # four kept episodes of 0.5 in mean, one evicted group of two at 1.5: (4 * 0.5 + 2 * 1.5) / 6
+    assert sampled_reward([0.0, 1.0, 0.0, 1.0], {15_000.0: 1}, 2) == pytest.approx(5 / 6)
+    assert sampled_reward([0.0, 1.0], {}, 2) == 0.5
+
+
+def test_an_episode_counts_once(queue: Queue) -> None:
+    queue.update(a=episode(0.0, final=False), b=episode(1.0), c=episode(0.5))
+    found = final_extras(batch_of(["a", "b", "c"], c={"is_padding": True}))
+    assert [one["reward_extra_info"]["acc"] for one in found] == [1.0]
+    assert final_extras(batch_of([])) == []
+
+
+def test_an_episode_without_a_score_is_none(queue: Queue) -> None:
+    unscored = {name: value for name, value in episode(1.0).items() if name != "reward_extra_info"}
+    queue.update(a=unscored, b=episode(0.5))
+    assert [one["reward_extra_info"]["acc"] for one in final_extras(batch_of(["a", "b"]))] == [0.5]
+
+
+def test_an_episode_as_a_record() -> None:
+    record = record_of(episode(0.5), {"step": 3})
+    assert (record.qa, record.trajectory, record.rewards["acc"], record.provenance) == (QA, FULL, 0.5, {"step": 3})
+
+
+def test_whole_groups_by_hand() -> None:
+    # Four groups of two, a0 b0 c0 d0 a1 b1 c1 d1
+    episodes = [{"video_qa": {"id": name}, "member": member} for member in (0, 1) for name in "abcd"]
+
+    def chosen(count: int, turn: int) -> str:
+        return " ".join(f"{one['video_qa']['id']}{one['member']}" for one in whole_groups(episodes, count, turn))
+
+    assert [chosen(2, turn) for turn in (0, 1, 5)] == ["a0 a1", "b0 b1", "b0 b1"]
+    assert chosen(1, 3) == "d0 d1"
+    assert chosen(3, 0) == "a0 a1 c0 c1"
+    assert chosen(100, 7).split() == [f"{name}{member}" for name in "abcd" for member in (0, 1)]
+    assert chosen(0, 1) == "" and whole_groups([], 8, 1) == []
+
+
+def writer_config(folder: str) -> DictConfig:
+    return OmegaConf.create(
+        {
+            "agentic_video": {"episodes_dir": folder, "episodes_per_step": 2},
+            "trainer": {"experiment_name": "run"},
+            "actor_rollout_ref": {"model": {"path": "/models/m"}},
+        }
+    )
+
+
+def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:
+    qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="it", answer_type="open_ended")
+    one = {"video_qa": qa.to_row(), "trajectory": FULL.to_dict(), "reward_extra_info": {"reward": 1}, "other": 1}
+    other = {**one, "video_qa": {**qa.to_row(), "id": "other"}}
+    EpisodeWriter.of(writer_config(str(tmp_path / "e"))).write(7, [other, one, other, one])
+    records = list(read_records(tmp_path / "e" / "step_000007.jsonl"))
+    assert [(one.qa, one.trajectory, one.rewards) for one in records] == [(qa, FULL, {"reward": 1.0})] * 2
+    assert records[0].provenance == {"source": "grpo", "step": 7, "experiment": "run", "model": "/models/m"}
+    assert len(list((tmp_path / "e").iterdir())) == 1
+
+
+@pytest.mark.parametrize(("folder", "count"), [("", 0), ("", 2), ("{tmp}/none", 0)])
+def test_nothing_is_written_where_nothing_is_asked(folder: str, count: int, tmp_path: Path) -> None:
+    EpisodeWriter.of(writer_config(folder.format(tmp=tmp_path))).write(1, [episode(1.0)] * count)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def holder(queue: Queue) -> SimpleNamespace:
+    """A trainer's buffer that samples two batches of one episode each."""
+    queue.update(a=episode(0.0), b=episode(1.0))
+    batches: Iterator[Any] = iter([batch_of(["a"]), batch_of(["b"])])
+    return SimpleNamespace(replay_buffer=SimpleNamespace(sample=lambda **asked: (next(batches), {"asked": asked})))
+
+
+def test_a_watched_validation_keeps_what_verl_forgets(holder: SimpleNamespace, queue: Queue) -> None:
+    buffer = holder.replay_buffer
+    with watched_validation(holder) as episodes:
+        for key in "ab":
+            taken, metrics = holder.replay_buffer.sample(partition_id="val", batch_size=1)
+            assert taken.keys == [key]
+            assert metrics == {"asked": {"partition_id": "val", "batch_size": 1}}
+            del queue[key]
+    assert [one["reward_extra_info"]["acc"] for one in episodes] == [0.0, 1.0]
+    assert holder.replay_buffer is buffer
+
+
+def test_a_validation_that_fails_leaves_the_buffer(holder: SimpleNamespace) -> None:
+    buffer = holder.replay_buffer
+    with pytest.raises(RuntimeError, match="engine"), watched_validation(holder):
+        raise RuntimeError("engine")
+    assert holder.replay_buffer is buffer
+
+
+def test_counters_of_all_nodes_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    retrievers = [RetrievalStats(asked=n, **{one.name: 0 for one in fields(RetrievalStats)[1:]}) for n in (3, 4)]
+    store = StoreStats(requested=5, decoded=2, hits=3, evicted=0, errors=0, timeouts=0, bytes=0)
+    monkeypatch.setattr(episode_log, "all_store_stats", lambda: [store])
+    monkeypatch.setattr(episode_log, "all_retrieval_stats", lambda: retrievers)
+    counters = store_counters()
+    assert counters["retrieval/asked"] == 7.0 and counters["frame_store/decoded"] == 2.0
+    assert set(counters) == {
+        *(f"retrieval/{one.name}" for one in fields(RetrievalStats)),
+        *(f"frame_store/{one.name}" for one in fields(StoreStats)),
+    }
+
+
+def test_rates_are_those_since_the_step_before() -> None:
+    readings = iter(
+        [
+            {"frame_store/requested": 10.0, "frame_store/hits": 5.0},
+            {"frame_store/requested": 30.0, "frame_store/hits": 20.0},
+        ]
+    )
+    stores = StoreMetrics(lambda: next(readings))
+    first = {"frame_store/requested": 10.0, "frame_store/hits": 5.0, "frame_store/hit_rate": 0.5}
+    assert stores.step() == first
+    # 15 of the 20 since then
+    second = {"frame_store/requested": 30.0, "frame_store/hits": 20.0, "frame_store/hit_rate": 0.75}
+    assert stores.step() == second

@@ -1,0 +1,164 @@
+"""Each patch of verl, in verl itself where the tests' process loads it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from agentic_video.training import patches
+
+CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
+
+
+@CPU_ONLY
+def test_offload_policy_does_not_pin() -> None:
+    import torch.distributed.fsdp as fsdp
+
+    assert fsdp.CPUOffloadPolicy(pin_memory=True).pin_memory is False
+
+
+@CPU_ONLY
+def test_process_group_is_asked_for_gloo(monkeypatch: pytest.MonkeyPatch) -> None:
+    import verl.utils.distributed as distributed
+
+    asked = {}
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda **kwargs: asked.update(kwargs))
+    distributed.initialize_global_process_group_ray()
+    assert asked["backend"] == "gloo"
+
+
+def positions(*lengths: int) -> list[torch.Tensor]:
+    return [torch.arange(4 * length).reshape(4, length) + 100 * number for number, length in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("lengths", [(5, 5, 5), (3, 5, 4), (4, 4), (7,)])
+def test_rope_positions_survive_rows_of_one_length(lengths: tuple[int, ...]) -> None:
+    import verl.utils.tensordict_utils as tensordict_utils
+
+    rows = positions(*lengths)
+    for nested in (
+        torch.nested.as_nested_tensor(rows, layout=torch.jagged),
+        tensordict_utils.nested_tensor_from_tensor_list(rows, ragged_idx=2),
+    ):
+        data = TensorDict({"position_ids": nested}, batch_size=len(rows))
+        tensordict_utils.maybe_fix_3d_position_ids(data)
+        assert [row.tolist() for row in data["position_ids"].unbind()] == [row.tolist() for row in rows]
+
+
+def test_other_positions_are_left_alone() -> None:
+    import verl.utils.tensordict_utils as tensordict_utils
+
+    flat = TensorDict({"position_ids": torch.arange(6).reshape(2, 3)}, batch_size=2)
+    tensordict_utils.maybe_fix_3d_position_ids(flat)
+    assert flat["position_ids"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    tensordict_utils.maybe_fix_3d_position_ids(TensorDict({}, batch_size=2))
+
+
+def test_a_batch_without_images_goes_through_the_vision_tower(checkpoint: Path) -> None:
+    """It changes nothing, and leaves a gradient of zero: all ranks gather the same weights."""
+    import verl  # noqa: F401 (loads the plugin)
+    from transformers import AutoModelForImageTextToText
+    from verl.models.transformers.qwen2_vl import _get_input_embeds
+
+    model = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32).model
+    ids = torch.tensor([[5, 6, 7]])
+    embedded, _ = _get_input_embeds(model, ids, None, None, None, None, None)
+    assert torch.equal(embedded, model.get_input_embeddings()(ids))
+    embedded.sum().backward()
+    gradients = [weight.grad for weight in model.visual.parameters()]
+    assert any(gradient is not None for gradient in gradients)
+    assert all(gradient is None or not gradient.any() for gradient in gradients)
+
+
+def test_poll_interval_is_set_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Buffer:
+        def __init__(self, poll_interval: float = 2.0):
+            self.poll_interval = poll_interval
+
+    module = type("module", (), {"ReplayBuffer": Buffer})
+    monkeypatch.delenv("AGENTIC_VIDEO_POLL_SECONDS", raising=False)
+    patches.poll_interval(module)  # type: ignore[arg-type]
+    assert Buffer().poll_interval == 2.0
+    monkeypatch.setenv("AGENTIC_VIDEO_POLL_SECONDS", "0.1")
+    patches.poll_interval(module)  # type: ignore[arg-type]
+    assert Buffer().poll_interval == 0.1
+    assert Buffer(poll_interval=1.0).poll_interval == 1.0
+
+
+@CPU_ONLY
+def test_log_probabilities_are_those_of_log_softmax() -> None:
+    import verl.utils.torch_functional as torch_functional
+
+    torch.manual_seed(0)
+    logits = (torch.randn(7, 11) * 5).requires_grad_()
+    labels = torch.randint(11, (7,))
+    expected = torch.log_softmax(logits, dim=-1)[torch.arange(7), labels]
+    found = torch_functional.logprobs_from_logits(logits, labels)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(value.sum(), logits, retain_graph=True)[0] for value in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def test_groups_that_failed_in_part_are_replaced_too() -> None:
+    import verl.trainer.ppo.v1.replay_buffer as replay_buffer
+    from omegaconf import OmegaConf
+
+    def reasons(partition: str, refill: bool) -> Any:
+        buffer = replay_buffer.ReplayBuffer(
+            trainer_mode="sync",
+            trainer_config=OmegaConf.create({}),
+            max_off_policy_threshold=None,
+            max_off_policy_strategy="drop",
+            sampler_kwargs=OmegaConf.create({}),
+            refill_fn=lambda count: None,
+            gen_batch_size=1,
+            sync_refill_failed_groups=refill,
+        )
+        buffer.failure_keys[partition] = {"partly", "wholly"}
+        buffer.partitions[partition] = {"partly_0_0": {}}
+        return buffer._terminal_eviction_reasons(1, partition)
+
+    assert reasons("train", refill=True) == (set(), set(), {"partly", "wholly"}, Counter())
+    assert reasons("val", refill=True)[2] == set()
+    assert reasons("train", refill=False)[2] == set()
+
+
+def test_merged_lora_is_what_peft_merges() -> None:
+    from peft import LoraConfig, get_peft_model
+
+    torch.manual_seed(0)
+
+    def make() -> torch.nn.Module:
+        torch.manual_seed(1)
+        return torch.nn.ModuleDict({"visual": torch.nn.Linear(5, 5), "text": torch.nn.Linear(5, 3)})
+
+    config = LoraConfig(r=2, lora_alpha=6, target_modules=["visual", "text"], exclude_modules=".*visual.*")
+    model = get_peft_model(make(), config)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(parameter)
+    merged = patches.merge_lora(model.state_dict(), 6 / 2)
+    expected = model.merge_and_unload().state_dict()
+    assert set(merged) == set(expected) == set(make().state_dict())
+    assert not torch.equal(merged["text.weight"], make().state_dict()["text.weight"])
+    for name, weight in expected.items():
+        assert torch.allclose(merged[name], weight, atol=1e-6)
+
+
+def test_ranks_without_weights_merge_nothing() -> None:
+    assert patches.merge_lora({}, 2.0) == {}
+
+
+def test_a_frozen_vision_tower_gets_no_gradient() -> None:
+    model = torch.nn.ModuleDict(
+        {"visual": torch.nn.Linear(5, 3), "text": torch.nn.Linear(3, 2), "visually": torch.nn.Linear(2, 2)}
+    )
+    assert patches.freeze_vision(model) == 5 * 3 + 3
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert trained == ["text.weight", "text.bias", "visually.weight", "visually.bias"]
+    with pytest.raises(ValueError, match="no module named 'visual'"):
+        patches.freeze_vision(model["text"])

@@ -1,0 +1,25 @@
+"""Files with an identity, and a tiny CLIP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.retrieval.encoder import ClipEncoder
+from tests.video.retrieval.clip_models import write_clip
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A file to have an identity; its frames come from a source in memory."""
+    file = tmp_path / "video.mp4"
+    file.write_bytes(b"video")
+    return str(file)
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipEncoder:
+    """A CLIP with random weights and CLIP's own tokenizer."""
+    return ClipEncoder(RetrievalConfig(model=write_clip(tmp_path_factory.mktemp("clip")), device="cpu"))

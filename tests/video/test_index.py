@@ -1,0 +1,76 @@
+"""What an index tells of a file: which frames it has, when they are shown, what the video is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from agentic_video.video.open import open_video
+from tests.video.video_files import SPECS, number_in, reason_of, remux
+
+Video = Callable[[str], str]
+
+
+def test_facts(video: Video) -> None:
+    with open_video(video("h264_b_frames")) as reader:
+        info = reader.info
+    assert (info.num_frames, info.fps, info.duration) == (60, pytest.approx(25), pytest.approx(2.4))
+    assert (info.codec, info.pixel_format, info.variable_frame_rate, info.start_time) == ("h264", "yuv420p", False, 0)
+    with open_video(video("h264_10_bit")) as reader:
+        assert reader.info.pixel_format == "yuv420p10le"
+
+
+@pytest.mark.parametrize("name", ["variable_rate", "variable_rate_mkv"])
+def test_variable_rate_is_seen_and_times_are_the_encoded_ones(video: Video, name: str) -> None:
+    spec = SPECS[name]
+    with open_video(video(name)) as reader:
+        assert reader.info.variable_frame_rate
+        wanted = [(spec.pts(number) - spec.pts(0)) / 1000 for number in range(spec.count)]
+        np.testing.assert_allclose(reader.timestamps, wanted, atol=1e-6)
+        assert reader.info.fps == pytest.approx(60 / reader.info.duration)
+
+
+@pytest.mark.parametrize("name", ["h264_ts", "vp9", "av1", "late_start", "hevc"])
+def test_constant_rate_is_seen(video: Video, name: str) -> None:
+    with open_video(video(name)) as reader:
+        assert not reader.info.variable_frame_rate
+
+
+@pytest.mark.parametrize("name", ["late_start", "late_start_mp4"])
+def test_times_count_from_the_first_frame(video: Video, name: str) -> None:
+    with open_video(video(name)) as reader:
+        assert reader.info.start_time == pytest.approx(2.0, abs=0.002)
+        assert reader.timestamps[0] == 0 and reader.timestamps[1] == pytest.approx(0.04)
+        assert not reader.timestamps.flags.writeable
+
+
+def test_edit_list_hides_the_frames_before_its_start(video: Video) -> None:
+    with open_video(video("edit_list")) as reader:
+        assert [number_in(image) for image in reader.read([0, 42])] == [17, 59]
+        assert reader.info.num_frames == 43
+
+
+def test_packets_that_are_never_shown_are_no_frames(video: Video, tmp_path: Path) -> None:
+    def hide(number: int, data: bytearray) -> None:
+        if number in (7, 30):
+            data[0] &= ~0x10  # as a VP8 alternate reference frame has it
+
+    path = remux(video("vp8"), tmp_path / "hidden.webm", hide)
+    shown = [number for number in range(60) if number not in (7, 30)]
+    with open_video(path) as reader:
+        assert reader.info.num_frames == 58
+        assert [number_in(image) for image in reader.read(range(58))] == shown
+        assert number_in(reader.read([29])[0]) == 31
+        assert reader.timestamps[29] == pytest.approx(31 / 25)
+
+
+def test_a_video_without_frames(video: Video, tmp_path: Path) -> None:
+    path = tmp_path / "none.mkv"
+    with av.open(video("late_start")) as source, av.open(str(path), "w") as container:
+        container.add_stream_from_template(source.streams.video[0])
+        container.start_encoding()
+    assert reason_of(path) in {"no_frames", "corrupt"}

@@ -135,7 +135,7 @@ def drawing() -> str:
 
 def drawn_on_the_page() -> tuple[dict[str, int], set[tuple[str, str]]]:
     """The rooms with their lines, and the arrows, as the page draws them."""
-    text = PAGE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8").partition("flowchart TD")[2].partition("```")[0]
     rooms = {name: int(count.replace(",", "")) for name, count in re.findall(r'(\w+)\["\1<br/>([\d,]+) lines"\]', text)}
     return rooms, set(re.findall(r"^    (\w+) --> (\w+)$", text, re.MULTILINE))
 

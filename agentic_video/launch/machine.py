@@ -63,10 +63,13 @@ class PeakMemory:
     Args:
         root: The process's number.
         interval: Seconds between two looks.
+
+    Attributes:
+        peak: Most bytes so far.
     """
 
     def __init__(self, root: int, interval: float = 3.0):
-        self._peak = 0
+        self.peak = 0
         self._root, self._interval = root, interval
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -74,7 +77,7 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._done.wait(self._interval):
-            self._peak = max(self._peak, self._now())
+            self.peak = max(self.peak, self._now())
 
     def _now(self) -> int:
         """Bytes at this moment."""
@@ -94,4 +97,4 @@ class PeakMemory:
         """
         self._done.set()
         self._thread.join()
-        return self._peak
+        return self.peak

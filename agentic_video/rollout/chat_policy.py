@@ -1,4 +1,4 @@
-"""The policy of evaluation and of teachers: speaks through any OpenAI-compatible chat endpoint.
+"""The policy of evaluation and of teachers: has turns said by any OpenAI-compatible chat endpoint.
 
 Text and images keep their order. A server counts the tokens, so budgets are kept by what it reports: the tokens of the
 latest request and its reply. A server also takes the stop text away that ended a turn; here it is put back, because
@@ -68,7 +68,7 @@ class _Reply:
 
 
 class ChatPolicy:
-    """Speaks through a chat endpoint; see :class:`agentic_video.rollout.policy.Policy`.
+    """Has turns said by a chat endpoint; see :class:`agentic_video.rollout.policy.Policy`.
 
     Args:
         endpoint: The client, shared by all episodes of an event loop.

@@ -1,4 +1,4 @@
-"""The turn machine. It knows no system by name and no engine."""
+"""The turn machine: it plays episodes, and knows no system by name and no engine."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +30,7 @@ async def play(
 
     Args:
         system: The way of watching.
-        policy: Who speaks.
+        policy: Says the turns.
         qa: The question and its video.
         source: Where frames come from.
         retriever: Finds frames by text, for systems that do.

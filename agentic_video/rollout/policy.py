@@ -1,6 +1,7 @@
 """What drives an episode: a policy says something, and is shown something.
 
-The token policy (rollouts) is in ``tokens.py``; here are the protocol that the episode knows and the scripted policy.
+Here are the protocol that the episode knows and the scripted policy; rollouts have the token policy (``tokens.py``),
+evaluation and teachers also the chat policy (``chat_policy.py``).
 """
 
 from collections.abc import Callable, Sequence
@@ -36,13 +37,13 @@ class Utterance:
 
 
 class Policy(Protocol):
-    """What an episode asks of whoever speaks."""
+    """What an episode asks of whatever says its turns."""
 
     async def begin(self, messages: Sequence[Message]) -> bool:
         """Start an episode. False when the opening doesn't fit the token budget."""
 
     async def say(self, view: EpisodeView) -> Utterance:
-        """Speak one turn.
+        """Say one turn.
 
         Raises:
             EngineError: No turn could be had.

@@ -1,1 +1,2 @@
-"""The embedded default: synthetic videos, questions about them, an oracle, and a tiny model that can learn to zoom."""
+"""What the laptop profile trains on and with: synthetic videos, questions about them, and a tiny model that can learn
+to look closer."""

@@ -20,9 +20,8 @@ from aiohttp import web
 from PIL import Image
 
 from agentic_video.rollout.engine import GenerationRequest
-from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.engine import BatchEngine
-from agentic_video.toyworld.model import FAMILIES, family_of, image_processor, load_checkpoint
+from agentic_video.toyworld.model import FAMILIES, chat_format_of, family_of, load_checkpoint
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part
 from agentic_video.video.sizes import resize
@@ -34,14 +33,17 @@ MAX_PROMPT_TOKENS = 2_048
 
 
 class ChatServer:
-    """Answers ``/v1/chat/completions`` with images; frames are brought to one visual token."""
+    """Answers ``/v1/chat/completions`` with images; frames are brought to one visual token.
+
+    Args:
+        model_dir: The checkpoint.
+    """
 
     def __init__(self, model_dir: Path):
         self._model, tokenizer = load_checkpoint(model_dir)
         self._model.eval()
-        family = family_of(self._model)
-        self._side = FAMILIES[family].frame_side
-        self._format = ChatFormat(tokenizer, image_processor(family))
+        self._side = FAMILIES[family_of(self._model)].frame_side
+        self._format = chat_format_of(self._model, tokenizer)
         self._tokenizer = tokenizer
 
     def app(self) -> web.Application:
@@ -95,6 +97,7 @@ class ChatServer:
         )
 
     def _parts(self, content: Any) -> tuple[Part, ...]:
+        """The parts of a message: its text, or its texts and images in order."""
         if isinstance(content, str):
             return (content,)
         parts: list[Part] = []
@@ -103,6 +106,11 @@ class ChatServer:
         return tuple(parts)
 
     def _frame(self, url: str) -> Frame:
+        """The picture of a data URL, resized to one visual token.
+
+        Raises:
+            ValueError: It is another kind of address.
+        """
         match = re.match(r"data:image/\w+;base64,", url)
         if not match:
             raise ValueError("images must be data URLs")
@@ -112,6 +120,11 @@ class ChatServer:
 
 
 def _role(message: Any) -> Any:
+    """The role of a message.
+
+    Raises:
+        ValueError: It isn't one that a prompt can hold.
+    """
     if message["role"] not in ("system", "user", "assistant"):
         raise ValueError(f"role {message['role']!r}: only system, user and assistant messages are served")
     return message["role"]

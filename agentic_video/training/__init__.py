@@ -1,1 +1,5 @@
-"""What verl needs from us: a CPU platform, a vLLM worker extension, a trainer that logs what episodes did."""
+"""Training with verl, which is imported in this room only.
+
+verl loads the plugin (``plugin.py``), which registers the agent loop, the reward manager, the trainer and the patches.
+SFT and KTO have data sets and trainers of their own.
+"""

@@ -15,6 +15,7 @@ from agentic_video.graders.endpoint import EndpointConfig, EndpointError
 from agentic_video.graders.judge import Judge, Scale
 from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
+from agentic_video.systems.reward_function import load_function, score_episode
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
@@ -92,7 +93,7 @@ async def score_with_fallback(
     failed: set[GraderName] = set()
     while True:
         try:
-            return await system.score(trajectory, qa, graders), failed
+            return await score_episode(system, trajectory, qa, graders, settings.reward), failed
         except EndpointError as error:
             name: GraderName = "verifier" if isinstance(error, VerifierError) else "judge"
             if getattr(settings, name).on_failure == "drop_group" or name in failed:
@@ -106,7 +107,7 @@ async def score_with_fallback(
 
 @register(REWARD_MANAGER_NAME)
 class VideoAgentRewardManager(RewardManagerBase):
-    """Scores an episode's trajectory with its system's reward."""
+    """Scores an episode's trajectory: with its system's reward, or as ``agentic_video.reward`` says."""
 
     def __init__(
         self,
@@ -118,6 +119,8 @@ class VideoAgentRewardManager(RewardManagerBase):
     ):
         super().__init__(config, tokenizer, compute_score)
         self.settings = settings_of(config)
+        if self.settings.reward.path:
+            load_function(self.settings.reward.path, self.settings.reward.name)  # says now if it can't be had
         reward_model = OmegaConf.select(config, "reward.reward_model.model_path")
         self.graders = graders_of(self.settings, reward_router_address, reward_model)
 

@@ -6,9 +6,7 @@ system, its tools and its grammar stay as they are.
 
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
-from agentic_video.types.row import VideoQA
-from agentic_video.types.score import Score
-from agentic_video.types.trajectory import Trajectory
+from agentic_video.types import Score, Trajectory, VideoQA
 
 
 def few_frames(

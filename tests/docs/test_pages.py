@@ -71,7 +71,7 @@ def test_config_keys_exist(page: Path) -> None:
     configs = [cluster(name, stage) for name in ([own] if own else SYSTEMS) for stage in stages_of(name)]
     of_examples = {f"agentic_video.system.{field.name}" for field in fields(SharpZoomer)}
     of_toyworld = {f"agentic_video.toyworld.{field.name}" for field in fields(ToyRecipe)}
-    for key in keys - NOT_IN_YAML - of_toyworld - (set() if own else of_examples) - {"reward.png"}:
+    for key in keys - NOT_IN_YAML - of_toyworld - (set() if own else of_examples) - {"reward.png", "reward.py"}:
         if not any(has_key(config, key) for config in configs):
             assert key.startswith("agentic_video.") and is_code(key), f"{name_of(page)}: {key}"
 

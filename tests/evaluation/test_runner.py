@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.datasets.rows import load_rows
+from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import Failure, failures, finished, key_of
@@ -14,6 +15,10 @@ from agentic_video.evaluation.runner import grades, play_rows, visual_tokens
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.systems.base import System
+from agentic_video.systems.eva.system import Eva
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
@@ -47,6 +52,37 @@ def test_grades_by_both_rules_where_they_can_be_had(qa: VideoQA) -> None:
     # it wants a judge, and there is none
     assert graded(VideoBrain(), qa) == {"acc_robust": 0.0}
     assert graded(VideoZoomer(), replace(qa, answer_type="open_ended", options=())) == {}
+
+
+@pytest.mark.parametrize(
+    ("system", "answer", "expected"),
+    [
+        (VideoZoomer(), "green. B.", 1.0),
+        (VideoZoomer(answer_match="robust"), "green. B.", 0.0),
+        (FrameMind(), "B.", 0.0),
+        (FrameMind(), "B", 1.0),
+        (FrameThinker(answer_match="exact"), "B and more", 1.0),
+        (FrameThinker(), "B and more", 0.0),
+        (VideoBrain(answer_match="robust"), "(b)", 1.0),
+        (Eva(), "B", 1.0),
+        (Baseline(2), "The answer is B.", 1.0),
+        (Baseline(2), "C", 0.0),
+    ],
+)
+def test_each_system_grades_by_its_own_rule(system: System, answer: str, expected: float, qa: VideoQA) -> None:
+    assert "class" not in qa.extra, "VideoBrain's reward would ask for it"
+    assert asyncio.run(grades(system, answered(answer), qa, Graders()))["acc"] == expected
+
+
+def test_without_an_answer_a_judge_is_not_asked(qa: VideoQA) -> None:
+    nothing = Trajectory("q", "s", (), (), EndReason.TURN_LIMIT)
+    assert asyncio.run(grades(VideoBrain(), nothing, qa, Graders())) == {"acc": 0.0, "acc_robust": 0.0}
+
+
+def test_open_ended_answers_by_words_or_not_at_all(qa: VideoQA) -> None:
+    free = VideoQA("q", "memory", "what?", "a red ball", answer_type="open_ended")
+    assert asyncio.run(grades(Eva(), answered("a red ball"), free, Graders())) == {"acc": pytest.approx(1.0)}
+    assert asyncio.run(grades(VideoZoomer(), answered("a red ball"), free, Graders())) == {}
 
 
 def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:

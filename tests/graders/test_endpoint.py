@@ -111,7 +111,7 @@ def pauses(serve: Serve, monkeypatch: pytest.MonkeyPatch, retry_after: str | Non
     headers = {} if retry_after is None else {"Retry-After": retry_after}
     server = serve(lambda body, number: Reply(status=429, headers=headers))
     with monkeypatch.context() as patch, pytest.raises(EndpointError):
-        patch.setattr("agentic_video.graders.endpoint.asyncio.sleep", sleep)
+        patch.setattr(asyncio, "sleep", sleep)
         ask(server.url, **config)
     return slept
 

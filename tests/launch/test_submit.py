@@ -1,24 +1,43 @@
 import shlex
-from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.profile import LaunchError
+from agentic_video.launch.options import LaunchOptions
 from agentic_video.launch.submit import entrypoint, submit_job
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import RECIPES
 
-RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
+RECIPE = RECIPES / "videozoomer"
 
 
 def test_the_job_runs_the_recipe_in_its_own_copy() -> None:
     command = shlex.split(entrypoint(RECIPE, "cluster", ["trainer.total_epochs=2", "a='x y'"], "/env/bin/python"))
     assert command == [
-        "/env/bin/python", "-m", "agentic_video.launch.main", "recipes/videozoomer", "--profile", "cluster",
-        "trainer.total_epochs=2", "a='x y'",
-    ]  # fmt: skip
+        "/env/bin/python",
+        "-m",
+        "agentic_video.launch.main",
+        "recipes/videozoomer",
+        "--profile",
+        "cluster",
+        "trainer.total_epochs=2",
+        "a='x y'",
+    ]
 
 
 def test_address_is_needed_and_must_answer() -> None:
-    with pytest.raises(LaunchError, match="RAY_ADDRESS"):
-        submit_job(RECIPE, "laptop", [], {})
-    with pytest.raises(LaunchError, match="no Ray cluster answers"):
-        submit_job(RECIPE, "laptop", [], {"RAY_ADDRESS": "http://127.0.0.1:1"})
+    options = LaunchOptions(RECIPE, submit=True)
+    with pytest.raises(SetupError, match="RAY_ADDRESS"):
+        submit_job(options, "laptop", {})
+    with pytest.raises(SetupError, match="no Ray cluster answers"):
+        submit_job(options, "laptop", {"RAY_ADDRESS": "http://127.0.0.1:1"})
+
+
+def test_a_dry_run_prints_the_job_s_command(capsys: pytest.CaptureFixture[str]) -> None:
+    environment = {"RAY_ADDRESS": "http://127.0.0.1:1", "CLUSTER_PYTHON": "/env/bin/python"}
+    assert submit_job(LaunchOptions(RECIPE, submit=True, dry_run=True), "cluster", environment) == 0
+    assert capsys.readouterr().out == f"{entrypoint(RECIPE, 'cluster', [], '/env/bin/python')}\n"
+
+
+def test_only_grpo_is_a_ray_job() -> None:
+    with pytest.raises(SetupError, match="sft runs under torchrun"):
+        submit_job(LaunchOptions(RECIPE, "sft", submit=True), "laptop", {"RAY_ADDRESS": "http://head:8265"})

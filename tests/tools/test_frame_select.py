@@ -19,14 +19,28 @@ from agentic_video.tools.frame_select import (
 from agentic_video.video.index import VideoInfo
 
 HD = VideoInfo(
-    path="v", fps=25.0, num_frames=1500, duration=60.0, width=1280, height=720, rotation=0, variable_frame_rate=False,
-    codec="none", pixel_format="rgb24", start_time=0.0,
-)  # fmt: skip
+    path="v",
+    fps=25.0,
+    num_frames=1500,
+    duration=60.0,
+    width=1280,
+    height=720,
+    rotation=0,
+    variable_frame_rate=False,
+    codec="none",
+    pixel_format="rgb24",
+    start_time=0.0,
+)
 FULL_HD = replace(HD, width=1920, height=1080)
 LIMITS = SelectLimits(
-    max_tokens=12_000, max_frames=256, max_short_side=720, max_resize=1.0, min_pixels=3_136, max_pixels=12_845_056,
+    max_tokens=12_000,
+    max_frames=256,
+    max_short_side=720,
+    max_resize=1.0,
+    min_pixels=3_136,
+    max_pixels=12_845_056,
     factor=28,
-)  # fmt: skip
+)
 
 
 def ask(**changes: object) -> dict[str, object]:
@@ -194,16 +208,34 @@ def test_nothing_but_known_names_and_numbers_is_kept() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "  ", "[]", ",", "{", "7", "null", '"x"', "[[]]", f"[[{CALL}]]", CALL + "}", CALL + " and", "{}",
-        '{"tool": "frame_select"}', '{"tool": 1, "arguments": {}}', '{"tool": "frame_select", "arguments": [1]}',
+        "",
+        "  ",
+        "[]",
+        ",",
+        "{",
+        "7",
+        "null",
+        '"x"',
+        "[[]]",
+        f"[[{CALL}]]",
+        CALL + "}",
+        CALL + " and",
+        "{}",
+        '{"tool": "frame_select"}',
+        '{"tool": 1, "arguments": {}}',
+        '{"tool": "frame_select", "arguments": [1]}',
         '{"tool": "frame_select", "arguments": {"start_time": NaN}}',
         '{"tool": "frame_select", "arguments": {"start_time": [[1]]}}',
         '{"tool": "frame_select", "arguments": {"start_time": "1"}}',
         '{"tool": "frame_select", "arguments": {"start_time": {"start_time": 1}}}',
-        '{"tool": "frame_select", "arguments": {"start_time": -Infinity}}', "[" * 3_000, "9" * 3_000,
-        " " * MAX_BLOCK_CHARS + CALL, "x" * 10**6, '{"tool":' * 400,
+        '{"tool": "frame_select", "arguments": {"start_time": -Infinity}}',
+        "[" * 3_000,
+        "9" * 3_000,
+        " " * MAX_BLOCK_CHARS + CALL,
+        "x" * 10**6,
+        '{"tool":' * 400,
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_no_call(text: str) -> None:
     with pytest.raises(ToolError):
         read_calls(text)

@@ -145,7 +145,7 @@ def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worke
     assert torch.equal(sample["input_ids"], ids)
     assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
     images = [Image.fromarray(frame.image) for frame in sequence.frames]
-    output = SimpleNamespace(multi_modal_data={"images": images, FRAME_KEYS: list(range(len(images)))})
+    output = SimpleNamespace(multi_modal_data={"images": images, FRAME_KEYS: [id(frame) for frame in sequence.frames]})
     inputs = worker._compute_multi_modal_inputs(output, ids)
     positions = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs).squeeze(0)
     assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))

@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,60 @@ def test_rewards_and_provenance_may_be_left_out() -> None:
     del raw["reward_extra_info"], raw["provenance"], raw["trajectory"]["turns"][0]["token_ids"]
     record = Record.from_dict(raw)
     assert (record.rewards, record.provenance, record.trajectory.turns[0].token_ids) == ({}, {}, ())
+
+
+def version_1(record: Record, *taught: bool) -> dict[str, Any]:
+    """A line as it was written when ``loss_mask`` was ``taught``: only where it was false."""
+    raw = line_of(record)
+    raw["version"] = 1
+    for turn, value in zip(raw["trajectory"]["turns"], taught, strict=True):
+        turn.pop("loss_mask", None)
+        if not value:
+            turn["taught"] = False
+    return raw
+
+
+def test_records_of_version_1_are_read(tmp_path: Path) -> None:
+    first, mistake, last = FULL.trajectory.turns
+    turns = (first, replace(mistake, loss_mask=False), last)
+    masked = replace(FULL, trajectory=replace(FULL.trajectory, turns=turns))
+    old = version_1(FULL, True, False, True)
+    assert "loss_mask" not in json.dumps(old) and old["trajectory"]["turns"][1]["taught"] is False
+    before = copy.deepcopy(old)
+    assert Record.from_dict(old) == masked
+    assert old == before, "what was handed over isn't changed"
+    assert Record.from_dict(version_1(FULL, True, True, True)) == FULL
+    path = tmp_path / "both.jsonl"
+    path.write_text(json.dumps(old) + "\n" + json.dumps(line_of(masked)) + "\n")
+    assert list(read_records(path)) == [masked, masked]
+    assert line_of(Record.from_dict(old)) == line_of(masked), "it is written as version 2"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"taught": "no"}, r"'trajectory\.turns\[0\]\.loss_mask' must be true or false, got 'no'"),
+        ({"surprise": 1}, r"'trajectory\.turns\[0\]\.surprise' is unknown"),
+    ],
+)
+def test_version_1_is_checked_too(change: dict[str, Any], message: str) -> None:
+    raw = version_1(FULL, True, True, True)
+    raw["trajectory"]["turns"][0] |= change
+    with pytest.raises(RecordError, match=message):
+        Record.from_dict(raw)
+
+
+def test_taught_is_no_field_of_version_2() -> None:
+    raw = line_of(FULL)
+    raw["trajectory"]["turns"][0]["taught"] = False
+    with pytest.raises(RecordError, match=r"'trajectory\.turns\[0\]\.taught' is unknown"):
+        Record.from_dict(raw)
+
+
+@pytest.mark.parametrize("trajectory", [None, 7, {}, {"turns": 7}, {"turns": [7, None]}])
+def test_a_broken_record_of_version_1_is_reported(trajectory: Any) -> None:
+    with pytest.raises(RecordError):
+        Record.from_dict({**line_of(FULL), "version": 1, "trajectory": trajectory})
 
 
 MISSING = object()

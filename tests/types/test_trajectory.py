@@ -1,7 +1,21 @@
 import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message
+from agentic_video.types.trajectory import (
+    EndReason,
+    FrameRef,
+    RecordedMessage,
+    Trajectory,
+    Turn,
+    record_messages,
+    record_parts,
+)
 
 FRAME = FrameRef(index=3, time=0.3, width=56, height=28)
 FULL = Trajectory(
@@ -29,3 +43,33 @@ def test_counts() -> None:
 
 def test_only_an_answered_episode_has_an_answer() -> None:
     assert Trajectory.from_dict({**FULL.to_dict(), "end": "turn_limit"}).answer is None
+
+
+def test_references_stand_for_pictures() -> None:
+    frame = Frame(3, 0.3, np.zeros((28, 56, 3), np.uint8))
+    assert record_parts(("look", frame)) == ("look", FRAME)
+    assert record_messages([Message("user", ("look", frame))]) == (RecordedMessage("user", ("look", FRAME)),)
+
+
+def test_a_loss_mask_is_written_only_where_there_is_no_loss() -> None:
+    masked = replace(FULL, turns=(replace(FULL.turns[0], loss_mask=False), *FULL.turns[1:]))
+    written = masked.to_dict()["turns"]
+    assert written[0]["loss_mask"] is False and not any("loss_mask" in turn for turn in written[1:])
+    assert Trajectory.from_dict(json.loads(json.dumps(masked.to_dict()))) == masked
+
+
+def test_plain_data_by_hand() -> None:
+    raw = FULL.to_dict()
+    assert (raw["end"], raw["error"], raw["rollout_index"], raw["num_tokens"]) == ("answer", "", 5, 40)
+    assert [turn["action"] for turn in raw["turns"]] == [
+        {"kind": "calls", "calls": ({"name": "zoom", "arguments": {"segment": [1, 2]}},)},
+        {"kind": "illegal", "reason": "why"},
+        {"kind": "answer", "text": "B"},
+    ]
+
+
+def test_an_unknown_action_is_refused() -> None:
+    raw = FULL.to_dict()
+    raw["turns"][0]["action"] = {"kind": "sleep"}
+    with pytest.raises(ValueError, match="'sleep'"):
+        Trajectory.from_dict(raw)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def write_clip(folder: Path, **preprocess: Any) -> str:
-    """Writes a CLIP of 28x28 pixels with CLIP's own tokenizer; returns its name for a config.
+    """Write a CLIP of 28x28 pixels with CLIP's own tokenizer; its name for a config is returned.
 
     Args:
         folder: Made where it is missing.

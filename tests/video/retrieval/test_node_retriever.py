@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval import node_retriever
@@ -33,6 +34,7 @@ class StubActor:
 
 
 def test_agent_loops_share_one_retriever() -> None:
+    from agentic_video.config.settings import Settings, settings_of
     from agentic_video.training.agent_loop import node_retriever
 
     def settings(**retrieval: Any) -> Settings:

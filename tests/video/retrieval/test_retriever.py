@@ -199,7 +199,8 @@ def test_hostile_prompts_break_nothing(clip: ClipEncoder, path: str, prompt: str
         return elapsed
 
     ordinary = min(asyncio.run(ask("a red flash near the end")) for _ in range(3))
-    assert min(asyncio.run(ask(prompt)) for _ in range(3)) < 20 * ordinary
+    # the first time counts: tokenizers remember words
+    assert asyncio.run(ask(prompt)) < 50 * ordinary
 
 
 @settings(max_examples=50)

@@ -1,0 +1,73 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agentic_video.launch.process import run_verl
+
+HANGS = 600
+"""Seconds after which a test that waits in vain gives up; far more than any machine needs."""
+IGNORE = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+
+
+def start_launcher(child: str, log: Path, grace: float = HANGS, before: str = "") -> subprocess.Popen[str]:
+    """A launcher in a process of its own, whose job runs Python code; returns when that has written ``up``."""
+    code = (
+        f"{before}import os, sys; from pathlib import Path; from agentic_video.launch.process import run_verl; "
+        f"status, _ = run_verl([sys.executable, '-c', {child!r}], os.environ, Path({str(log)!r}), grace={grace}); "
+        "print(status)"
+    )
+    launcher = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    while not (log.is_file() and "up" in log.read_text()):
+        assert launcher.poll() is None
+        time.sleep(0.02)
+    return launcher
+
+
+def test_status_and_output_of_the_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "print('hello'); print('step:3 - episode/reward_sampled:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
+    status, _ = run_verl([sys.executable, "-c", code], os.environ, tmp_path / "log.txt")
+    assert status == 3
+    assert "hello" in (tmp_path / "log.txt").read_text()
+    assert capsys.readouterr().out.startswith("step 3: reward 0.50")
+
+
+def test_the_job_ends_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    child = f"import time; print('up', flush=True); time.sleep({HANGS})"
+    launcher = start_launcher(child, tmp_path / "log.txt")
+    children = psutil.Process(launcher.pid).children()
+    launcher.send_signal(signal.SIGKILL)
+    launcher.wait()
+    assert children
+    _, alive = psutil.wait_procs(children, timeout=HANGS / 10)
+    for process in alive:
+        process.kill()
+    assert not alive
+
+
+@pytest.mark.parametrize("heeds", [True, False])
+def test_a_job_in_the_background_is_stopped(tmp_path: Path, heeds: bool) -> None:
+    child = ("" if heeds else IGNORE) + f"import time; print('up', flush=True); time.sleep({HANGS})"
+    # a shell that isn't interactive has what it starts in the background ignore ctrl-c
+    launcher = start_launcher(child, tmp_path / "log.txt", grace=HANGS if heeds else 0.2, before=IGNORE)
+    launcher.send_signal(signal.SIGTERM)
+    out, _ = launcher.communicate(timeout=HANGS / 10)
+    assert int(out.split()[-1]) == (-signal.SIGINT if heeds else -signal.SIGKILL)
+
+
+def test_what_the_job_leaves_running_is_killed(tmp_path: Path) -> None:
+    left = f"import time; time.sleep({HANGS})"
+    code = (
+        "import subprocess, sys; "
+        f"print(subprocess.Popen([sys.executable, '-c', {left!r}], stdout=subprocess.DEVNULL).pid)"
+    )
+    status, _ = run_verl([sys.executable, "-c", code], os.environ, tmp_path / "log.txt")
+    assert status == 0
+    number = int((tmp_path / "log.txt").read_text())
+    while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.02)

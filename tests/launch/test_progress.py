@@ -1,0 +1,42 @@
+from agentic_video.launch.progress import interesting
+
+
+def test_metrics_line_is_shortened() -> None:
+    line = (
+        "(TaskRunner pid=1) step:7 - episode/reward_sampled:np.float64(1.25) - episode/acc:0.5 - episode/format:1.0 - "
+        "episode/tool:0.9 - episode/turns:1.9 - episode/frames:9.8 - training/filter_groups/evicted_samples:2 - "
+        "training/rollout_probs_diff_mean:1.2e-05 - timing_s/step:4.21\n"
+    )
+    assert interesting(line) == (
+        "step 7: reward 1.25, acc 0.50, format 1.00, tool 0.90, turns 1.90, frames 9.80, evicted groups 2, "
+        "prob diff 1.2e-05, 4.2 s"
+    )
+    assert interesting("loading weights\n") == ""
+
+
+def test_a_figure_that_is_none_is_a_question_mark() -> None:
+    shown = interesting("step:1 - episode/reward_sampled:nonsense\n")
+    assert shown == ("step 1: reward ?, acc ?, format ?, tool ?, turns ?, frames ?, evicted groups 0, prob diff ?, ? s")
+
+
+def test_a_validation_has_a_line_for_each_data_source() -> None:
+    figures = (
+        "val-core/a/acc/mean@1:0.5 - val-agentic/a/accuracy:0.5 - val-agentic/a/illegal_calls:np.float64(0.25) - "
+        "val-agentic/a/episodes:9.0 - val-agentic/a/direct/accuracy:0.1 - val-agentic/b/accuracy:1.0"
+    )
+    lines = ["step 0, held out, a: accuracy 0.50, illegal calls 0.25", "step 0, held out, b: accuracy 1.00"]
+    assert interesting(f"step:0 - {figures}\n").splitlines() == lines
+    both = interesting(f"step:0 - {figures} - episode/reward_sampled:1.25 - timing_s/step:4.21\n").splitlines()
+    assert both[0].startswith("step 0: reward 1.25") and both[1:] == lines
+
+
+def test_sft_metrics_lines_are_shortened() -> None:
+    line = "Epoch 1/1: 0%| | 0/3 [00:00<?, ?it/s]step:3 - train/loss:1.23456 - train/grad_norm:2.5 - train/lr:0.1\n"
+    assert interesting(line) == "step 3: loss 1.2346, gradient norm 2.5000"
+    assert interesting("step:4 - val/loss:0.5\n") == "step 4: held-out loss 0.5000"
+
+
+def test_errors_and_warnings_of_ours_are_shown() -> None:
+    assert interesting("3 rows left out\n") == "3 rows left out"
+    assert interesting("ValueError: " + "x" * 400 + "\n") == "ValueError: " + "x" * 288
+    assert interesting("UserWarning: an Error is near\n") == ""

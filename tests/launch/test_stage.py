@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from agentic_video.launch.options import LaunchOptions
+from agentic_video.launch.stage import folder_overrides, ray_overrides, stage_command
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import RECIPES
+
+RECIPE = RECIPES / "framethinker"
+
+
+def sft_command(*overrides: str, **environment: str) -> list[str]:
+    return stage_command(LaunchOptions(RECIPE, "sft", overrides=overrides), "cluster", 8, environment)
+
+
+def test_grpo_is_stock_verl() -> None:
+    command = stage_command(LaunchOptions(RECIPE), "laptop", 0, {})
+    assert command[1:] == [
+        "-m",
+        "verl.trainer.main_ppo",
+        "--config-dir",
+        str(RECIPE / "config"),
+        "--config-name",
+        "laptop",
+    ]
+
+
+def test_sft_runs_under_torchrun_on_every_gpu() -> None:
+    command = " ".join(sft_command())
+    assert " -m torch.distributed.run --nproc-per-node=8 --standalone -m agentic_video.training.sft " in command
+    assert command.endswith("--config-name sft trainer.nnodes=1 trainer.n_gpus_per_node=8")
+    assert "--nproc-per-node=2 " in " ".join(sft_command("trainer.n_gpus_per_node=2"))
+
+
+def test_several_machines_must_know_where_they_meet() -> None:
+    with pytest.raises(SetupError, match="MASTER_ADDR and NODE_RANK not set"):
+        sft_command(NNODES="2")
+    meeting = {"NNODES": "2", "MASTER_ADDR": "head", "NODE_RANK": "1"}
+    with pytest.raises(SetupError, match=r"trainer\.default_local_dir=/shared"):
+        sft_command(**meeting)
+    command = " ".join(sft_command("trainer.default_local_dir=/shared/x", **meeting))
+    assert "--nnodes=2 --node-rank=1 --master-addr=head --master-port=29500" in command
+    assert "--standalone" not in command
+
+
+def test_a_bad_override_of_sft_is_named() -> None:
+    with pytest.raises(SetupError, match=r"data\.no_such_key"):
+        sft_command("data.no_such_key=1")
+
+
+def test_kto_starts_its_own_trainer() -> None:
+    command = " ".join(stage_command(LaunchOptions(RECIPES / "eva", "kto"), "laptop", 0, {}))
+    assert "--nproc-per-node=1 --standalone -m agentic_video.training.kto_trainer " in command
+    assert command.endswith("--config-name kto_laptop")
+
+
+def test_outputs_go_into_the_run_s_folder() -> None:
+    both = ["hydra.run.dir=/run/hydra", "trainer.default_local_dir=/run/checkpoints"]
+    assert folder_overrides("sft", Path("/run")) == both
+    assert folder_overrides("grpo", Path("/run")) == [*both, "agentic_video.episodes_dir=/run/episodes"]
+
+
+def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:
+    overrides = ray_overrides({"RAY_ADDRESS": "auto"}, {"X": "1"}, tmp_path)
+    assert "ray_kwargs.ray_init.num_cpus=null" in overrides
+    assert "++ray_kwargs.ray_init.num_gpus=null" in overrides
+    assert "+ray_kwargs.ray_init.runtime_env.env_vars.X='1'" in overrides
+    assert ray_overrides({}, {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir={tmp_path}/ray"]

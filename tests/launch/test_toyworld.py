@@ -1,0 +1,78 @@
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from agentic_video.launch.toyworld import build_toyworld, laptop_overrides, verifier_server
+from agentic_video.utils.errors import SetupError
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for Python: it notes its arguments, and does what the shell script ``does`` says."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/arguments\n. {tmp_path}/does\n', encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    return tmp_path
+
+
+def test_paths_are_read_and_progress_is_shown(programs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (programs / "does").write_text("echo '[toyworld] built it'; echo chatter: 1; echo train: /t; echo model: /a: b")
+    assert build_toyworld(Path("r"), ["a=1"]) == {"train": "/t", "model": "/a: b"}
+    assert capfd.readouterr().out == "[toyworld] built it\n"
+    build_toyworld(Path("r"), [], cold_start=False)
+    build_toyworld(Path("r"), ["a=1"], "sft")
+    build_toyworld(Path("r"), [], "kto")
+    assert (programs / "arguments").read_text().splitlines() == [
+        "-m agentic_video.toyworld.build r a=1",
+        "-m agentic_video.toyworld.build r --no-cold-start",
+        "-m agentic_video.toyworld.demonstrate r a=1 --profile sft_laptop",
+        "-m agentic_video.toyworld.preferences r --profile kto_laptop",
+    ]
+
+
+def test_a_failed_build_is_said(programs: Path) -> None:
+    (programs / "does").write_text("echo train: /t; exit 1")
+    with pytest.raises(SetupError, match="could not be built"):
+        build_toyworld(Path("r"), [])
+
+
+def test_what_was_built_is_named_to_verl() -> None:
+    paths = {"train": "t", "heldout": "h", "base": "b"}
+    files = ["data.train_files=t", "data.val_files=h"]
+    assert laptop_overrides(paths) == files
+    assert laptop_overrides({**paths, "model": "m"}, "sft") == [*files, "model.path=m"]
+    assert laptop_overrides({**paths, "model": "m", "clip": "c"}) == [
+        *files,
+        "actor_rollout_ref.model.path=m",
+        "agentic_video.retrieval.model='local-dir:c'",
+    ]
+
+
+def test_the_verifier_is_served_while_it_is_needed(programs: Path) -> None:
+    (programs / "does").write_text(f"echo $$ >{programs}/number; echo serving: http://here/v1; exec sleep 600")
+    with verifier_server("model") as overrides:
+        assert overrides == [
+            "agentic_video.verifier.base_url='http://here/v1'",
+            "agentic_video.verifier.model=toyworld",
+        ]
+        number = int((programs / "number").read_text())
+        assert os.getpgid(number) == number  # ctrl-c in the terminal is the launcher's to pass on
+    while psutil.pid_exists(number):
+        time.sleep(0.02)
+    assert (programs / "arguments").read_text() == "-m agentic_video.toyworld.serve model\n"
+
+
+def test_a_verifier_that_does_not_start_is_said(programs: Path) -> None:
+    (programs / "does").write_text("exit 1")
+    with pytest.raises(SetupError, match="did not start"), verifier_server("model"):
+        pass
+
+
+def test_without_a_verifier_nothing_is_served() -> None:
+    with verifier_server(None) as overrides:
+        assert overrides == []

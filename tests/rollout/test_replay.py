@@ -1,0 +1,164 @@
+"""A record's sequences against those of the rollout that it records."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from agentic_video.rollout.engine import GenerationRequest
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.replay import ReplayedSequence, ReplayError, ScriptEngine, replay, turn_ids, written_ids
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.systems.base import Context
+from agentic_video.systems.framemind.ladder import FrameSampling
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.types.action import Answer
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
+from tests.conftest import MemorySource
+
+SYSTEM = FrameMind(low=FrameSampling(2, 28, 28), high=FrameSampling(2, 28, 28), tool_side=56)
+ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
+LOOK = '<think>a</think><tool_call>{"name": "FrameAt", "arguments": {"t": 7}}</tool_call><turn_sum>one</turn_sum>'
+REPLY = "<think>c</think><answer>B</answer>"
+CONTEXTS: tuple[Context, ...] = ("all", "latest_evidence")
+
+
+def spelled(text: str, chat_format: ChatFormat) -> list[int]:
+    """Ids that no tokenizer would choose: one for each character, and the end-of-turn token."""
+    return [*(token for character in text for token in chat_format.encode(character)), min(chat_format.eos_ids)]
+
+
+def played(chat_format: ChatFormat, qa: VideoQA, system: FrameMind = SYSTEM) -> tuple[Trajectory, TokenPolicy]:
+    """An episode of two turns as a rollout plays it."""
+    turns = [spelled(LOOK, chat_format), spelled(REPLY, chat_format)]
+    policy = TokenPolicy(ScriptEngine(turns), chat_format, ROOMY, system)
+    return asyncio.run(play(system, policy, qa, MemorySource())), policy
+
+
+def replayed(
+    trajectory: Trajectory,
+    qa: VideoQA,
+    chat_format: ChatFormat,
+    system: FrameMind = SYSTEM,
+    limits: TokenLimits = ROOMY,
+) -> tuple[ReplayedSequence, ...]:
+    return asyncio.run(replay(trajectory, qa, system, chat_format, limits))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_replay_is_the_rollout_again(context: Context, chat_format: ChatFormat, qa: VideoQA) -> None:
+    system = replace(SYSTEM, context=context)
+    trajectory, policy = played(chat_format, qa, system)
+    assert trajectory.answer == "B"
+    sequences = replayed(trajectory, qa, chat_format, system)
+    assert len(sequences) == (1 if context == "all" else 2)
+    for found, expected in zip(sequences, policy.sequences, strict=True):
+        assert list(found.prompt_ids) == expected.prompt_ids
+        assert list(found.response_ids) == expected.response_ids
+        assert list(found.response_mask) == expected.response_mask
+        assert list(found.ids) == expected.ids
+        assert list(found.loss_mask) == [0] * len(expected.prompt_ids) + expected.response_mask
+        assert [(one.index, one.width, one.height) for one in found.frames] == [
+            (frame.index, frame.width, frame.height) for frame in expected.frames
+        ]
+        assert all(isinstance(one, FrameRef) for one in found.frames)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_turn_without_loss_is_shown_and_not_learnt(context: Context, chat_format: ChatFormat, qa: VideoQA) -> None:
+    system = replace(SYSTEM, context=context)
+    trajectory, _ = played(chat_format, qa, system)
+    first, last = trajectory.turns
+    masked = replace(trajectory, turns=(replace(first, loss_mask=False), last))
+    before, after = (replayed(one, qa, chat_format, system) for one in (trajectory, masked))
+    assert [one.ids for one in after] == [one.ids for one in before]
+    said = len(spelled(LOOK, chat_format))
+    for number, (one, other) in enumerate(zip(before, after, strict=True)):
+        # the first turn stands at the start of the only response, or is the whole first one
+        gone = said if number == 0 else 0
+        assert list(other.response_mask) == [0] * gone + list(one.response_mask[gone:])
+
+
+def test_without_ids_the_text_is_encoded(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
+    first, last = replayed(bare, qa, chat_format)
+    # a stop text ends the first turn, the end-of-turn token the last one
+    assert SYSTEM.stop == ("</turn_sum>",)
+    answer = [*chat_format.encode(REPLY), min(chat_format.eos_ids)]
+    assert list(first.response_ids) == chat_format.encode(LOOK)
+    assert list(last.response_ids)[-len(answer) :] == answer
+
+
+def test_written_turns_end_as_an_engine_would_end_them(chat_format: ChatFormat) -> None:
+    eos, text = min(chat_format.eos_ids), "<answer>B</answer>"
+    assert written_ids(text, chat_format, ()) == [*chat_format.encode(text), eos]
+    assert written_ids(text, chat_format, ("</answer>",)) == chat_format.encode(text)
+
+
+@pytest.mark.parametrize("ids", [(), (7,), (10**6,)], ids=["none", "another text's", "another tokenizer's"])
+def test_ids_of_another_model_are_not_used(ids: Sequence[int], chat_format: ChatFormat) -> None:
+    turn = Turn("some words", Answer(""), 2, token_ids=tuple(ids))
+    expected = chat_format.encode("some words")
+    assert turn_ids(turn, chat_format, ()) == [*expected, min(chat_format.eos_ids)]
+    assert turn_ids(replace(turn, finished=False), chat_format, ()) == expected
+
+
+def test_recorded_ids_are_used_where_they_spell_the_text(chat_format: ChatFormat) -> None:
+    ids = spelled("some words", chat_format)
+    for own in (ids, ids[:-1]):
+        turn = Turn("some words", Answer(""), len(own), token_ids=tuple(own))
+        assert turn_ids(turn, chat_format, ()) == own
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        (TokenLimits(10, 10**6, 10**6), r"the opening doesn't fit 10 tokens \(data\.max_prompt_length\)"),
+        (
+            TokenLimits(10**6, 10**6, 9),
+            r"turn 1 has \d+ tokens: too many for the turn \(9, agentic_video\.max_turn_tok",
+        ),
+        (TokenLimits(10**6, 9, 10**6), r"what is left of the response \(9, data\.max_response_length\)"),
+    ],
+)
+def test_budgets_are_kept(limits: TokenLimits, message: str, chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    with pytest.raises(ReplayError, match=message):
+        replayed(trajectory, qa, chat_format, limits=limits)
+
+
+def test_an_observation_that_does_not_fit_is_named(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    room = len(spelled(LOOK, chat_format)) + 1
+    with pytest.raises(ReplayError, match=rf"the observation after turn 1 doesn't fit {room} tokens"):
+        replayed(trajectory, qa, chat_format, limits=TokenLimits(10**6, room, 10**6))
+
+
+def test_what_cannot_be_played_again_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    first, last = trajectory.turns
+
+    def with_first(text: str) -> Trajectory:
+        return replace(trajectory, turns=(replace(first, text=text, token_ids=()), last))
+
+    for broken, message in (
+        (replace(trajectory, system="another"), "played with system 'another', not 'framemind'"),
+        (replace(trajectory, turns=()), "a turn says nothing"),
+        (with_first("<think>a<|image_pad|>"), "turn 1 holds a token that only the environment may write"),
+        (with_first("a<|im_end|>b"), "turn 1 writes out the token that ends a turn"),
+    ):
+        with pytest.raises(ReplayError, match=message.replace("|", r"\|")):
+            replayed(broken, qa, chat_format)
+
+
+def test_a_script_says_its_turns_whatever_it_is_asked() -> None:
+    engine = ScriptEngine([[1, 2], [3]])
+    request = GenerationRequest((), (), stop=(), max_tokens=1, banned_ids=())
+
+    async def run() -> list[tuple[int, ...]]:
+        return [(await engine.generate(request)).token_ids for _ in range(2)]
+
+    assert asyncio.run(run()) == [(1, 2), (3,)]

@@ -1,0 +1,44 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from agentic_video.tools.base import Video
+from tests.conftest import MemorySource
+
+
+class Scores:
+    """A Retriever with given similarities by frame number; keeps what it is asked."""
+
+    def __init__(self, scores: dict[int, float]) -> None:
+        self.scores = scores
+        self.asked: list[tuple[str, list[int], str]] = []
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        self.asked.append((path, list(indices), prompt))
+        return [self.scores[index] for index in indices]
+
+
+def test_a_video_knows_its_facts_and_gives_its_frames(source: MemorySource) -> None:
+    async def use() -> None:
+        video = await Video.open("memory", source)
+        assert (video.path, video.info) == ("memory", source.info)
+        assert [frame.index for frame in await video.frames([5, 2, 5])] == [5, 2, 5]
+        [frame] = await video.frames_at([1.04], (32, 16))
+        assert (frame.index, frame.time, frame.width, frame.height) == (10, 1.0, 32, 16)
+
+    asyncio.run(use())
+
+
+def test_the_best_matches_come_in_order_of_time_the_earlier_of_equals_first(source: MemorySource) -> None:
+    retriever = Scores({3: 0.1, 7: 0.9, 20: 0.5, 30: 0.5, 40: 0.9})
+    video = Video("memory", source.info, source, retriever)
+    assert asyncio.run(video.best_matches("red", [40, 30, 20, 7, 3], 3)) == [7, 20, 40]
+    assert asyncio.run(video.best_matches("red", [3, 7], 9)) == [3, 7]
+    assert retriever.asked[0] == ("memory", [40, 30, 20, 7, 3], "red")
+
+
+def test_without_a_retriever_the_setting_is_named(source: MemorySource) -> None:
+    video = Video("memory", source.info, source)
+    with pytest.raises(ValueError, match=r"agentic_video\.retrieval\.model"):
+        asyncio.run(video.best_matches("red", [1], 1))

@@ -1,0 +1,62 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import claim_folder, open_journal, settle, write_whole
+
+
+def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
+    folder, settings = tmp_path / "below" / "job", {"a": 1, "b": {"c": (1, 2)}}
+    claim_folder(folder, settings, "job.json", "a job")
+    claim_folder(folder, settings, "job.json", "a job")
+    assert json.loads((folder / "job.json").read_text()) == {"a": 1, "b": {"c": [1, 2]}}
+    with pytest.raises(SetupError, match=r"holds a job with b\.c = \[1, 2\], and now it is \[1\]"):
+        claim_folder(folder, {"a": 1, "b": {"c": [1]}}, "job.json", "a job")
+    with pytest.raises(SetupError, match=r"d = None, and now it is 2"):
+        claim_folder(folder, {**settings, "d": 2}, "job.json", "a job")
+
+
+def test_a_folder_whose_settings_are_damaged_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text("{")
+    with pytest.raises(SetupError, match="can't be read"):
+        claim_folder(tmp_path, {}, "job.json", "a job")
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [("", ""), ("one\ntwo\n", "one\ntwo\n"), ("one\ntw", "one\n"), ("on", ""), ("one\n" + "x" * 3_000_000, "one\n")],
+)
+def test_what_a_kill_left_of_a_line_is_cut_off(tmp_path: Path, found: str, kept: str) -> None:
+    path = tmp_path / "journal"
+    path.write_text(found)
+    with open_journal(path, "job") as file:
+        file.write("next\n")
+        settle(file)
+        assert path.read_text() == kept + "next\n"
+
+
+def test_two_processes_do_not_write_one_journal(tmp_path: Path) -> None:
+    with (
+        open_journal(tmp_path / "journal", "job"),
+        pytest.raises(SetupError, match="another process is writing this job"),
+        open_journal(tmp_path / "journal", "job"),
+    ):
+        pass
+    with open_journal(tmp_path / "journal", "job"):
+        pass
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "below" / "file"
+
+    def breaks() -> Iterator[str]:
+        yield "new"
+        raise KeyboardInterrupt
+
+    write_whole(path, ["old", " text"])
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, breaks())
+    assert path.read_text() == "old text"

@@ -7,6 +7,7 @@ setup_environment() {
   if [ -n "${PYTHON:-}" ]; then return; fi
   if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then kind=gpu; fi
   PYTHON=$repository/.venv/bin/python
+  # The packages are in the lock; the commands and the plugins that the environment registers are in pyproject.toml.
   wanted="$kind $(cat "$repository/uv.lock" "$repository/pyproject.toml" | cksum)"
   if [ "$(cat "$repository/.venv/.agentic_video" 2>/dev/null)" = "$wanted" ]; then return; fi
 
@@ -23,8 +24,11 @@ setup_environment() {
   echo "setting up $repository/.venv ($kind, $("$python" --version)): several GB, a few minutes, only once"
   tool=$repository/.venv-tools
   if [ ! -x "$tool/bin/uv" ]; then
-    "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location --root-user-action=ignore --target "$tool" uv==0.13.8 || return 1
+    "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
+      --root-user-action=ignore --target "$tool" uv==0.13.8 || return 1
   fi
+  # An environment that is half changed belongs to no stamp.
+  rm -f "$repository/.venv/.agentic_video"
   (cd "$repository" && UV_PROJECT_ENVIRONMENT=.venv "$tool/bin/uv" sync --frozen --quiet --python "$python" \
     --compile-bytecode --extra "$kind" --extra dev) || return 1
   echo "$wanted" >"$repository/.venv/.agentic_video"

@@ -52,8 +52,11 @@ class FaultyServer:
                 if reply.hang_up:
                     self.close_connection = True
                     return
-                choice = {"index": 0, "finish_reason": "stop",
-                          "message": {"role": "assistant", "content": reply.content}}  # fmt: skip
+                choice = {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": reply.content},
+                }
                 completion = {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
                 data = reply.body if reply.body is not None else json.dumps(completion).encode()
                 try:

@@ -167,7 +167,7 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
     """All that the laptop profile makes before it trains: demonstrations that end with an answer within the budgets."""
     config = compose_recipe(recipe, "laptop")
     system, toy = system_of(config), toy_recipe(config)
-    assert getattr(system, "option_format", "") == base.OPTION_FORMAT
+    assert system.option_format == base.OPTION_FORMAT
     assert set(system.stop) <= set(TAGS)
     turns = turns_of(system, toy.oracle)
     tokenizer = build_tokenizer(base.tokenizer_corpus())

@@ -278,10 +278,40 @@ def test_two_options_of_the_same_text_name_neither() -> None:
 
 
 PIECES = [
-    "A", "B", "C", "D", "a", "b", "(", ")", ".", ":", " ", "\n", ",", "*", "$", "{", "}", "\\boxed{", "\\text{",
-    "red", "green", "blue", "a grey cat", "The answer is ", "Option ", "or", "not", "3", "1,000", "-",
-    "\x00", "\ud800", "\ufdfa",
-]  # fmt: skip
+    "A",
+    "B",
+    "C",
+    "D",
+    "a",
+    "b",
+    "(",
+    ")",
+    ".",
+    ":",
+    " ",
+    "\n",
+    ",",
+    "*",
+    "$",
+    "{",
+    "}",
+    "\\boxed{",
+    "\\text{",
+    "red",
+    "green",
+    "blue",
+    "a grey cat",
+    "The answer is ",
+    "Option ",
+    "or",
+    "not",
+    "3",
+    "1,000",
+    "-",
+    "\x00",
+    "\ud800",
+    "\ufdfa",
+]
 hostile = st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 
 
@@ -313,9 +343,13 @@ GLUE = [" ", "\n", ", ", " or ", " and ", "/", ". ", "; ", " not ", ""]
 
 
 @given(
-    st.permutations(range(4)), st.sampled_from(DRESSES), st.sampled_from(DRESSES), st.sampled_from(GLUE),
-    st.sampled_from(["", "Answer: ", "The answer is "]), st.sampled_from(["", ".", " "]),
-)  # fmt: skip
+    st.permutations(range(4)),
+    st.sampled_from(DRESSES),
+    st.sampled_from(DRESSES),
+    st.sampled_from(GLUE),
+    st.sampled_from(["", "Answer: ", "The answer is "]),
+    st.sampled_from(["", ".", " "]),
+)
 def test_naming_two_options_is_never_right(
     order: list[int], first: str, second: str, glue: str, before: str, after: str
 ) -> None:
@@ -330,9 +364,31 @@ def test_naming_two_options_is_never_right(
 @pytest.mark.parametrize("rule", get_args(MatchRule))
 @pytest.mark.parametrize(
     "unit",
-    ["{", "}", "(", "\\boxed{", "\\text{", "A.", "A. B. ", "1,", "1,000,", "9", "-1", " ", "\n", "the ", "a ", "*", "$",
-     "so the final answer is ", "\u0301", "\ufdfa", "\x00", "é"],
-)  # fmt: skip
+    [
+        "{",
+        "}",
+        "(",
+        "\\boxed{",
+        "\\text{",
+        "A.",
+        "A. B. ",
+        "1,",
+        "1,000,",
+        "9",
+        "-1",
+        " ",
+        "\n",
+        "the ",
+        "a ",
+        "*",
+        "$",
+        "so the final answer is ",
+        "\u0301",
+        "\ufdfa",
+        "\x00",
+        "é",
+    ],
+)
 def test_time_is_by_length(rule: MatchRule, unit: str) -> None:
     # As much as every rule reads; one of them reads all of an answer, however long.
     def match(length: int) -> None:

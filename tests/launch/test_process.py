@@ -64,7 +64,8 @@ def test_what_the_job_leaves_running_is_killed(tmp_path: Path) -> None:
     left = f"import time; time.sleep({HANGS})"
     code = (
         "import subprocess, sys; "
-        f"print(subprocess.Popen([sys.executable, '-c', {left!r}], stdout=subprocess.DEVNULL).pid)"
+        "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}; "
+        f"print(subprocess.Popen([sys.executable, '-c', {left!r}], **quiet).pid)"
     )
     status, _ = run_verl([sys.executable, "-c", code], os.environ, tmp_path / "log.txt")
     assert status == 0

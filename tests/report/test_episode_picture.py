@@ -2,10 +2,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PIL import ImageFont
 
 from agentic_video.report import episode_picture
 from agentic_video.report.episode_picture import choose_episodes, draw_episode, draw_record, plain, thin, wrap
@@ -72,7 +74,12 @@ def test_size_is_bounded_whatever_the_model_says() -> None:
 
 def test_the_last_turn_is_drawn_and_the_middle_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     texts: list[str] = []
-    monkeypatch.setattr(episode_picture._Sheet, "text", lambda self, text, colour="": texts.append(text))
+
+    def seen(text: str, limit: int = 500) -> str:
+        texts.append(text)
+        return plain(text, limit)
+
+    monkeypatch.setattr(episode_picture, "plain", seen)
     turns = tuple(Turn(f"t{number}", Illegal("x"), 1) for number in range(1, 13))
     draw_episode(Record(QA, replace(FULL, turns=turns)), Strip())
     assert [text for text in texts if "urn" in text] == [
@@ -93,7 +100,7 @@ def test_text_is_made_plain() -> None:
 def test_plain_text_prints_and_fits(text: str) -> None:
     shown = plain(text, 50)
     assert shown.isprintable() and len(shown) <= 54
-    font = episode_picture._font()
+    font = ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), 14)
     lines = wrap(shown, 120, font)
     assert all(font.getlength(line) <= 120 for line in lines)
     assert "".join(lines).replace(" ", "") == shown.replace(" ", "")

@@ -5,9 +5,17 @@ import pytest
 
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.datasets.rows import load_rows
+from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.gate import Setting
-from agentic_video.toyworld.model import FAMILIES, ModelRecipe, build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.model import (
+    FAMILIES,
+    ModelRecipe,
+    build_model,
+    build_tokenizer,
+    image_processor,
+    save_checkpoint,
+)
 from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import KINDS, WorldRecipe
@@ -42,6 +50,12 @@ def rows(small_world: World) -> list[VideoQA]:
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
     return build_tokenizer(tokenizer_corpus())
+
+
+@pytest.fixture(scope="session")
+def tiny_chat_format(tokenizer: Any) -> ChatFormat:
+    """How prompts of the tiny Qwen2.5-VL are written."""
+    return ChatFormat(tokenizer, image_processor())
 
 
 @pytest.fixture(scope="session")

@@ -42,11 +42,24 @@ def test_what_a_turn_is(text: str, action: Action) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "B", "<answer>B", "B</answer>", "</answer>B<answer>", "<think><answer>B</answer>", "<think>" + call(),
-        "<think><answer>B</answer></think>", "<answer></answer>", call()[:-12], call() + "<tool_call>{}", "\x00" * 1000,
-        "<tool_call></tool_call>", "<tool_call>7</tool_call>", call(start="[1]"), call(start="NaN"),
+        "",
+        "B",
+        "<answer>B",
+        "B</answer>",
+        "</answer>B<answer>",
+        "<think><answer>B</answer>",
+        "<think>" + call(),
+        "<think><answer>B</answer></think>",
+        "<answer></answer>",
+        call()[:-12],
+        call() + "<tool_call>{}",
+        "\x00" * 1000,
+        "<tool_call></tool_call>",
+        "<tool_call>7</tool_call>",
+        call(start="[1]"),
+        call(start="NaN"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_turn(text: str) -> None:
     assert isinstance(parse_turn(text), Illegal)
 

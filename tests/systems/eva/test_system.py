@@ -56,9 +56,12 @@ def test_reply_labels_frames_with_minutes_and_seconds_and_reminds_of_the_questio
     observation = trajectory.turns[0].observation
     # 58, 59, 60, 61 s
     assert [part for part in observation if isinstance(part, str)][:5] == [
-        "<tool_response>", "Frame 0 at [00:58]: ", "\nFrame 1 at [00:59]: ", "\nFrame 2 at [01:00]: ",
+        "<tool_response>",
+        "Frame 0 at [00:58]: ",
+        "\nFrame 1 at [00:59]: ",
+        "\nFrame 2 at [01:00]: ",
         "\nFrame 3 at [01:01]: ",
-    ]  # fmt: skip
+    ]
     assert isinstance(observation[2], FrameRef)
     assert str(observation[-1]).endswith("(C) blue\n(D) grey</tool_response>")
     assert "What colour flashes at 42 s?" in str(observation[-1])
@@ -132,8 +135,12 @@ def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:
 
 def test_impossible_constants_are_refused() -> None:
     for wrong in (
-        {"max_tokens": 1}, {"max_calls": 0}, {"overview": "some"}, {"answer_match": "lenient"}, {"max_pixels": 100},
-    ):  # fmt: skip
+        {"max_tokens": 1},
+        {"max_calls": 0},
+        {"overview": "some"},
+        {"answer_match": "lenient"},
+        {"max_pixels": 100},
+    ):
         with pytest.raises(ValueError):
             Eva(**wrong)  # type: ignore[arg-type]
 
@@ -180,23 +187,75 @@ def test_reward_of_a_played_episode(qa: VideoQA, source: MemorySource) -> None:
 # Whatever a model says
 
 FRAGMENTS = [
-    "<think>", "</think>", "<tool_call>", "</tool_call>", "<answer>", "</answer>", "<tool_response>", "<|image_pad|>",
-    "<|im_end|>", "B", "A. B. C. D.", '{"tool": "frame_select", "arguments": ', "{", "}", "[", "]", ",", ":", "}}",
-    '"start_time"', '"end_time"', '"nframes"', '"resize"', "1", "-1", "1e308", "1e999", "NaN", "-Infinity", "9" * 5000,
-    "null", "true", call(), call(0, 60, 10**9), call(-1e308, 1e308, 1e300, 1e-300), call(1, 1, 1, 1e308), call() * 9,
-    call(nframes=10**400), call(nframes="true"), call(resize='"1"'), "é", "\u202e", "\x00", "\ud7ff", "🎬", "\n",
-]  # fmt: skip
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<answer>",
+    "</answer>",
+    "<tool_response>",
+    "<|image_pad|>",
+    "<|im_end|>",
+    "B",
+    "A. B. C. D.",
+    '{"tool": "frame_select", "arguments": ',
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "}}",
+    '"start_time"',
+    '"end_time"',
+    '"nframes"',
+    '"resize"',
+    "1",
+    "-1",
+    "1e308",
+    "1e999",
+    "NaN",
+    "-Infinity",
+    "9" * 5000,
+    "null",
+    "true",
+    call(),
+    call(0, 60, 10**9),
+    call(-1e308, 1e308, 1e300, 1e-300),
+    call(1, 1, 1, 1e308),
+    call() * 9,
+    call(nframes=10**400),
+    call(nframes="true"),
+    call(resize='"1"'),
+    "é",
+    "\u202e",
+    "\x00",
+    "\ud7ff",
+    "🎬",
+    "\n",
+]
 CORPUS = [
-    "", call() * 1000, "<tool_call>" * 10_000 + "</tool_call>", "<answer>" * 10_000 + "B" + "</answer>" * 10_000,
-    "<think>" * 50_000, "</think>" * 50_000, "<tool_call>" + "[" * 100_000 + "</tool_call>",
-    "<tool_call>" + "[" * 3_900 + "</tool_call>", "<tool_call>" + "9" * 10**6 + "</tool_call>",
-    ("<tool_call>" + "[" * 3_900 + "</tool_call>") * 50, "<answer>" + "A. B. " * 10**5 + "</answer>",
-    "<answer>" * 10**5, "<answer></answer>" * 10**5 + call(), "<answer>" + "\\boxed{" * 10**5 + "</answer>",
+    "",
+    call() * 1000,
+    "<tool_call>" * 10_000 + "</tool_call>",
+    "<answer>" * 10_000 + "B" + "</answer>" * 10_000,
+    "<think>" * 50_000,
+    "</think>" * 50_000,
+    "<tool_call>" + "[" * 100_000 + "</tool_call>",
+    "<tool_call>" + "[" * 3_900 + "</tool_call>",
+    "<tool_call>" + "9" * 10**6 + "</tool_call>",
+    ("<tool_call>" + "[" * 3_900 + "</tool_call>") * 50,
+    "<answer>" + "A. B. " * 10**5 + "</answer>",
+    "<answer>" * 10**5,
+    "<answer></answer>" * 10**5 + call(),
+    "<answer>" + "\\boxed{" * 10**5 + "</answer>",
     '<tool_call>{"tool": "\\ud800", "arguments": {"\\ud800": "\\ud800"}}</tool_call>' + call(),
     '<tool_call>{"tool": "frame_select", "arguments": {"x": ' + "[" * 900 + "]" * 900 + "}}</tool_call>",
     "<think>a</think><answer>A</answer><answer>B</answer><answer>C</answer><answer>D</answer>",
-    "<answer>A, B, C and D</answer>", "<answer>red green blue grey</answer>", "<answer>A\nB</answer>",
-]  # fmt: skip
+    "<answer>A, B, C and D</answer>",
+    "<answer>red green blue grey</answer>",
+    "<answer>A\nB</answer>",
+]
 
 
 def check(texts: list[str], seconds: float = 60.0) -> None:

@@ -43,8 +43,10 @@ def test_the_verifier_sees_the_last_frames_as_the_agent_did(qa: VideoQA) -> None
     assert score(episode(look(EARLY), look(LATE), refused(), reply()), qa, verifier) == 1.0
     ((prompt, frames),) = verifier.asked
     assert [(frame.index, frame.width, frame.height) for frame in frames] == [
-        (410, 56, 28), (430, 28, 28), (420, 28, 28),
-    ]  # fmt: skip
+        (410, 56, 28),
+        (430, 28, 28),
+        (420, 28, 28),
+    ]
     assert "What colour flashes at 42 s?\n(A) red\n(B) green\n(C) blue\n(D) grey" in prompt
 
 

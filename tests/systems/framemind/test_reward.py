@@ -64,13 +64,16 @@ CASES = {
     "no thought": (episode(reply("<answer>B</answer>")), 1.0, 0.0, 0.0),
     "no thought earlier": (episode(look(text="<turn_sum>a</turn_sum>"), reply()), 1.0, 0.5, 0.0),
     "unanswered after three": (
-        episode(look(CLIP), look(CLIP), look(text=LOOK), end=EndReason.TURN_LIMIT), 0.0, -0.3, -0.3,
+        episode(look(CLIP), look(CLIP), look(text=LOOK), end=EndReason.TURN_LIMIT),
+        0.0,
+        -0.3,
+        -0.3,
     ),  # 0 - 1 + 0.2 + 0.5
     "cut in the second turn": (episode(look(CLIP), CUT, end=EndReason.TOKEN_BUDGET), 0.0, -0.3, -0.8),
     "nothing": (episode(CUT, end=EndReason.TOKEN_BUDGET), 0.0, -1.0, -1.0),
     "frames that didn't fit": (episode(UNSHOWN, end=EndReason.IMAGE_BUDGET), 0.0, -1.0, -1.0),
     "no turn at all": (episode(end=EndReason.ENGINE_ERROR), 0.0, -1.0, -1.0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("trajectory", "acc", "by_turns", "by_sums"), CASES.values(), ids=CASES)

@@ -67,8 +67,13 @@ def test_short_prompt_is_short() -> None:
 def test_frame_at_shows_the_closest_frame_in_large(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(FrameMind(), qa, source, look(at(42.04)), REPLY)
     assert trajectory.turns[0].observation == (
-        "<tool_response>\n", "FrameAt:\n", "<42.00s>", FrameRef(420, 42.0, 448, 448), "\n", "</tool_response>",
-    )  # fmt: skip
+        "<tool_response>\n",
+        "FrameAt:\n",
+        "<42.00s>",
+        FrameRef(420, 42.0, 448, 448),
+        "\n",
+        "</tool_response>",
+    )
 
 
 def test_video_clip_shows_both_ends_and_more_of_a_longer_stretch(qa: VideoQA, source: MemorySource) -> None:
@@ -207,19 +212,61 @@ def test_reward_of_played_episodes(qa: VideoQA, source: MemorySource) -> None:
 
 FRAGMENTS = [
     *(f"<{slash}{tag}>" for tag in (*TAGS, "tool_response") for slash in ("", "/")),
-    "<|image_pad|>", "<|im_end|>", "FrameAt:\n", "VideoClip:\n", "ERROR: ", "B", "A. B. C. D.", "{", "}", "[", '"name"',
-    ":", '"FrameAt"', '"VideoClip"', "1", "-1", "1e308", "1e999", "NaN", "9" * 5000, "null", "true", at(3), at(-1),
-    at(1e308), clip(1, 9), clip(9, 1), clip("null", "[]"), look(at(3), clip(0, 60)), look(*[clip(0, 60)] * 9), REPLY,
-    REST, "é", "\u202e", "\x00", "🎬", "\n",
-]  # fmt: skip
+    "<|image_pad|>",
+    "<|im_end|>",
+    "FrameAt:\n",
+    "VideoClip:\n",
+    "ERROR: ",
+    "B",
+    "A. B. C. D.",
+    "{",
+    "}",
+    "[",
+    '"name"',
+    ":",
+    '"FrameAt"',
+    '"VideoClip"',
+    "1",
+    "-1",
+    "1e308",
+    "1e999",
+    "NaN",
+    "9" * 5000,
+    "null",
+    "true",
+    at(3),
+    at(-1),
+    at(1e308),
+    clip(1, 9),
+    clip(9, 1),
+    clip("null", "[]"),
+    look(at(3), clip(0, 60)),
+    look(*[clip(0, 60)] * 9),
+    REPLY,
+    REST,
+    "é",
+    "\u202e",
+    "\x00",
+    "🎬",
+    "\n",
+]
 CORPUS = [
-    look(*[clip(0, 60)] * 2000), "<tool_call>" * 100_000 + "</turn_sum>", "<think>" * 100_000 + REPLY,
-    "<answer>" * 50_000 + "B" + "</answer>" * 50_000, look("<tool_call>" + "[" * 100_000 + "</tool_call>"),
-    look("<tool_call>" + "[" * 990 + "]" * 990 + "</tool_call>"), look(at("[" * 900 + "]" * 900)),
-    look(at("9" * 1_000_000)), look(at("9" * 1900)), "<turn_sum></turn_sum>" * 50_000, "<" * 1_000_000,
-    REST * 3 + "<answer>B</answer>", "<think>a</think><answer>A</answer><answer>B</answer>",
-    "<think></think>" * 30_000 + "<answer>B</answer>", "FrameAt:\nVideoClip:\n" + REPLY,
-]  # fmt: skip
+    look(*[clip(0, 60)] * 2000),
+    "<tool_call>" * 100_000 + "</turn_sum>",
+    "<think>" * 100_000 + REPLY,
+    "<answer>" * 50_000 + "B" + "</answer>" * 50_000,
+    look("<tool_call>" + "[" * 100_000 + "</tool_call>"),
+    look("<tool_call>" + "[" * 990 + "]" * 990 + "</tool_call>"),
+    look(at("[" * 900 + "]" * 900)),
+    look(at("9" * 1_000_000)),
+    look(at("9" * 1900)),
+    "<turn_sum></turn_sum>" * 50_000,
+    "<" * 1_000_000,
+    REST * 3 + "<answer>B</answer>",
+    "<think>a</think><answer>A</answer><answer>B</answer>",
+    "<think></think>" * 30_000 + "<answer>B</answer>",
+    "FrameAt:\nVideoClip:\n" + REPLY,
+]
 
 
 def played(texts: Sequence[str], seconds: float = 60.0) -> tuple[Trajectory, Score, MemorySource]:

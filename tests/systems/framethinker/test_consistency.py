@@ -210,5 +210,7 @@ def test_time_is_linear(piece: str) -> None:
 @given(st.text(max_size=60), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_any_thought_is_judged(thought: str, start: int, end: int) -> None:
     assert set(failed_checks(episode(look(start, end, thought), reply()), ALL)) <= {
-        "redundancy", "fidelity", "width",
-    }  # fmt: skip
+        "redundancy",
+        "fidelity",
+        "width",
+    }

@@ -60,8 +60,11 @@ def test_overview_and_look_have_counts_of_their_own(asked: VideoQA, source: Memo
     # linspace(411, 429, 4) = 411, 417, 423, 429
     assert [part.index for part in observation if isinstance(part, FrameRef)] == [411, 417, 423, 429]
     assert [part for part in observation if isinstance(part, str)] == [
-        "frame 411: ", "\nframe 417: ", "\nframe 423: ", "\nframe 429: ",
-    ]  # fmt: skip
+        "frame 411: ",
+        "\nframe 417: ",
+        "\nframe 423: ",
+        "\nframe 429: ",
+    ]
 
 
 def test_a_lookup_is_answered_in_words(asked: VideoQA, source: MemorySource) -> None:
@@ -259,13 +262,47 @@ def test_unknown_rules_are_refused() -> None:
 # Whatever a model says
 
 FRAGMENTS = [
-    "<think>", "</think>", "<action>", "</action>", "<answer>", "<|image_pad|>", "<|im_end|>", "output answer:", "B",
-    "A B C D", "choose frames between ", "410 and 430", " 0 and 599", "get frame number at time ", "00:42", "-1:20",
-    "9" * 5000, "A", "1e308", "NaN", " ", "\n", "\x00", "\ud7ff", "🎬", "٤٢", "is: 7", LOOK, LOOKUP, REPLY, ELSEWHERE,
-]  # fmt: skip
+    "<think>",
+    "</think>",
+    "<action>",
+    "</action>",
+    "<answer>",
+    "<|image_pad|>",
+    "<|im_end|>",
+    "output answer:",
+    "B",
+    "A B C D",
+    "choose frames between ",
+    "410 and 430",
+    " 0 and 599",
+    "get frame number at time ",
+    "00:42",
+    "-1:20",
+    "9" * 5000,
+    "A",
+    "1e308",
+    "NaN",
+    " ",
+    "\n",
+    "\x00",
+    "\ud7ff",
+    "🎬",
+    "٤٢",
+    "is: 7",
+    LOOK,
+    LOOKUP,
+    REPLY,
+    ELSEWHERE,
+]
 CORPUS = [
-    "", "<", "<action>" * 100_000, "</action>" * 100_000, "<think>" * 100_000 + "</think>" * 100_000,
-    "<think></think>" * 50_000 + "<action></action>" * 50_000, LOOK * 5_000, REPLY * 5_000,
+    "",
+    "<",
+    "<action>" * 100_000,
+    "</action>" * 100_000,
+    "<think>" * 100_000 + "</think>" * 100_000,
+    "<think></think>" * 50_000 + "<action></action>" * 50_000,
+    LOOK * 5_000,
+    REPLY * 5_000,
     "<think>" + "1 " * 500_000 + "</think><action>choose frames between 1 and 100</action>",
     "<think>" + "9" * 1_000_000 + "</think><action>choose frames between 1 and 100</action>",
     "<think>x</think><action>output answer: " + "B " * 500_000 + "</action>",
@@ -275,7 +312,7 @@ CORPUS = [
     "<think>x</think><action>get frame number at time 999:99</action>",
     "<think><action>output answer: A</action></think><action>output answer: B</action>",
     "<think>x</think><action>output answer: B</action><action>output answer: A</action>",
-]  # fmt: skip
+]
 
 
 def check(turns: list[str], seconds: float = 60.0) -> None:

@@ -26,9 +26,18 @@ from tests.systems.videobrain.texts import (
 )
 
 LAPTOP = VideoBrain(
-    overview_frames=6, max_width=32, max_height=32, uniform_frames=4, clip_candidates=64, max_turns=3, max_images=24,
-    prompt="videobrain_short", turn_notice="", last_turn_notice="Answer now.", answer_match="robust",
-)  # fmt: skip
+    overview_frames=6,
+    max_width=32,
+    max_height=32,
+    uniform_frames=4,
+    clip_candidates=64,
+    max_turns=3,
+    max_images=24,
+    prompt="videobrain_short",
+    turn_notice="",
+    last_turn_notice="Answer now.",
+    answer_match="robust",
+)
 
 
 class Coloured:

@@ -78,14 +78,18 @@ NO_LOOK = episode(reply())
         ("active", 0.75, ONE_LOOK, 1.0),
         ("active", 0.75, NO_LOOK, 0.8),
         # four calls earn no more than one
-        ("active", 1.0, episode(called(uniform()), called(clip()), called(uniform(0, 90)), called(clip("a bus")),
-                                reply()), 1.55),
+        (
+            "active",
+            1.0,
+            episode(called(uniform()), called(clip()), called(uniform(0, 90)), called(clip("a bus")), reply()),
+            1.55,
+        ),
         # a broken format takes everything, a right answer too
         ("direct", 1.0, episode(reply("<answer>B</answer>")), 0.0),
         ("active", 1.0, episode(called(uniform()), called(uniform()), reply()), 0.0),
         ("active", 0.0, episode(called(uniform()), end=EndReason.TURN_LIMIT), 0.0),
     ],
-)  # fmt: skip
+)
 def test_worked_cases(kind: QuestionClass, acc: float, trajectory: Trajectory, expected: float) -> None:
     assert reward(trajectory, kind, acc) == pytest.approx(expected)
 
@@ -117,13 +121,13 @@ def test_every_cell_is_a_weight_of_its_own(cell: str, kind: QuestionClass, right
         ([reply("<answer>B</answer>")], UNEVEN),
         ([called(uniform(), "<tool_call>{}</tool_call>"), reply()], UNEVEN),
         ([reply("<thinking>a</thinking><answer>A</answer><answer>B</answer>")], UNEVEN),
-        ([reply("<thinking>a</thinking><thinking>b</thinking><answer>B</answer>")],
-         UNEVEN),
-        ([reply("<thinking>a<tool_call>{}</tool_call></thinking><answer>B</answer>")],
-         UNEVEN),
+        ([reply("<thinking>a</thinking><thinking>b</thinking><answer>B</answer>")], UNEVEN),
+        ([reply("<thinking>a<tool_call>{}</tool_call></thinking><answer>B</answer>")], UNEVEN),
         # our own: counts that are made up for elsewhere, blocks inside each other
-        ([called(uniform(), "<tool_call>{}</tool_call>"), reply("<thinking>a</thinking>" + REPLY)],
-         "blocks out of order"),
+        (
+            [called(uniform(), "<tool_call>{}</tool_call>"), reply("<thinking>a</thinking>" + REPLY)],
+            "blocks out of order",
+        ),
         ([reply("<thinking>it is <answer>B</answer></thinking>")], "blocks out of order"),
         ([reply("<answer>B</answer><thinking>a</thinking>")], "blocks out of order"),
         ([reply("</thinking><thinking><answer>B</answer>")], "blocks out of order"),
@@ -134,8 +138,10 @@ def test_every_cell_is_a_weight_of_its_own(cell: str, kind: QuestionClass, right
         ([reply("<thinking>a</thinking><answer>\t</answer>", "")], "empty block"),
         ([called(uniform(), f"{THOUGHT}<tool_call> </tool_call>"), reply()], "empty block"),
         # a call that is no JSON
-        ([Turn(f"{THOUGHT}<tool_call>{{name</tool_call>", Illegal("the call is not valid JSON"), 9), reply()],
-         "unreadable call"),
+        (
+            [Turn(f"{THOUGHT}<tool_call>{{name</tool_call>", Illegal("the call is not valid JSON"), 9), reply()],
+            "unreadable call",
+        ),
         # a known tool
         ([called({"name": "zoom", "arguments": {"start_frame": 1, "end_frame": 90}}), reply()], "unknown tool"),
         # integers, start before end
@@ -160,7 +166,7 @@ def test_every_cell_is_a_weight_of_its_own(cell: str, kind: QuestionClass, right
         # a call that was refused
         ([Turn(called(uniform()).text, called(uniform()).action, 9, illegal_calls=1), reply()], "refused call"),
     ],
-)  # fmt: skip
+)
 def test_each_rule_of_the_gate_fails_alone(turns: list[Turn], fault: str) -> None:
     assert gate_fault(episode(*turns), 1) == fault
 

@@ -194,21 +194,53 @@ def test_unknown_choices_are_refused() -> None:
 
 CALL = LOOK.removeprefix(THOUGHT)
 FRAGMENTS = [
-    "<thinking>", "</thinking>", "<tool_call>", "</tool_call>", "<answer>", "</answer>", "<|image_pad|>", "<|im_end|>",
-    THOUGHT, THOUGHT, CALL, FIND.removeprefix(THOUGHT), "B", "A. B. C. D.", "{", "}", "[", '"name"', ":", ",", "NaN",
-    "1e999", "-1", "9" * 5000, '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1e308}}',
-    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "\\ud800"}}', "\x00", "é", " ",
+    "<thinking>",
+    "</thinking>",
+    "<tool_call>",
+    "</tool_call>",
+    "<answer>",
+    "</answer>",
+    "<|image_pad|>",
+    "<|im_end|>",
+    THOUGHT,
+    THOUGHT,
+    CALL,
+    FIND.removeprefix(THOUGHT),
+    "B",
+    "A. B. C. D.",
+    "{",
+    "}",
+    "[",
+    '"name"',
+    ":",
+    ",",
+    "NaN",
+    "1e999",
+    "-1",
+    "9" * 5000,
+    '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1e308}}',
+    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "\\ud800"}}',
+    "\x00",
+    "é",
+    " ",
     '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "x", "prompt": {"a": 1}}}',
-]  # fmt: skip
+]
 NESTED = ["[" * depth + "]" * depth for depth in (100, 480, 600, 900)]
 CORPUS = [
-    "", LOOK * 1000, "<tool_call>" * 10_000 + "</tool_call>", "<thinking>" * 50_000, "<answer>" * 10_000 + "</answer>",
-    "<tool_call>" + "[" * 100_000 + "</tool_call>", "<tool_call>" + "9" * 1_000_000 + "</tool_call>",
-    "<answer>" + "x" * 1_000_000 + "</answer>", "<" * 1_000_000, "</thinking><thinking>" * 50_000,
+    "",
+    LOOK * 1000,
+    "<tool_call>" * 10_000 + "</tool_call>",
+    "<thinking>" * 50_000,
+    "<answer>" * 10_000 + "</answer>",
+    "<tool_call>" + "[" * 100_000 + "</tool_call>",
+    "<tool_call>" + "9" * 1_000_000 + "</tool_call>",
+    "<answer>" + "x" * 1_000_000 + "</answer>",
+    "<" * 1_000_000,
+    "</thinking><thinking>" * 50_000,
     *(f'<tool_call>{{"name": "x", "arguments": {{"a": {nested}}}}}</tool_call>' for nested in NESTED),
     *(f'<tool_call>{{"name": "x", "arguments": {{}}, "more": {nested}}}</tool_call>' for nested in NESTED),
     '<tool_call>{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9' + "9" * 1800 + "}}</tool_call>",
-]  # fmt: skip
+]
 
 
 def check(texts: Sequence[str]) -> None:

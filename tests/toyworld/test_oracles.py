@@ -1,6 +1,6 @@
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
 from agentic_video.systems.videozoomer import oracle as videozoomer
+from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.recipe import toy_recipe
@@ -25,7 +26,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.video.source import FrameSource
 from agentic_video.video.store import FrameStore
-from tests.config.configs import composed
+from tests.config.configs import SYSTEMS, composed
 from tests.toyworld.conftest import laptop_setting
 
 
@@ -94,9 +95,6 @@ def test_oracle_of_longer_videos(tmp_path: Path, recipe: WorldRecipe) -> None:
             assert max(_share(frame, COLOURS[flash.figures[0].colour]) for frame in policy.zoomed) > 0.06
 
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
-
-
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> None:
     setting = laptop_setting(name)
@@ -128,6 +126,16 @@ def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> No
     assert solved >= 0.95 * len(rows)
 
 
+@dataclass(frozen=True)
+class Sixth(VideoZoomer):
+    """A system without a module ``oracle`` beside it."""
+
+    name: str = "sixth"
+
+
 def test_an_unknown_system_needs_an_oracle() -> None:
-    with pytest.raises(ValueError, match=r"agentic_video\.toyworld\.oracle"):
-        turns_of(replace(laptop_setting("videozoomer").system, name="sixth"))  # type: ignore[type-var]
+    with pytest.raises(ValueError, match=r"'sixth' has no oracle.*agentic_video\.toyworld\.oracle"):
+        turns_of(Sixth())
+    assert turns_of(Sixth(), "agentic_video.systems.videozoomer.oracle") is videozoomer.turns
+    with pytest.raises(ValueError, match="no oracle"):
+        turns_of(Sixth(), "agentic_video.systems.videozoomer.reward")  # a module, but it has no turns

@@ -1,0 +1,51 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.toyworld.cold_start import make_aiming, make_demonstrations
+from agentic_video.toyworld.model import build_model, chat_format_of
+from agentic_video.toyworld.recipe import toy_recipe
+from tests.config.configs import SYSTEMS, composed
+from tests.toyworld.conftest import laptop_setting
+
+
+def said(chat_format: ChatFormat, one: Any) -> str:
+    """What carries loss, as text."""
+    return chat_format.decode([token for token, trained in zip(one.ids, one.trained, strict=True) if trained])
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) -> None:
+    setting = laptop_setting(name)
+    toy = toy_recipe(composed(name, "laptop"))
+    model = build_model(tokenizer, toy.model)
+    few = replace(toy.cold_start, demonstrations=60)
+    demonstrations = make_demonstrations(
+        model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0
+    )
+    chat_format = chat_format_of(model, tokenizer)
+    answers = 0
+    assert len(demonstrations) >= 60
+    for one in demonstrations:
+        assert len(one.trained) == len(one.ids) == one.places.shape[1]
+        assert len(one.ids) <= setting.limits.prompt + setting.limits.response
+        expected = sum(chat_format.image_tokens(image.shape[1], image.shape[0]) for image in one.images)
+        assert one.ids.count(chat_format.image_token_id) == expected
+        text = said(chat_format, one)
+        assert text.startswith("<think") and "<|im_start|>" not in text and "<|image_pad|>" not in text
+        answers += "it is" in text
+    # Some aim off: their answer isn't trained on.
+    assert 10 < answers < 60
+
+
+def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 30, 0)
+    texts = [said(chat_format_of(model, tokenizer), one) for one in practice]
+    # those without an event have nothing to aim at
+    assert 15 < len(practice) < 30
+    assert all(not one.images for one in practice)
+    assert all(text.startswith("<think>look near ") and text.endswith("</video_zoom>") for text in texts)

@@ -1,0 +1,25 @@
+from pathlib import Path
+
+from agentic_video.toyworld.demonstrate import write_demonstrations
+from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.questions import World
+from agentic_video.types.record import read_records
+from agentic_video.types.trajectory import FrameRef
+from tests.toyworld.conftest import EVERY_KIND
+
+
+def test_every_question_is_answered_right_after_looking(
+    tmp_path: Path, checkpoint: Path, small_world: World, setting: Setting
+) -> None:
+    write_demonstrations(tmp_path, small_world, checkpoint, setting.system, setting.limits, setting.turns, EVERY_KIND)
+    written = {split: list(read_records(tmp_path / f"{split}.jsonl")) for split in ("train", "heldout")}
+    assert {split: len(records) for split, records in written.items()} == {"train": 4, "heldout": 40}
+    for record in (*written["train"], *written["heldout"]):
+        extra, turns = record.qa.extra, record.trajectory.turns
+        assert record.trajectory.answer == extra["answer_text"]
+        assert record.provenance == {"source": "oracle"}
+        looked = [part for turn in turns for part in turn.observation if isinstance(part, FrameRef)]
+        assert bool(looked) == (extra["event_time"] is not None)
+        assert all(turn.token_ids for turn in turns)
+    # as in training, groups of eight
+    assert [record.trajectory.rollout_index for record in written["heldout"][:10]] == [*range(8), 0, 1]

@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+
+from agentic_video.toyworld.gate import GateError, GateReport, Played, Setting, check, measure, summarize
+from agentic_video.toyworld.questions import World
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
+
+
+def test_the_gate_refuses_an_untrained_model(checkpoint: Path, small_world: World, setting: Setting) -> None:
+    with pytest.raises(GateError, match=r"grammar 0\.\d+, needed >= 0\.8 \(raise steps.*perception"):
+        check(checkpoint, small_world.heldout, setting)
+
+
+def test_figures_of_an_untrained_model(checkpoint: Path, small_world: World, setting: Setting) -> None:
+    report = measure(checkpoint, small_world.heldout, setting, questions=8, samples=2)
+    assert isinstance(report, GateReport)
+    assert report.episodes == 16
+    assert 0 <= report.answered <= 0.5
+    assert sum(report.ends.values()) == pytest.approx(1.0)
+    # A guess is right one time in four, and well formed: 0.9 / 4 + 0.1
+    assert report.guess_reward == pytest.approx(0.325)
+    assert "16 sampled episodes" in str(report)
+
+
+def test_figures_by_hand(rows: list[VideoQA]) -> None:
+    needing = next(qa for qa in rows if qa.extra["event_time"] is not None)
+    plain = next(qa for qa in rows if qa.extra["event_time"] is None)
+
+    def played(qa: VideoQA, acc: float) -> Played:
+        end = EndReason.ILLEGAL if acc == 0 else EndReason.ANSWER
+        return Played(qa, Trajectory(qa.id, "x", (), (), end), acc, acc, acc == 1)
+
+    report = summarize([played(needing, 1.0), played(needing, 0.5), played(plain, 0.0), played(plain, 1.0)], 0.25)
+    assert (report.episodes, report.accuracy, report.well_formed) == (4, 0.5, 0.5)
+    assert (report.zoom_rate, report.saw_event, report.perception, report.zoom_reward) == (0, 0, 0, 0)
+    assert report.by_kind == {needing.extra["kind"]: 0.5, "overview": 0.5}
+    assert (report.ends[EndReason.ANSWER], report.guess_reward) == (0.75, 0.25)
+    assert f"{needing.extra['kind']} 0.50" in str(report) and "read" not in str(report)

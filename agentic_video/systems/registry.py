@@ -19,8 +19,8 @@ METHODS: dict[str, str] = {
     "preferences": "eva",
     "templates": "framethinker",
 }
-"""Whose paper a way of making data is from, by its ``agentic-video`` command. ``classify`` and ``preferences`` play this
-system unless told otherwise, ``enhance`` names its rows after it, ``templates`` reads its episodes."""
+"""Whose paper a way of making data is from, by its ``agentic-video`` command. ``classify`` and ``preferences`` play
+this system unless told otherwise, ``enhance`` names its rows after it, ``templates`` reads its episodes."""
 
 
 def system_class(name: str) -> type[Any]:
@@ -29,7 +29,8 @@ def system_class(name: str) -> type[Any]:
     Raises:
         KeyError: There is none of this name.
     """
-    found: type[Any] = getattr(import_module(f"agentic_video.systems.{name}"), SYSTEMS[name])
+    class_name = SYSTEMS[name]
+    found: type[Any] = getattr(import_module(f"agentic_video.systems.{name}"), class_name)
     return found
 
 

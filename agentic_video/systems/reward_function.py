@@ -26,7 +26,7 @@ class RewardConfig:
     """Which function scores episodes. The keys are those of verl's ``custom_reward_function``, and two more.
 
     Attributes:
-        path: A Python file, or ``pkg://`` and the name of a module, with the function; empty for the system's own reward.
+        path: A Python file, or ``pkg://`` and the name of a module, with the function; empty: the system's own reward.
         name: Name of the function. It gets (trajectory, row, graders) and returns a ``Score``; it may be a coroutine.
         mode: ``replace``: its score is the episode's. ``add``: its reward and terms are added to the system's, whose
             accuracy and format are kept.

@@ -23,6 +23,7 @@ from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.summary import read_metrics, series  # noqa: E402
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks  # noqa: E402
+from agentic_video.systems.framethinker.grammar import read_steps  # noqa: E402
 from agentic_video.systems.videobrain.reward import question_class  # noqa: E402
 from agentic_video.types.record import read_records  # noqa: E402
 from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
@@ -108,7 +109,7 @@ def measure(
         for record in read_records(journal):
             calls.setdefault(question_class(record.qa), []).append(record.trajectory.tool_calls)
             if system == "framethinker":
-                illogical.append(bool(failed_checks(record.trajectory, ConsistencyRules())))
+                illogical.append(bool(failed_checks(read_steps(record.trajectory), ConsistencyRules())))
     figures["calls"] = {kind: statistics.fmean(made) for kind, made in sorted(calls.items())}
     return {**figures, "illogical": statistics.fmean(illogical) if illogical else None}
 

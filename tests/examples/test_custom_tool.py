@@ -37,6 +37,8 @@ from agentic_video.video.store import FrameStore
 from tests.config.configs import composed, set_environment
 from tests.conftest import REPOSITORY, MemorySource
 
+CUSTOM_TOOL = REPOSITORY / "examples" / "custom_tool"
+
 SMALL = SharpZoomer(min_pixels=784, max_pixels=3136)
 ZOOM = '<think>closer</think><video_zoom>{"segment": [25, 27], "fps": 2}</video_zoom>'
 REPLY = "<think>seen</think><answer>B</answer>"
@@ -128,7 +130,7 @@ def test_a_zoom_shows_changes_with_their_times(qa: VideoQA, source: MemorySource
 
 def overrides_of_run_sh() -> list[str]:
     """What run.sh adds to VideoZoomer's command."""
-    return re.findall(r"(\+?agentic_video[\w.]+=[\w.]+)", (REPOSITORY / "examples" / "custom_tool" / "run.sh").read_text(encoding="utf-8"))
+    return re.findall(r"(\+?agentic_video[\w.]+=[\w.]+)", (CUSTOM_TOOL / "run.sh").read_text(encoding="utf-8"))
 
 
 def test_run_sh_s_laptop_job_plays_and_sees_the_events_of_the_synthetic_world() -> None:
@@ -214,7 +216,7 @@ def test_two_steps_of_the_laptop_job(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
     job = subprocess.run(
         [
-            "bash", str(REPOSITORY / "examples" / "custom_tool" / "run.sh"), "--profile", "laptop",
+            "bash", str(CUSTOM_TOOL / "run.sh"), "--profile", "laptop",
             "trainer.total_training_steps=2", "trainer.val_before_train=False", "trainer.save_freq=-1",
             "trainer.test_freq=-1",
         ],

@@ -95,5 +95,5 @@ def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:
 
 @pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}, {"path": "x.py", "name": "f", "mode": "instead"}])
 def test_half_a_config_is_refused(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="belong together|mode must be one of"):
+    with pytest.raises(ValueError, match=r"belong together|mode must be one of"):
         RewardConfig(**values)  # type: ignore[arg-type]

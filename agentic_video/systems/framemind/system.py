@@ -34,8 +34,8 @@ class FrameMind(System):
     """The constants of FrameMind; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
-            whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
+            selector, whose times the rows hold), ``retrieval`` or ``none``.
         low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
         high: First view of the group's last rollout: few large frames.
         group_size: Rollouts of a group, whose first views lie evenly between the two, in number and in size.
@@ -46,8 +46,8 @@ class FrameMind(System):
         clip_max_frames: Most frames of a clip.
         max_calls: Most calls of one turn; those beyond it are refused.
         max_turns: Most generations; the last one must answer.
-        max_images: Most images that are before the agent at a time (Table E1; the text's 50 is less than the 64 frames of
-            the first view).
+        max_images: Most images that are before the agent at a time (Table E1; the text's 50 is less than the 64
+            frames of the first view).
         context: ``latest_evidence``: all text, but the latest turn's images only (equation 1); ``all``: everything.
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.

@@ -2,7 +2,8 @@
 thoughts, and from each other?
 
 All or nothing: one failing action fails the episode, and no later action can mend it. So the verdict on a finished
-episode is also the verdict of a guard that stops at the first failing action."""
+episode is also the verdict of a guard that stops at the first failing action.
+"""
 
 import re
 from collections.abc import Sequence
@@ -10,14 +11,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from agentic_video.systems.framethinker.grammar import split_turn
-from agentic_video.tools.base import ToolError
-from agentic_video.tools.frame_number import replied_number, seconds_of
-from agentic_video.types.action import Answer, Calls
-from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
+from agentic_video.systems.framethinker.grammar import Look, Lookup, Step, Steps
+from agentic_video.types.action import Answer
 
 Check = Literal["redundancy", "logical_flow", "fidelity", "width"]
-
 
 # An integer that isn't part of a clock time (released code).
 _INTEGER = re.compile(r"(?<!:)\b([0-9]+)\b(?!:)", re.ASCII)
@@ -50,40 +47,19 @@ class ConsistencyRules:
             raise ValueError(f"min_width must be a number of frames or 'sampled', got {width!r}")
 
 
-@dataclass(frozen=True)
-class _Look:
-    """A ``choose_frames``: its pair as asked for, the numbers of the frames that were shown, the thought before it."""
-
-    pair: tuple[int, int]
-    shown: tuple[int, ...]
-    thought: str
-
-
-@dataclass(frozen=True)
-class _Lookup:
-    """A ``frame_number``: the time in seconds, and the frame number that was returned."""
-
-    seconds: int
-    number: int | None
-
-
-_Step = _Look | _Lookup | Answer
-
-
-def failed_checks(trajectory: Trajectory, rules: ConsistencyRules) -> tuple[Check, ...]:
+def failed_checks(episode: Steps, rules: ConsistencyRules) -> tuple[Check, ...]:
     """The checks that an episode fails, whatever its end; also for the beginning of one.
 
     Args:
-        trajectory: An episode whose tools are ``choose_frames`` and ``frame_number``.
+        episode: Its steps.
         rules: Which checks to make; ``enable`` isn't looked at.
 
     Returns:
         Names of the failed ones, in the order of :data:`Check`; empty when the episode passes.
     """
-    steps = [step for turn in trajectory.turns if (step := _step(turn)) is not None]
-    looks = [step for step in steps if isinstance(step, _Look)]
+    steps, looks = episode.steps, episode.looks
     failed: list[Check] = []
-    if rules.redundancy and (_repeats_look(looks, _overview_end(trajectory)) or _repeats_lookup(steps)):
+    if rules.redundancy and (_repeats_look(looks, episode.overview_end) or _repeats_lookup(steps)):
         failed.append("redundancy")
     if rules.logical_flow and any(_ignores(before, after) for before, after in pairwise(steps)):
         failed.append("logical_flow")
@@ -94,37 +70,7 @@ def failed_checks(trajectory: Trajectory, rules: ConsistencyRules) -> tuple[Chec
     return tuple(failed)
 
 
-def returned_numbers(trajectory: Trajectory) -> tuple[int, ...]:
-    """The frame numbers that the episode's lookups returned."""
-    steps = (_step(turn) for turn in trajectory.turns)
-    return tuple(step.number for step in steps if isinstance(step, _Lookup) and step.number is not None)
-
-
-def _step(turn: Turn) -> _Step | None:
-    if isinstance(turn.action, Answer):
-        return turn.action
-    if not isinstance(turn.action, Calls) or not turn.action.calls:
-        return None
-    call = turn.action.calls[0]
-    if call.name == "choose_frames":
-        shown = tuple(part.index for part in turn.observation if isinstance(part, FrameRef))
-        thought, _ = split_turn(turn.text) or ("", "")
-        return _Look((call.arguments["start"], call.arguments["end"]), shown, thought)
-    if call.name == "frame_number":
-        try:
-            return _Lookup(seconds_of(call.arguments["time"]), replied_number(turn.observation))
-        except ToolError:
-            return None
-    return None
-
-
-def _overview_end(trajectory: Trajectory) -> int | None:
-    """Number of the overview's last frame: the video's last one when the overview is uniform."""
-    overview = [part.index for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
-    return max(overview, default=None)
-
-
-def _repeats_look(looks: Sequence[_Look], overview_end: int | None) -> bool:
+def _repeats_look(looks: Sequence[Look], overview_end: int | None) -> bool:
     """The same pair, the whole of what the overview spans, a pair one frame inside an earlier one (released code), or
     the same frames by another pair: two ends beyond the video's."""
     pairs: set[tuple[int, int]] = set()
@@ -140,18 +86,18 @@ def _repeats_look(looks: Sequence[_Look], overview_end: int | None) -> bool:
     return False
 
 
-def _repeats_lookup(steps: Sequence[_Step]) -> bool:
-    times = [step.seconds for step in steps if isinstance(step, _Lookup)]
+def _repeats_lookup(steps: Sequence[Step]) -> bool:
+    times = [step.seconds for step in steps if isinstance(step, Lookup)]
     return len(set(times)) < len(times)
 
 
-def _ignores(before: _Step, after: _Step) -> bool:
+def _ignores(before: Step, after: Step) -> bool:
     """Whether a lookup is followed by an answer, or by a look elsewhere."""
-    if not isinstance(before, _Lookup):
+    if not isinstance(before, Lookup):
         return False
     if isinstance(after, Answer):
         return True
-    if isinstance(after, _Look) and before.number is not None:
+    if isinstance(after, Look) and before.number is not None:
         return not after.pair[0] <= before.number <= after.pair[1]
     return False
 
@@ -164,7 +110,7 @@ def _last_integers(thought: str) -> tuple[int, int] | None:
     return int(numbers[0]), int(numbers[1])
 
 
-def _is_narrow(look: _Look, min_width: int | str) -> bool:
+def _is_narrow(look: Look, min_width: int | str) -> bool:
     start, end = look.pair
     if isinstance(min_width, str):
         # Of a look that wasn't carried out nothing is known.

@@ -1,16 +1,17 @@
 """FrameThinker's grammar: a thought, then one action in words; frames after their number in the video."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
+from agentic_video.tools.base import ToolError
 from agentic_video.tools.choose_frames import parse_choice
-from agentic_video.tools.frame_number import parse_lookup
+from agentic_video.tools.frame_number import parse_lookup, replied_number, seconds_of
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
+from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
-
-
 ACTION_OPEN, ACTION_CLOSE = "<action>", "</action>"
 ANSWER = "output answer:"
 MAX_CALL_CHARS = 200
@@ -48,6 +49,74 @@ def parse_turn(text: str) -> Action:
     if (lookup := parse_lookup(action)) is not None:
         return Calls((ToolCall("frame_number", lookup),))
     return Illegal("unknown action")
+
+
+@dataclass(frozen=True)
+class Look:
+    """A ``choose_frames``: its pair as asked for, the numbers of the frames that were shown, the thought before it."""
+
+    pair: tuple[int, int]
+    shown: tuple[int, ...]
+    thought: str
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A ``frame_number``: the time in seconds, and the frame number that was returned."""
+
+    seconds: int
+    number: int | None
+
+
+Step = Look | Lookup | Answer
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What an episode's turns did, in order.
+
+    Attributes:
+        steps: Its looks, lookups and answer; what is none of them is left out.
+        overview_end: Number of the overview's last frame: the video's last one when the overview is uniform.
+    """
+
+    steps: tuple[Step, ...]
+    overview_end: int | None
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """Its looks."""
+        return tuple(step for step in self.steps if isinstance(step, Look))
+
+    @property
+    def returned_numbers(self) -> tuple[int, ...]:
+        """The frame numbers that its lookups returned."""
+        return tuple(step.number for step in self.steps if isinstance(step, Lookup) and step.number is not None)
+
+
+def read_steps(trajectory: Trajectory) -> Steps:
+    """What the turns of an episode did, whose tools are ``choose_frames`` and ``frame_number``."""
+    overview = [part.index for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
+    steps = tuple(step for turn in trajectory.turns if (step := _step(turn)) is not None)
+    return Steps(steps, max(overview, default=None))
+
+
+def _step(turn: Turn) -> Step | None:
+    if isinstance(turn.action, Answer):
+        return turn.action
+    if not isinstance(turn.action, Calls) or not turn.action.calls:
+        return None
+    call = turn.action.calls[0]
+    if call.name == "choose_frames":
+        shown = tuple(part.index for part in turn.observation if isinstance(part, FrameRef))
+        thought, _ = split_turn(turn.text) or ("", "")
+        return Look((call.arguments["start"], call.arguments["end"]), shown, thought)
+    if call.name == "frame_number":
+        try:
+            return Lookup(seconds_of(call.arguments["time"]), replied_number(turn.observation))
+        except ToolError:
+            return None
+    return None
 
 
 def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from agentic_video.systems.framethinker.consistency import Check, returned_numbers
+from agentic_video.systems.framethinker.consistency import Check
 from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, ACTION_OPEN, THINK_CLOSE, THINK_OPEN
 from agentic_video.types.action import Calls
 from agentic_video.types.score import Score
@@ -68,7 +68,12 @@ def format_ok(trajectory: Trajectory) -> bool:
 
 
 def framethinker_score(
-    trajectory: Trajectory, acc: float, *, asks_time: bool, failed: tuple[Check, ...], weights: FrameThinkerWeights
+    trajectory: Trajectory,
+    acc: float,
+    *,
+    looked_up: bool,
+    failed: tuple[Check, ...],
+    weights: FrameThinkerWeights,
 ) -> Score:
     """``[format] * [consistent] * (w_acc * acc + bonus + w_format)`` (paper, Eqs. 4 to 7; the format gate: released
     code).
@@ -76,7 +81,7 @@ def framethinker_score(
     Args:
         trajectory: The finished episode.
         acc: 1.0 for a right answer, else 0.0.
-        asks_time: Whether the question contains a clock time.
+        looked_up: Whether the question contains a clock time and a lookup returned a frame beyond the first.
         failed: The failed consistency checks that take the reward.
         weights: Weights of the terms.
 
@@ -84,7 +89,7 @@ def framethinker_score(
         The score; its term ``ccv`` is what the failed checks take away.
     """
     fmt = float(format_ok(trajectory))
-    bonus = _bonus(trajectory, asks_time, weights)
+    bonus = _bonus(trajectory, looked_up, weights)
     if not fmt or (weights.conditional and acc != 1.0):
         bonus = dict.fromkeys(bonus, 0.0)
     terms = {"acc": weights.acc * acc * fmt, **bonus, "format": weights.format * fmt}
@@ -92,7 +97,7 @@ def framethinker_score(
     return Score(reward=0.0 if failed else sum(terms.values()), acc=acc, format=fmt, terms=terms)
 
 
-def _bonus(trajectory: Trajectory, asks_time: bool, weights: FrameThinkerWeights) -> dict[str, float]:
+def _bonus(trajectory: Trajectory, looked_up: bool, weights: FrameThinkerWeights) -> dict[str, float]:
     if weights.bonus == "turns":
         return {"turns": min(weights.turn * (len(trajectory.turns) - 1), weights.turn_cap)}
     used = {
@@ -101,8 +106,5 @@ def _bonus(trajectory: Trajectory, asks_time: bool, weights: FrameThinkerWeights
         if isinstance(turn.action, Calls) and turn.legal_calls
         for call in turn.action.calls
     }
-    if weights.conditional:
-        lookup = asks_time and any(number > 0 for number in returned_numbers(trajectory))
-    else:
-        lookup = "frame_number" in used
+    lookup = looked_up if weights.conditional else "frame_number" in used
     return {"lookup": weights.lookup * lookup, "choose": weights.choose * ("choose_frames" in used)}

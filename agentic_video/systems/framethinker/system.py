@@ -15,7 +15,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
-from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, labelled, parse_turn
+from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, labelled, parse_turn, read_steps
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, framethinker_score
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
@@ -57,8 +57,8 @@ class FrameThinker(System):
     """The constants of FrameThinker; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
-            whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
+            selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, for ``overview: rate``.
         overview_frames: Most frames of the overview.
         look_frames: Frames of one look.
@@ -166,7 +166,7 @@ class FrameThinker(System):
         # Without a single turn (the engine failed, the opening doesn't fit) there is nothing to do better.
         if not self.guard.enable or len(attempts) > self.guard.attempts or not last.turns:
             return None
-        if last.answer is not None and not failed_checks(last, self.ccv):
+        if last.answer is not None and not failed_checks(read_steps(last), self.ccv):
             return None
         return self if len(attempts) < self.guard.attempts else self.direct()
 
@@ -175,7 +175,7 @@ class FrameThinker(System):
         return replace(self, prompt=self.guard.prompt, max_turns=1)
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
-        failed = failed_checks(trajectory, self.ccv)
+        failed = failed_checks(read_steps(trajectory), self.ccv)
         return f"inconsistent: {failed[0]}" if failed else None
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
@@ -187,11 +187,10 @@ class FrameThinker(System):
         return await grade_answer(answer, qa, self.answer_match, graders.judge)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        return framethinker_score(
-            trajectory,
-            await self.grade(trajectory, qa, graders),
-            # As in the released data, whose questions carry their options.
-            asks_time=_CLOCK_TIME.search(question_text(qa, self.option_format)) is not None,
-            failed=failed_checks(trajectory, self.ccv) if self.ccv.enable else (),
-            weights=self.weights,
-        )
+        steps = read_steps(trajectory)
+        failed = failed_checks(steps, self.ccv) if self.ccv.enable else ()
+        # As in the released data, whose questions carry their options.
+        asks_time = _CLOCK_TIME.search(question_text(qa, self.option_format)) is not None
+        looked_up = asks_time and any(number > 0 for number in steps.returned_numbers)
+        acc = await self.grade(trajectory, qa, graders)
+        return framethinker_score(trajectory, acc, looked_up=looked_up, failed=failed, weights=self.weights)

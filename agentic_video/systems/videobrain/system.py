@@ -37,8 +37,8 @@ class VideoBrain(System):
     """The constants of VideoBrain; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
-            whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
+            selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_frames: Frames of the overview.
         overview_fps: Frames a second, where ``overview`` is ``rate``.
         max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.
@@ -50,8 +50,8 @@ class VideoBrain(System):
         clip_candidates_long: And in a long video.
         long_video_frames: A video with more frames than this is long.
         max_prompt_chars: A ``clip_sample`` with a longer prompt is refused.
-        illegal_call: What follows a call that can't be carried out: ``told`` (an error text, and the dialogue goes on) or
-            ``end`` (the episode ends, as in the released code).
+        illegal_call: What follows a call that can't be carried out: ``told`` (an error text, and the dialogue goes
+            on) or ``end`` (the episode ends, as in the released code).
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode, the overview included.
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.

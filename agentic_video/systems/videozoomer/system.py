@@ -33,8 +33,8 @@ class VideoZoomer(System):
     """The constants of VideoZoomer; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame selector,
-            whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
+            selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, where it is ``rate``.
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         min_pixels: Least pixels of a shown frame.
@@ -46,8 +46,8 @@ class VideoZoomer(System):
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to the observation before the last turn.
-        answer_match: Rule for multiple-choice answers: ``last_letter`` (released), ``robust`` (letters and option texts in
-            any common dress), ``strict`` or ``exact``.
+        answer_match: Rule for multiple-choice answers: ``last_letter`` (released), ``robust`` (letters and option
+            texts in any common dress), ``strict`` or ``exact``.
         weights: Weights of the reward.
     """
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks, returned_numbers
-from agentic_video.systems.framethinker.grammar import split_turn
+from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
+from agentic_video.systems.framethinker.grammar import read_steps, split_turn
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from tests.growth import assert_linear
@@ -67,7 +67,7 @@ def episode(*turns: Turn, end: EndReason = EndReason.ANSWER) -> Trajectory:
     ],
 )
 def test_redundancy(turns: tuple[Turn, ...], fails: bool) -> None:
-    assert failed_checks(episode(*turns), REDUNDANCY) == (("redundancy",) if fails else ())
+    assert failed_checks(read_steps(episode(*turns)), REDUNDANCY) == (("redundancy",) if fails else ())
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_redundancy(turns: tuple[Turn, ...], fails: bool) -> None:
     ],
 )
 def test_logical_flow(turns: tuple[Turn, ...], fails: bool) -> None:
-    assert failed_checks(episode(*turns), LOGICAL_FLOW) == (("logical_flow",) if fails else ())
+    assert failed_checks(read_steps(episode(*turns)), LOGICAL_FLOW) == (("logical_flow",) if fails else ())
 
 
 @pytest.mark.parametrize(
@@ -114,21 +114,21 @@ def test_logical_flow(turns: tuple[Turn, ...], fails: bool) -> None:
 )
 def test_fidelity(thought: str, fails: bool) -> None:
     trajectory = episode(look(410, 430, thought), reply())
-    assert failed_checks(trajectory, FIDELITY) == (("fidelity",) if fails else ())
+    assert failed_checks(read_steps(trajectory), FIDELITY) == (("fidelity",) if fails else ())
 
 
 def test_fidelity_of_the_papers_example() -> None:
     # Figure 18: the thought finds frame 4974, the action goes elsewhere
     trajectory = episode(look(1400, 1500, "the event is near frame 4974"), reply())
-    assert failed_checks(trajectory, FIDELITY) == ("fidelity",)
+    assert failed_checks(read_steps(trajectory), FIDELITY) == ("fidelity",)
 
 
 def test_fidelity_reads_the_thought_before_the_action_only() -> None:
     text = "<think>a 410 430</think><think>b 1 2</think><action>choose frames between 410 and 430</action>"
     turn = Turn(text, Calls((ToolCall("choose_frames", {"start": 410, "end": 430}),)), 9)
-    assert failed_checks(episode(turn), FIDELITY) == ("fidelity",)
+    assert failed_checks(read_steps(episode(turn)), FIDELITY) == ("fidelity",)
     inside = "<think>x</think><action>choose frames between 410 and 430</action><think>410 430</think>"
-    assert failed_checks(episode(Turn(inside, turn.action, 9)), FIDELITY) == ("fidelity",)
+    assert failed_checks(read_steps(episode(Turn(inside, turn.action, 9))), FIDELITY) == ("fidelity",)
 
 
 @pytest.mark.parametrize(
@@ -149,44 +149,47 @@ def test_fidelity_reads_the_thought_before_the_action_only() -> None:
 def test_width(start: int, end: int, width: object, shown: int, fails: bool) -> None:
     rules = ConsistencyRules(redundancy=False, logical_flow=False, fidelity=False, min_width=width)  # type: ignore[arg-type]
     trajectory = episode(look(start, end, shown=tuple(range(shown))), reply())
-    assert failed_checks(trajectory, rules) == (("width",) if fails else ())
+    assert failed_checks(read_steps(trajectory), rules) == (("width",) if fails else ())
 
 
 def test_all_failures_are_reported_in_order() -> None:
     turns = (look(100, 104, "here"), look(100, 104, "here"), lookup("00:42", 420), reply())
-    assert failed_checks(episode(*turns), ALL) == ("redundancy", "logical_flow", "fidelity", "width")
-    assert failed_checks(episode(*turns), NONE) == ()
+    assert failed_checks(read_steps(episode(*turns)), ALL) == ("redundancy", "logical_flow", "fidelity", "width")
+    assert failed_checks(read_steps(episode(*turns)), NONE) == ()
 
 
 def test_a_sound_episode_passes_whatever_its_end() -> None:
     turns = (lookup("00:42", 420), look(410, 430), look(415, 425), reply())
-    assert failed_checks(episode(*turns), ALL) == ()
-    assert failed_checks(episode(*turns[:2], end=EndReason.TURN_LIMIT), ALL) == ()
-    assert failed_checks(episode(end=EndReason.ENGINE_ERROR), ALL) == ()
+    assert failed_checks(read_steps(episode(*turns)), ALL) == ()
+    assert failed_checks(read_steps(episode(*turns[:2], end=EndReason.TURN_LIMIT)), ALL) == ()
+    assert failed_checks(read_steps(episode(end=EndReason.ENGINE_ERROR)), ALL) == ()
 
 
 def test_illegal_turns_are_passed_over() -> None:
-    assert failed_checks(episode(Turn("x", Illegal("x"), 1), end=EndReason.ILLEGAL), ALL) == ()
+    assert failed_checks(read_steps(episode(Turn("x", Illegal("x"), 1), end=EndReason.ILLEGAL)), ALL) == ()
 
 
 def test_without_overview_no_pair_is_the_whole_video() -> None:
     trajectory = Trajectory("q", "framethinker", (), (look(0, 599), reply()), EndReason.ANSWER)
-    assert failed_checks(trajectory, REDUNDANCY) == ()
+    assert failed_checks(read_steps(trajectory), REDUNDANCY) == ()
 
 
 def test_a_failure_is_never_mended() -> None:
     turns = (lookup("00:42", 420), look(100, 200), look(410, 430), reply())
-    verdicts = [bool(failed_checks(episode(*turns[:count]), ALL)) for count in range(5)]
+    verdicts = [bool(failed_checks(read_steps(episode(*turns[:count])), ALL)) for count in range(5)]
     assert verdicts == [False, False, True, True, True]
 
 
 def test_a_trajectory_read_back_gives_the_same_verdict() -> None:
     trajectory = episode(lookup("00:42", 420), look(100, 104), reply())
-    assert failed_checks(Trajectory.from_dict(trajectory.to_dict()), ALL) == ("logical_flow", "width")
+    assert failed_checks(read_steps(Trajectory.from_dict(trajectory.to_dict())), ALL) == ("logical_flow", "width")
 
 
 def test_numbers_that_lookups_returned() -> None:
-    assert returned_numbers(episode(lookup("00:00", 0), lookup("00:42", 420), lookup("00:43", None))) == (0, 420)
+    assert read_steps(episode(lookup("00:00", 0), lookup("00:42", 420), lookup("00:43", None))).returned_numbers == (
+        0,
+        420,
+    )
 
 
 @pytest.mark.parametrize("width", [-1, 8.0, True, "all"])
@@ -201,7 +204,7 @@ def test_unknown_width_is_refused(width: object) -> None:
 def test_time_is_linear(piece: str) -> None:
     def judge(thought: str) -> None:
         split_turn(thought)
-        failed_checks(episode(look(410, 430, thought), reply()), ALL)
+        failed_checks(read_steps(episode(look(410, 430, thought), reply())), ALL)
 
     small, large = (piece * (length // len(piece)) for length in (20_000, 160_000))
     assert_linear(judge, small, large)
@@ -209,7 +212,7 @@ def test_time_is_linear(piece: str) -> None:
 
 @given(st.text(max_size=60), st.integers(0, 10**9), st.integers(0, 10**9))
 def test_any_thought_is_judged(thought: str, start: int, end: int) -> None:
-    assert set(failed_checks(episode(look(start, end, thought), reply()), ALL)) <= {
+    assert set(failed_checks(read_steps(episode(look(start, end, thought), reply())), ALL)) <= {
         "redundancy",
         "fidelity",
         "width",

@@ -6,6 +6,7 @@ from operator import add
 
 import pytest
 
+from agentic_video.systems.framethinker.grammar import read_steps
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, format_ok, framethinker_score
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn
@@ -105,7 +106,8 @@ def test_worked_cases(
     failed: tuple,
     reward: float,
 ) -> None:
-    score = framethinker_score(trajectory, acc, asks_time=asks_time, failed=failed, weights=weights)
+    looked_up = asks_time and any(number > 0 for number in read_steps(trajectory).returned_numbers)
+    score = framethinker_score(trajectory, acc, looked_up=looked_up, failed=failed, weights=weights)
     assert score.reward == pytest.approx(reward)
     # not by sum(), which compensates from Python 3.12 on
     assert reduce(add, score.terms.values()) == score.reward
@@ -114,7 +116,7 @@ def test_worked_cases(
 
 def test_terms_have_the_same_names_in_every_episode_of_a_run() -> None:
     def names(weights: FrameThinkerWeights, trajectory: Trajectory, acc: float, failed: tuple) -> list[str]:
-        return list(framethinker_score(trajectory, acc, asks_time=True, failed=failed, weights=weights).terms)
+        return list(framethinker_score(trajectory, acc, looked_up=True, failed=failed, weights=weights).terms)
 
     assert names(LARGE, episode(lookup(), look(), reply()), 1.0, ()) == ["acc", "lookup", "choose", "format", "ccv"]
     assert names(LARGE, episode(ILLEGAL, end=EndReason.ILLEGAL), 0.0, ("width",)) == names(
@@ -125,7 +127,7 @@ def test_terms_have_the_same_names_in_every_episode_of_a_run() -> None:
 
 def test_the_failed_checks_term_is_what_they_took() -> None:
     score = framethinker_score(
-        episode(lookup(), look(), reply()), 1.0, asks_time=True, failed=("width",), weights=LARGE
+        episode(lookup(), look(), reply()), 1.0, looked_up=True, failed=("width",), weights=LARGE
     )
     assert score.terms["ccv"] == pytest.approx(-1.52)
     assert (score.reward, score.acc, score.format) == (0.0, 1.0, 1.0)

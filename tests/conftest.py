@@ -39,9 +39,18 @@ class MemorySource:
 
     def __init__(self, duration: float = 60.0, fps: float = 10.0, size: tuple[int, int] = (64, 64), fail: bool = False):
         self.info = VideoInfo(
-            path="memory", fps=fps, num_frames=int(duration * fps), duration=duration, width=size[0], height=size[1],
-            rotation=0, variable_frame_rate=False, codec="none", pixel_format="rgb24", start_time=0.0,
-        )  # fmt: skip
+            path="memory",
+            fps=fps,
+            num_frames=int(duration * fps),
+            duration=duration,
+            width=size[0],
+            height=size[1],
+            rotation=0,
+            variable_frame_rate=False,
+            codec="none",
+            pixel_format="rgb24",
+            start_time=0.0,
+        )
         self.fail_frames = fail
         self.requested = 0
 
@@ -70,9 +79,13 @@ def source() -> MemorySource:
 @pytest.fixture
 def qa() -> VideoQA:
     return VideoQA(
-        id="q1", video="memory", question="What colour flashes at 42 s?", answer="B",
-        options=("red", "green", "blue", "grey"), data_source="test",
-    )  # fmt: skip
+        id="q1",
+        video="memory",
+        question="What colour flashes at 42 s?",
+        answer="B",
+        options=("red", "green", "blue", "grey"),
+        data_source="test",
+    )
 
 
 @pytest.fixture(scope="session")

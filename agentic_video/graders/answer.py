@@ -33,9 +33,28 @@ _LEAD = re.compile(
 _LETTER = re.compile(r"[(\[]?([A-Za-z])(?:([)\].:]+ ?| - )|$| )(.*)", re.DOTALL)
 _EDGES = " .,:;!?\"'"
 _SMALL_NUMBERS = (
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
-)  # fmt: skip
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+)
 _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_SMALL_NUMBERS)}
 # A number with its sign; a word; any other sign that can carry meaning (50 %, C++).
 _TOKEN = re.compile(r"(?<!\w)-?(?:\d{1,3}(?:,\d{3}(?!\d))+|\d+)(?:\.\d+)?|\w+|[^\w\s.,:;!?\"'()\[\]{}-]")

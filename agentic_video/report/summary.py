@@ -1,6 +1,7 @@
 """The summary of a finished run: reward curve, figures of first and last steps, a few episodes as readable text."""
 
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,7 @@ def smooth(values: Sequence[float], width: int = SMOOTHING) -> list[float]:
 
 
 def thirds(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean of the first third, mean of the last third, and the standard error of their difference."""
+    """Mean of the first third, of the last third, and their difference's standard error (inf below six values)."""
     size = max(1, len(values) // 3)
     first, last = values[:size], values[-size:]
     if size < 2:
@@ -132,11 +133,12 @@ def write_summary(folder: Path) -> str:
         return f"no step was finished; see {folder / 'log.txt'}"
     draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png")
     first, last, error = thirds(rewards)
+    spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
     lines = [
         f"# {recipe}, {profile}: {len(steps)} GRPO steps",
         "",
         f"Mean reward of the first third of the steps {first:.3f}, of the last third {last:.3f} "
-        f"(difference {last - first:+.3f}, standard error {error:.3f}).",
+        f"(difference {last - first:+.3f}, {spread}).",
         "",
         "![reward by step](reward.png)",
         "",

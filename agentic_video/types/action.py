@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-pass
-
 
 @dataclass(frozen=True)
 class ToolCall:

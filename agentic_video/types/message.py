@@ -6,9 +6,6 @@ from typing import Literal
 
 from agentic_video.types.frame import Frame
 
-pass
-
-
 Part = str | Frame
 """A piece of a message: text, or one image."""
 

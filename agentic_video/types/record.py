@@ -36,13 +36,18 @@ _TRAJECTORY = {"qa_id": str, "system": str, "opening": list, "turns": list, "end
 _TRAJECTORY_OPTIONAL = {"error": str, "rollout_index": int, "num_tokens": int}
 _MESSAGE = {"role": str, "parts": list}
 _TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
-_TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list,
-                  "loss_mask": bool}  # fmt: skip
+_TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list, "loss_mask": bool}
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
 _ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
 _CALL = {"name": str, "arguments": dict}
-_KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", list: "a list",
-          dict: "an object"}  # fmt: skip
+_KINDS = {
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    dict: "an object",
+}
 
 
 class RecordError(ValueError):

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-pass
-
 
 @dataclass(frozen=True)
 class Score:

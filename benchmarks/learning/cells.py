@@ -63,11 +63,19 @@ class Cell:
 
 
 _VIEWS = tuple(
-    (f"{frames} frames of {side}", (f"{SYSTEM}.low.frames={frames}", f"{SYSTEM}.high.frames={frames}",
-                                    f"{SYSTEM}.low.height={side}", f"{SYSTEM}.low.width={side}",
-                                    f"{SYSTEM}.high.height={side}", f"{SYSTEM}.high.width={side}"))
+    (
+        f"{frames} frames of {side}",
+        (
+            f"{SYSTEM}.low.frames={frames}",
+            f"{SYSTEM}.high.frames={frames}",
+            f"{SYSTEM}.low.height={side}",
+            f"{SYSTEM}.low.width={side}",
+            f"{SYSTEM}.high.height={side}",
+            f"{SYSTEM}.high.width={side}",
+        ),
+    )
     for frames, side in ((8, 28), (6, 28), (4, 56), (2, 56))
-)  # fmt: skip
+)
 
 _THREE_UPDATES = ("actor_rollout_ref.actor.ppo_mini_batch_size=2",)
 
@@ -77,40 +85,78 @@ CHAINS = tuple(
 )
 
 ABLATIONS = (
-    Variant("no-cold-start", "videozoomer", "VideoZoomer, Table 3: without a cold start RL finds no policy",
-            start="base"),
+    Variant(
+        "no-cold-start", "videozoomer", "VideoZoomer, Table 3: without a cold start RL finds no policy", start="base"
+    ),
     Variant("no-cold-start", "videobrain", "VideoBrain, Table 3: without SFT accuracy is lost", start="base"),
-    Variant("no-tool-reward", "videozoomer", "VideoZoomer, section 4.3: without the tool reward calls die out",
-            (f"{SYSTEM}.weights.tool=0.0",)),
+    Variant(
+        "no-tool-reward",
+        "videozoomer",
+        "VideoZoomer, section 4.3: without the tool reward calls die out",
+        (f"{SYSTEM}.weights.tool=0.0",),
+    ),
     # One update a step, as the laptop has it, is on-policy: every ratio is 1, and nothing is ever clipped.
     Variant("three-updates", "videozoomer", overrides=_THREE_UPDATES),
-    Variant("three-updates-no-clip-higher", "videozoomer",
-            "with clip-higher rare actions can grow (used, not ablated in the paper)",
-            (*_THREE_UPDATES, "actor_rollout_ref.actor.clip_ratio_high=0.2"), beside="three-updates"),
-    Variant("no-dynamic-sampling", "videozoomer",
-            "dynamic sampling replaces groups that teach nothing (used, not ablated in the paper)",
-            ("algorithm.filter_groups.enable=False",)),
+    Variant(
+        "three-updates-no-clip-higher",
+        "videozoomer",
+        "with clip-higher rare actions can grow (used, not ablated in the paper)",
+        (*_THREE_UPDATES, "actor_rollout_ref.actor.clip_ratio_high=0.2"),
+        beside="three-updates",
+    ),
+    Variant(
+        "no-dynamic-sampling",
+        "videozoomer",
+        "dynamic sampling replaces groups that teach nothing (used, not ablated in the paper)",
+        ("algorithm.filter_groups.enable=False",),
+    ),
     # The oracle looks only where it has to, and so does what is trained on it: there is nothing to reinforce.
     Variant("restless-start", "framethinker", cold_start="restless"),
-    Variant("restless-start-unconditional-action-reward", "framethinker",
-            "FrameThinker, section 3.3.2: a bonus for actions whatever the answer brings calls without use",
-            (f"{SYSTEM}.weights.conditional=False",), cold_start="restless", beside="restless-start"),
+    Variant(
+        "restless-start-unconditional-action-reward",
+        "framethinker",
+        "FrameThinker, section 3.3.2: a bonus for actions whatever the answer brings calls without use",
+        (f"{SYSTEM}.weights.conditional=False",),
+        cold_start="restless",
+        beside="restless-start",
+    ),
     # The oracle's own demonstrations never fail the check, and what is trained on them hardly ever does.
     Variant("illogical-start", "framethinker", cold_start="illogical"),
-    Variant("illogical-start-no-ccv", "framethinker",
-            "FrameThinker, section 3.3.2: the consistency check removes illogical calls",
-            (f"{SYSTEM}.ccv.enable=False",), cold_start="illogical", beside="illogical-start"),
-    Variant("fixed-frames", "framemind",
-            "FrameMind, Table 2: trained on one view for all, other budgets of evaluation do worse",
-            (f"{SYSTEM}.high.frames=8", f"{SYSTEM}.high.height=28", f"{SYSTEM}.high.width=28"), budgets=_VIEWS),
+    Variant(
+        "illogical-start-no-ccv",
+        "framethinker",
+        "FrameThinker, section 3.3.2: the consistency check removes illogical calls",
+        (f"{SYSTEM}.ccv.enable=False",),
+        cold_start="illogical",
+        beside="illogical-start",
+    ),
+    Variant(
+        "fixed-frames",
+        "framemind",
+        "FrameMind, Table 2: trained on one view for all, other budgets of evaluation do worse",
+        (f"{SYSTEM}.high.frames=8", f"{SYSTEM}.high.height=28", f"{SYSTEM}.high.width=28"),
+        budgets=_VIEWS,
+    ),
     Variant("restless-start", "videobrain", cold_start="restless"),
-    Variant("restless-start-no-behaviour-reward", "videobrain",
-            "VideoBrain, Table 3: without the behaviour-aware reward calls don't follow the question's class",
-            tuple(f"{SYSTEM}.weights.{key}=0.0" for key in (
-                "direct_right_without", "adaptive_right_without", "adaptive_right_with", "active_right_with",
-                "active_wrong_with")), cold_start="restless", beside="restless-start"),
+    Variant(
+        "restless-start-no-behaviour-reward",
+        "videobrain",
+        "VideoBrain, Table 3: without the behaviour-aware reward calls don't follow the question's class",
+        tuple(
+            f"{SYSTEM}.weights.{key}=0.0"
+            for key in (
+                "direct_right_without",
+                "adaptive_right_without",
+                "adaptive_right_with",
+                "active_right_with",
+                "active_wrong_with",
+            )
+        ),
+        cold_start="restless",
+        beside="restless-start",
+    ),
     Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
-)  # fmt: skip
+)
 
 
 VARIANTS = tuple(dict.fromkeys(variant.name for variant in (*CHAINS, *ABLATIONS)))

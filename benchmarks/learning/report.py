@@ -81,11 +81,19 @@ def chain_table(results: Sequence[Result]) -> str:
         for stage in STAGES:
             if not figures(found, stage, "sampled", "accuracy"):
                 continue
-            rows.append([
-                system, TITLES[stage], str(len(found)), percent(figures(found, stage, "sampled", "accuracy")),
-                percent(figures(found, stage, "greedy", "accuracy")),
-                *(plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
-            ])  # fmt: skip
+            rows.append(
+                [
+                    system,
+                    TITLES[stage],
+                    str(len(found)),
+                    percent(figures(found, stage, "sampled", "accuracy")),
+                    percent(figures(found, stage, "greedy", "accuracy")),
+                    *(
+                        plain(figures(found, stage, "sampled", key))
+                        for key in ("tool_calls", "frames", "illegal_calls")
+                    ),
+                ]
+            )
     head = [
         "system",
         "after",
@@ -117,9 +125,16 @@ def class_table(results: Sequence[Result]) -> str:
         found = of(results, system, "chain")
         for stage in ("sft", "grpo"):
             if calls := [one["stages"][stage]["sampled"]["calls"] for one in found]:
-                rows.append([system, TITLES[stage], *(
-                    plain([by[name] for by in calls]) if all(name in by for by in calls) else "" for name in CLASSES
-                )])  # fmt: skip
+                rows.append(
+                    [
+                        system,
+                        TITLES[stage],
+                        *(
+                            plain([by[name] for by in calls]) if all(name in by for by in calls) else ""
+                            for name in CLASSES
+                        ),
+                    ]
+                )
     return table(["system", "after", *CLASSES], rows)
 
 
@@ -136,14 +151,35 @@ def ablation_table(results: Sequence[Result]) -> str:
             stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
         gained = signed(points(*(figures(found, "grpo", "sampled", "accuracy") for found in (compared, changed))))
         for title, found, stage in stages:
-            rows.append([
-                changed[0]["claim"] if found is changed else "", system, title, str(len(found)),
-                percent(figures(found, stage, "sampled", "accuracy")), gained if found is changed else "",
-                *(plain(figures(found, stage, "sampled", key)) for key in ("tool_calls", "frames", "illegal_calls")),
-                illogical(found, stage), calls_by_class(found, stage),
-            ])  # fmt: skip
-    head = ["claim", "system", "trained with", "seeds", "accuracy %", "points, by seed", "calls", "frames",
-            "refused calls", "illogical %", "calls by class"]  # fmt: skip
+            rows.append(
+                [
+                    changed[0]["claim"] if found is changed else "",
+                    system,
+                    title,
+                    str(len(found)),
+                    percent(figures(found, stage, "sampled", "accuracy")),
+                    gained if found is changed else "",
+                    *(
+                        plain(figures(found, stage, "sampled", key))
+                        for key in ("tool_calls", "frames", "illegal_calls")
+                    ),
+                    illogical(found, stage),
+                    calls_by_class(found, stage),
+                ]
+            )
+    head = [
+        "claim",
+        "system",
+        "trained with",
+        "seeds",
+        "accuracy %",
+        "points, by seed",
+        "calls",
+        "frames",
+        "refused calls",
+        "illogical %",
+        "calls by class",
+    ]
     return table(head, rows)
 
 
@@ -216,10 +252,12 @@ def finished(out: Path) -> list[dict[str, Any]]:
 def tables(results: Sequence[Result]) -> str:
     """All tables that have a row."""
     parts: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("Every stage", chain_table), ("What GRPO adds", gain_table),
-        ("Calls by class of question", class_table), ("Ablations", ablation_table),
+        ("Every stage", chain_table),
+        ("What GRPO adds", gain_table),
+        ("Calls by class of question", class_table),
+        ("Ablations", ablation_table),
         ("Other budgets", budget_table),
-    ]  # fmt: skip
+    ]
     made = [(title, make(results)) for title, make in parts]
     return "\n\n".join(f"## {title}\n\n{rows}" for title, rows in made if rows) + "\n"
 

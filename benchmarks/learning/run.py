@@ -35,8 +35,15 @@ HELD_OUT = 256
 SAMPLED = 1.0
 BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
 """Temperatures that a checkpoint is measured at."""
-CURVES = ("episode/reward_sampled", "episode/acc", "episode/tool_calls", "episode/frames", "episode/illegal_calls",
-          "actor/pg_clipfrac", "actor/entropy")  # fmt: skip
+CURVES = (
+    "episode/reward_sampled",
+    "episode/acc",
+    "episode/tool_calls",
+    "episode/frames",
+    "episode/illegal_calls",
+    "actor/pg_clipfrac",
+    "actor/entropy",
+)
 
 
 class CellError(RuntimeError):
@@ -166,9 +173,16 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
 
     def grpo() -> dict[str, Any]:
         steps = STEPS[variant.system]
-        overrides = [*world, f"data.seed={cell.seed}", "trainer.val_before_train=False", "trainer.test_freq=-1",
-                     f"trainer.total_training_steps={steps}", f"trainer.save_freq={steps}",
-                     f"actor_rollout_ref.model.path={start['paths'][variant.start]}", *variant.overrides]  # fmt: skip
+        overrides = [
+            *world,
+            f"data.seed={cell.seed}",
+            "trainer.val_before_train=False",
+            "trainer.test_freq=-1",
+            f"trainer.total_training_steps={steps}",
+            f"trainer.save_freq={steps}",
+            f"actor_rollout_ref.model.path={start['paths'][variant.start]}",
+            *variant.overrides,
+        ]
         ended, checkpoint, seconds = train("grpo", variant.system, overrides, folder)
         metrics = read_metrics(ended)
         return {
@@ -180,21 +194,38 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     trained: dict[str, Any] = once(folder / "grpo.json", grpo)
     model = Path(trained["checkpoint"])
     evaluated = [one for one in variant.overrides if one.startswith("agentic_video.")] + list(variant.evaluated)
-    result = {"cell": cell.name, "system": variant.system, "variant": variant.name, "seed": cell.seed,
-              "claim": variant.claim, "start": variant.start, "cold_start": variant.cold_start,
-              "beside": variant.beside, **trained}  # fmt: skip
-    result["stages"] = {**start["stages"], "grpo": {
-        name: once(folder / f"{name}.json",
-                   lambda place=folder / name, temperature=temperature: measure(
-                       variant.system, model, [*world, *evaluated], place, temperature))
-        for name, temperature in (BOTH if variant.name == "chain" else SAMPLED_ONLY).items()
-    }}  # fmt: skip
+    result = {
+        "cell": cell.name,
+        "system": variant.system,
+        "variant": variant.name,
+        "seed": cell.seed,
+        "claim": variant.claim,
+        "start": variant.start,
+        "cold_start": variant.cold_start,
+        "beside": variant.beside,
+        **trained,
+    }
+    result["stages"] = {
+        **start["stages"],
+        "grpo": {
+            name: once(
+                folder / f"{name}.json",
+                lambda place=folder / name, temperature=temperature: measure(
+                    variant.system, model, [*world, *evaluated], place, temperature
+                ),
+            )
+            for name, temperature in (BOTH if variant.name == "chain" else SAMPLED_ONLY).items()
+        },
+    }
     result["budgets"] = {
-        name: once(folder / f"budget-{number}.json",
-                   lambda place=folder / f"budget-{number}", more=more: measure(
-                       variant.system, model, [*world, *more], place, SAMPLED))
+        name: once(
+            folder / f"budget-{number}.json",
+            lambda place=folder / f"budget-{number}", more=more: measure(
+                variant.system, model, [*world, *more], place, SAMPLED
+            ),
+        )
         for number, (name, more) in enumerate(variant.budgets)
-    }  # fmt: skip
+    }
     result["seconds_before"] = start["seconds"]
     return result
 

@@ -72,19 +72,25 @@ def result(variant: str, seed: int, after: float, **calls: float) -> dict[str, A
         return {"sampled": figures, "greedy": figures}
 
     return {
-        "system": "videobrain", "variant": variant, "seed": seed, "seconds": 300.0,
-        "claim": "" if variant == "chain" else "calls follow the class", "beside": "chain",
-        "seconds_before": {"build and SFT": 300.0}, "budgets": {},
+        "system": "videobrain",
+        "variant": variant,
+        "seed": seed,
+        "seconds": 300.0,
+        "claim": "" if variant == "chain" else "calls follow the class",
+        "beside": "chain",
+        "seconds_before": {"build and SFT": 300.0},
+        "budgets": {},
         "stages": {"base": measured(0.1), "sft": measured(0.5), "grpo": measured(after)},
         "curves": {key: [[1, 2], [0.5, after]] for key in report.PICTURED},
-    }  # fmt: skip
+    }
 
 
 def test_tables_by_hand(tmp_path: Path) -> None:
     results = [
-        result("chain", 0, 0.7, active=1.0, direct=0.25), result("chain", 1, 0.9, active=1.0, direct=0.75),
+        result("chain", 0, 0.7, active=1.0, direct=0.25),
+        result("chain", 1, 0.9, active=1.0, direct=0.75),
         result("no-behaviour-reward", 1, 0.6, active=0.5, direct=0.5),
-    ]  # fmt: skip
+    ]
     # 70 and 90: mean 80, standard deviation 10 * sqrt(2)
     assert "| videobrain | GRPO | 2 | 80.0 ± 14.1 | 80.0 ± 14.1 |" in report.chain_table(results)
     assert "| videobrain | 30.00 ± 14.14 | +20.0, +40.0 | 10.0, 10.0 |" in report.gain_table(results)
@@ -103,7 +109,7 @@ def test_other_budgets_by_hand() -> None:
     results: list[dict[str, Any]] = [
         {**result(variant, seed, 0.9), "budgets": {"4 frames": {"accuracy": accuracy}}}
         for variant, seed, accuracy in (("chain", 0, 0.7), ("chain", 1, 0.9), ("fixed", 1, 0.6))
-    ]  # fmt: skip
+    ]
     lines = report.budget_table(results).splitlines()
     # of seed 1 alone: 60 less 90
     assert lines[2:] == [

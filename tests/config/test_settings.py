@@ -19,11 +19,14 @@ def test_pictures_have_a_default_and_can_be_turned_off() -> None:
     assert settings(validation_pictures=0).log.validation_pictures == 0
 
 
-@pytest.mark.parametrize(("key", "value", "message"), [
-    ("validation_pictures", -1, r"agentic_video\.log: validation_pictures must be from 0 to 64, got -1"),
-    ("validation_pictures", 65, "got 65"),
-    ("pictures", 1, r"agentic_video\.log\.pictures: unknown key"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("validation_pictures", -1, r"agentic_video\.log: validation_pictures must be from 0 to 64, got -1"),
+        ("validation_pictures", 65, "got 65"),
+        ("pictures", 1, r"agentic_video\.log\.pictures: unknown key"),
+    ],
+)
 def test_a_bad_value_is_named(key: str, value: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         settings(**{key: value})

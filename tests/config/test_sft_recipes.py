@@ -57,8 +57,13 @@ PUBLISHED = {
 @pytest.mark.parametrize("system", PUBLISHED)
 def test_published_constants(system: str) -> None:
     config = composed(system, "sft")
-    found = (config.data.train_batch_size, config.optim.lr, config.trainer.total_epochs, config.model.lora_rank,
-             config.trainer.freeze_vision_tower)  # fmt: skip
+    found = (
+        config.data.train_batch_size,
+        config.optim.lr,
+        config.trainer.total_epochs,
+        config.model.lora_rank,
+        config.trainer.freeze_vision_tower,
+    )
     for value, published in zip(found, PUBLISHED[system], strict=True):
         assert published is None or value == published
     assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", 0.1)

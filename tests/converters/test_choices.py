@@ -53,11 +53,18 @@ def test_split_question(text: str, question: str, options: tuple[str, ...]) -> N
 @pytest.mark.parametrize(
     ("value", "letter"),
     [
-        ("B", "B"), ("b", "B"), ("(B)", "B"), ("B.", "B"), ("[B]", "B"), ("<answer>B</answer>", "B"),
-        ("<answer>A</answer> no: <ANSWER> B </ANSWER>", "B"), ("B. a dog", "B"), ("(B) A Dog.", "B"),
+        ("B", "B"),
+        ("b", "B"),
+        ("(B)", "B"),
+        ("B.", "B"),
+        ("[B]", "B"),
+        ("<answer>B</answer>", "B"),
+        ("<answer>A</answer> no: <ANSWER> B </ANSWER>", "B"),
+        ("B. a dog", "B"),
+        ("(B) A Dog.", "B"),
         ("B: a  dog", "B"),
     ],
-)  # fmt: skip
+)
 def test_from_letter(value: str, letter: str) -> None:
     assert choices.from_letter(value, ("a cat", "a dog")) == letter
 

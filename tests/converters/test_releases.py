@@ -60,8 +60,16 @@ def test_star_choices() -> None:
 
 
 def test_perception_test_flat() -> None:
-    raw = {"video_name": "video_1", "question_id": 4, "question": "Up?", "options": ["yes", "no"], "answer_id": "1",
-           "area": "memory", "reasoning": "descriptive", "tag": "change"}  # fmt: skip
+    raw = {
+        "video_name": "video_1",
+        "question_id": 4,
+        "question": "Up?",
+        "options": ["yes", "no"],
+        "answer_id": "1",
+        "area": "memory",
+        "reasoning": "descriptive",
+        "tag": "change",
+    }
     (question,) = questions("perception_test", raw, "val")
     assert (question.id, question.answer, question.extra["tags"]) == ("video_1-4", "B", ["change"])
 
@@ -112,14 +120,27 @@ def test_mlvu_tasks() -> None:
     assert (question.extra["category"], question.options, question.answer) == ("sub_scene", (), "A story.")
     assert question.videos == ("8_sub_scene/a.mp4", "sub_scene/a.mp4")
     assert question.exact_video
-    inlined = {"video_name": "x/a.mp4", "duration": 9, "question": "Who?\n(A) he\n(B) she", "answer": "B",
-               "task_type": "ego", "question_id": "Q1"}  # fmt: skip
+    inlined = {
+        "video_name": "x/a.mp4",
+        "duration": 9,
+        "question": "Who?\n(A) he\n(B) she",
+        "answer": "B",
+        "task_type": "ego",
+        "question_id": "Q1",
+    }
     (question,) = questions("mlvu", inlined, "test", "test.parquet")
     assert (question.id, question.options, question.answer) == ("Q1", ("he", "she"), "B")
     assert question.extra["category"] == "ego"
     assert not question.exact_video
-    told = {"video": "t.mp4", "duration": 9, "question": "Who?", "candidates": ["he", "she"], "answer": "she",
-            "question_type": "sportsQA", "question_id": "SQ_1"}  # fmt: skip
+    told = {
+        "video": "t.mp4",
+        "duration": 9,
+        "question": "Who?",
+        "candidates": ["he", "she"],
+        "answer": "she",
+        "question_type": "sportsQA",
+        "question_id": "SQ_1",
+    }
     (question,) = questions("mlvu", told, "test", "test-ground-truth/test_mcq_gt.json")
     assert (question.id, question.answer, question.extra["category"]) == ("SQ_1", "B", "sportsQA")
     with pytest.raises(RowError, match=r"no option of .* is 'A, really'"):
@@ -137,8 +158,14 @@ def test_lvbench_one_bad_question_leaves_the_others() -> None:
 
 
 def test_lvbench_flat() -> None:
-    raw = {"uid": "1", "video_path": "v.mp4", "question": "Who?", "options": ["a", "b"], "answer": "B",
-           "question_type": ["summarization"]}  # fmt: skip
+    raw = {
+        "uid": "1",
+        "video_path": "v.mp4",
+        "question": "Who?",
+        "options": ["a", "b"],
+        "answer": "B",
+        "question_type": ["summarization"],
+    }
     (question,) = questions("lvbench", raw)
     assert (question.videos, question.options, question.answer) == (("v.mp4",), ("a", "b"), "B")
 

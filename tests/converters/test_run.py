@@ -167,8 +167,12 @@ def test_half_a_surrogate_pair_is_a_bad_row(tmp_path: Path) -> None:
 )
 def test_bad_options(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     SAMPLES["cgbench"].write(tmp_path)
-    options = {"source": tmp_path / "source", "videos": tmp_path / "videos", "output": tmp_path / "r.parquet",
-               "split": "mini"}  # fmt: skip
+    options = {
+        "source": tmp_path / "source",
+        "videos": tmp_path / "videos",
+        "output": tmp_path / "r.parquet",
+        "split": "mini",
+    }
     with pytest.raises(ConvertError) as caught:
         convert(CONVERTERS["cgbench"], **{**options, **change})
     assert message in str(caught.value)

@@ -12,9 +12,15 @@ from agentic_video.types.row import RowError
 
 def row(video: str, **change: object) -> dict:
     return {
-        "id": video, "data_source": "d", "video": video, "question": "What?", "options": ["x", "y"], "answer": "A",
-        "answer_type": "multiple_choice", **change,
-    }  # fmt: skip
+        "id": video,
+        "data_source": "d",
+        "video": video,
+        "question": "What?",
+        "options": ["x", "y"],
+        "answer": "A",
+        "answer_type": "multiple_choice",
+        **change,
+    }
 
 
 @pytest.fixture

@@ -55,9 +55,13 @@ class Job:
         command += [f"trainer.default_local_dir={self.folder / name}", f"hydra.run.dir={self.folder / 'hydra'}"]
         variables = {"VERL_PLATFORM": "cpu", "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
-            [*command, *overrides], env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False,
-        )  # fmt: skip
+            [*command, *overrides],
+            env={**os.environ, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout[-5000:]
         metrics: dict[int, dict[str, float]] = {}
         for step, line in re.findall(r"step:(\d+) - (.*)", done.stdout):
@@ -148,9 +152,14 @@ def test_a_resumed_run_goes_on(resumed: dict[int, dict[str, float]]) -> None:
 
 def test_lora_uses_its_own_weights_as_the_reference(job: Job) -> None:
     metrics, output = job.run(
-        "lora", "trainer.total_training_steps=3", "model.lora_rank=4", "model.lora_alpha=8", "optim.lr=1e-2",
-        "trainer.save_freq=-1", "kto.balanced=True",
-    )  # fmt: skip
+        "lora",
+        "trainer.total_training_steps=3",
+        "model.lora_rank=4",
+        "model.lora_alpha=8",
+        "optim.lr=1e-2",
+        "trainer.save_freq=-1",
+        "kto.balanced=True",
+    )
     # one model is loaded, not two
     assert output.count("contains") == 1
     assert metrics[1]["kto/kl"] == metrics[1]["kto/desirable/reward"] == 0

@@ -18,10 +18,16 @@ from agentic_video.report.summary import read_metrics, series
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOY = "agentic_video.toyworld"
 SMALL = [
-    f"++{TOY}.train=24", f"++{TOY}.heldout=16",
-    f"++{TOY}.base.reading=8", f"++{TOY}.base.reading_steps=2", f"++{TOY}.base.reading_batch=4",
-    "data.train_batch_size=8", "trainer.total_training_steps=6", "trainer.save_freq=2", "trainer.test_freq=6",
-]  # fmt: skip
+    f"++{TOY}.train=24",
+    f"++{TOY}.heldout=16",
+    f"++{TOY}.base.reading=8",
+    f"++{TOY}.base.reading_steps=2",
+    f"++{TOY}.base.reading_batch=4",
+    "data.train_batch_size=8",
+    "trainer.total_training_steps=6",
+    "trainer.save_freq=2",
+    "trainer.test_freq=6",
+]
 """A world and a base model that are made in seconds: they teach nothing, and everything runs."""
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1200)]

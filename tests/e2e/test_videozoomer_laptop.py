@@ -75,8 +75,10 @@ def test_at_least_twenty_steps_and_it_learns(run: tuple[Path, str, str]) -> None
     assert len(steps) >= 20
     first, last, error = thirds(rewards)
     at, held_out = series(metrics, "val-core/toyworld/acc/mean@1")
-    print(f"reward: first third {first:.3f}, last third {last:.3f}, standard error of the difference {error:.3f}; "
-          f"held-out accuracy {held_out} after steps {at}")  # fmt: skip
+    print(
+        f"reward: first third {first:.3f}, last third {last:.3f}, standard error of the difference {error:.3f}; "
+        f"held-out accuracy {held_out} after steps {at}"
+    )
     assert last - first > error
     # 96 episodes each: a standard error of about 0.05; twenty steps gain about 0.3
     assert held_out[-1] - held_out[0] > 0.05

@@ -38,10 +38,27 @@ def url(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("vllm") / "log.txt"
     command = [
-        sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", toyworld["model"], "--port", str(port),
-        "--host", "127.0.0.1", "--served-model-name", "tiny", "--dtype", "float32", "--enforce-eager",
-        "--max-model-len", "640", "--max-num-seqs", "16", "--limit-mm-per-prompt", '{"image": 32, "video": 0}',
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "vllm.entrypoints.openai.api_server",
+        "--model",
+        toyworld["model"],
+        "--port",
+        str(port),
+        "--host",
+        "127.0.0.1",
+        "--served-model-name",
+        "tiny",
+        "--dtype",
+        "float32",
+        "--enforce-eager",
+        "--max-model-len",
+        "640",
+        "--max-num-seqs",
+        "16",
+        "--limit-mm-per-prompt",
+        '{"image": 32, "video": 0}',
+    ]
     with log.open("w") as file:
         environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
         server = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
@@ -72,8 +89,23 @@ def rows(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_a_teacher_is_distilled(url: str, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = ["distill", "--recipe", str(RECIPE), "--profile", "laptop", "--teacher", url, "--data", str(rows),
-               "--out", str(out), "--samples", "2", "--temperature", "1.0"]  # fmt: skip
+    command = [
+        "distill",
+        "--recipe",
+        str(RECIPE),
+        "--profile",
+        "laptop",
+        "--teacher",
+        url,
+        "--data",
+        str(rows),
+        "--out",
+        str(out),
+        "--samples",
+        "2",
+        "--temperature",
+        "1.0",
+    ]
     assert main(command) == 0
     kept, rejected = list(read_records(out / "kept.jsonl")), lines(out / "rejected.jsonl")
     assert len(kept) + len(rejected) == 2 * QUESTIONS
@@ -87,8 +119,21 @@ def test_a_teacher_is_distilled(url: str, rows: Path, tmp_path: Path) -> None:
 
 def test_an_agent_behind_a_server_is_evaluated(url: str, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    command = ["eval", "--recipe", str(RECIPE), "--profile", "laptop", "--model", url, "--data", str(rows),
-               "--out", str(out), "--temperature", "0"]  # fmt: skip
+    command = [
+        "eval",
+        "--recipe",
+        str(RECIPE),
+        "--profile",
+        "laptop",
+        "--model",
+        url,
+        "--data",
+        str(rows),
+        "--out",
+        str(out),
+        "--temperature",
+        "0",
+    ]
     assert main(command) == 0
     report = json.loads((out / "report.json").read_text())
     assert report["failed"] == 0

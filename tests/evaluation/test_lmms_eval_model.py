@@ -47,10 +47,14 @@ def test_the_registry_finds_it_and_it_answers(checkpoint: Path, small_world: Wor
         return [doc["video"]]
 
     requests = [
-        Instance("generate_until", ("Which?", {"max_new_tokens": 16}, visual, number, "toy", "test"), number,
-                 {"task": "toy", "doc_id": number, "repeats": 1})
+        Instance(
+            "generate_until",
+            ("Which?", {"max_new_tokens": 16}, visual, number, "toy", "test"),
+            number,
+            {"task": "toy", "doc_id": number, "repeats": 1},
+        )
         for number in range(4)
-    ]  # fmt: skip
+    ]
     try:
         answers = model.generate_until(requests)
     finally:
@@ -125,9 +129,25 @@ def test_a_task_of_its_own_gives_what_our_own_evaluation_gives(
     (task / "utils.py").write_text(UTILS.format(folder=str(small_world.heldout.parent)))
     url = serve(says).url
     recipe = RECIPES / "videozoomer"
-    words = [sys.executable, "-m", "lmms_eval", "--model", "agentic_video", "--tasks", "toyvideo", "--force_simple",
-             "--include_path", str(task), "--limit", str(ROWS), "--output_path", str(tmp_path / "lmms"),
-             "--log_samples", "--model_args", f"recipe={recipe},model={url},model_name=m,profile=laptop"]  # fmt: skip
+    words = [
+        sys.executable,
+        "-m",
+        "lmms_eval",
+        "--model",
+        "agentic_video",
+        "--tasks",
+        "toyvideo",
+        "--force_simple",
+        "--include_path",
+        str(task),
+        "--limit",
+        str(ROWS),
+        "--output_path",
+        str(tmp_path / "lmms"),
+        "--log_samples",
+        "--model_args",
+        f"recipe={recipe},model={url},model_name=m,profile=laptop",
+    ]
     ended = subprocess.run(words, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr[-3000:]
     (results,) = (tmp_path / "lmms").rglob("*_results.json")

@@ -38,15 +38,39 @@ def record(number: int, turns: Sequence[Turn], end: EndReason, rewards: dict[str
 def four() -> list[Record]:
     answer = Turn("a", Answer("A"), 5)
     return [
-        record(1, [zoom(1), zoom(2.5), answer], EndReason.ANSWER,
-               {"acc": 1, "acc_robust": 1, "frames": 40, "turns": 3, "tool_calls": 2}, kind="count", duration=30),
-        record(2, [answer], EndReason.ANSWER,
-               {"acc": 0, "acc_robust": 1, "frames": 10, "turns": 1, "tool_calls": 0}, kind="count", duration=90),
-        record(3, [zoom(2), answer], EndReason.ANSWER,
-               {"acc": 1, "acc_robust": 1, "frames": 20, "turns": 2, "tool_calls": 1}, kind="order", duration=90.5),
-        record(4, [zoom(9, legal=0), Turn("?", Illegal("no"), 5)], EndReason.ILLEGAL,
-               {"acc": 0, "acc_robust": 0, "frames": 10, "turns": 2, "tool_calls": 0}, kind="count", duration="long"),
-    ]  # fmt: skip
+        record(
+            1,
+            [zoom(1), zoom(2.5), answer],
+            EndReason.ANSWER,
+            {"acc": 1, "acc_robust": 1, "frames": 40, "turns": 3, "tool_calls": 2},
+            kind="count",
+            duration=30,
+        ),
+        record(
+            2,
+            [answer],
+            EndReason.ANSWER,
+            {"acc": 0, "acc_robust": 1, "frames": 10, "turns": 1, "tool_calls": 0},
+            kind="count",
+            duration=90,
+        ),
+        record(
+            3,
+            [zoom(2), answer],
+            EndReason.ANSWER,
+            {"acc": 1, "acc_robust": 1, "frames": 20, "turns": 2, "tool_calls": 1},
+            kind="order",
+            duration=90.5,
+        ),
+        record(
+            4,
+            [zoom(9, legal=0), Turn("?", Illegal("no"), 5)],
+            EndReason.ILLEGAL,
+            {"acc": 0, "acc_robust": 0, "frames": 10, "turns": 2, "tool_calls": 0},
+            kind="count",
+            duration="long",
+        ),
+    ]
 
 
 def test_figures_by_hand() -> None:

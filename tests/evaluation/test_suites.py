@@ -44,11 +44,16 @@ def test_elv_halluc_by_aspect_and_as_a_whole() -> None:
     (scores,) = suite_scores(records).values()
     # in: the first of four; out: the first three; (3/4 - 1/4) / (1 - 1/4)
     assert scores == {
-        "in-video": 0.25, "out-of-video": 0.75, "mean of both": 0.5, "difference": 0.5,
+        "in-video": 0.25,
+        "out-of-video": 0.75,
+        "mean of both": 0.5,
+        "difference": 0.5,
         "SAH ratio": pytest.approx(2 / 3),
-        "object: in-video": 0.5, "object: out-of-video": 1.0,
-        "action: in-video": 0.0, "action: out-of-video": 0.5,
-    }  # fmt: skip
+        "object: in-video": 0.5,
+        "object: out-of-video": 1.0,
+        "action: in-video": 0.0,
+        "action: out-of-video": 0.5,
+    }
     assert suite_scores([graded("elv_halluc", 1.0)]) == {}, "rows of another converter"
 
 

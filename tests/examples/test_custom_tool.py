@@ -216,13 +216,21 @@ def test_two_steps_of_the_laptop_job(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "VERL_PLATFORM"}
     job = subprocess.run(
         [
-            "bash", str(CUSTOM_TOOL / "run.sh"), "--profile", "laptop",
-            "trainer.total_training_steps=2", "trainer.val_before_train=False", "trainer.save_freq=-1",
+            "bash",
+            str(CUSTOM_TOOL / "run.sh"),
+            "--profile",
+            "laptop",
+            "trainer.total_training_steps=2",
+            "trainer.val_before_train=False",
+            "trainer.save_freq=-1",
             "trainer.test_freq=-1",
         ],
         env={**environment, "PYTHON": sys.executable, "OUTPUT_DIR": str(tmp_path)},
-        capture_output=True, text=True, timeout=3500, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=3500,
+        check=False,
+    )
     assert job.returncode == 0, job.stdout[-4000:] + job.stderr[-4000:]
     (run_folder,) = (tmp_path / "videozoomer-laptop").glob("run-*")
     records = [

@@ -34,10 +34,18 @@ def test_summary_holds_curve_figures_and_episodes(tmp_path: Path) -> None:
     text = (tmp_path / "summary.md").read_text()
     # thirds of six steps: (0.1 + 0.1) / 2 and (0.4 + 0.5) / 2
     assert "first third of the steps 0.100, of the last third 0.450" in text
+    # variances of (0.1, 0.1) and (0.4, 0.5) are 0 and 0.005: sqrt(0.005 / 2)
+    assert "(difference +0.350, standard error 0.050)" in text
     assert "1.0 GiB" in text
     assert "[turn 1] a" in text
     assert f"agentic-video view {tmp_path}" in text
     assert (tmp_path / "reward.png").stat().st_size > 5_000
+
+
+def test_a_short_run_says_that_it_has_no_standard_error(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2, 0.4])
+    write_summary(tmp_path)
+    assert "(difference +0.300, too few steps for a standard error)" in (tmp_path / "summary.md").read_text()
 
 
 def test_the_three_episodes_are_of_different_questions(tmp_path: Path) -> None:

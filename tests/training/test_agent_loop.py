@@ -9,18 +9,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from transformers import Qwen2VLImageProcessor
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
+from agentic_video.config.settings import Settings, settings_of
 from agentic_video.rollout.costs import COSTS
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.agent_loop import FINAL_OUTPUT, FRAME_KEYS, VALIDATE, VideoAgentLoop, weight_versions
+from agentic_video.training.agent_loop import (
+    FINAL_OUTPUT,
+    FRAME_KEYS,
+    VALIDATE,
+    VideoAgentLoop,
+    node_retriever,
+    weight_versions,
+)
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.errors import VideoError
+from agentic_video.video.retrieval.node_retriever import NodeRetriever
 from agentic_video.video.store import Served
 from tests.config.configs import composed
 from tests.conftest import MemorySource
@@ -336,3 +345,14 @@ def test_where_all_was_forbidden_verl_gets_a_response_without_loss(
     assert played.trajectory.end is EndReason.ILLEGAL and played.trajectory.turns[0].text == ""
     assert played.last.response_ids == [min(chat_format.eos_ids)]
     assert (played.last.response_mask, played.last.response_logprobs) == ([0], [0.0])
+
+
+def test_agent_loops_share_one_retriever() -> None:
+    def settings(**retrieval: Any) -> Settings:
+        system = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
+        return settings_of(OmegaConf.create({"agentic_video": {"system": system, "retrieval": retrieval}}))
+
+    assert node_retriever(settings()) is None
+    one, other = (node_retriever(settings(model="local-dir:/m")) for _ in range(2))
+    assert isinstance(one, NodeRetriever) and one is other
+    assert node_retriever(settings(model="local-dir:/n")) is not one

@@ -19,9 +19,7 @@ def index_of(episodes: Episodes, grouping: Grouping, title: str) -> dict[str, An
         names[column] = list(numbers)
         return values
 
-    columns: dict[str, list[Any]] = {
-        column: named(column) for column in ("set_name", "system", "end", "data_source")
-    }  # fmt: skip
+    columns: dict[str, list[Any]] = {column: named(column) for column in ("set_name", "system", "end", "data_source")}
     plain = ("step", "question", "group", "rollout", "answer", "acc", "calls", "refused", "turns", "frames", "tokens")
     columns.update({column: [getattr(row, column) for row in episodes.rows] for column in plain})
     for column in ("reward", "advantage"):

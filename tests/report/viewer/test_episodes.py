@@ -56,8 +56,11 @@ def test_a_runs_folder(tmp_path: Path) -> None:
     (run / "hydra" / ".hydra" / "config.yaml").write_text(config)
     episodes, grouping = load_episodes([run])
     assert [(row.set_name, row.step) for row in episodes.rows] == [
-        ("episodes", 1), ("episodes", 1), ("episodes", 2), ("validation", 20),
-    ]  # fmt: skip
+        ("episodes", 1),
+        ("episodes", 1),
+        ("episodes", 2),
+        ("validation", 20),
+    ]
     assert (grouping.size, grouping.by_std) == (8, False)
     # two rollouts of one question: mean 0.5, not divided
     assert [row.advantage for row in episodes.rows] == [0.5, -0.5, None, None]

@@ -78,9 +78,19 @@ def test_episode_search_and_pictures(ask: Ask) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/x", "/api/episode/3", "/api/episode/-1", "/api/episode/x", "/api/pictures/0/9", "/../../etc/passwd",
-     "//etc/passwd", "/api/episode/" + "9" * 400, "/%2e%2e/", "/api/pictures/0/0/etc/passwd"],
-)  # fmt: skip
+    [
+        "/x",
+        "/api/episode/3",
+        "/api/episode/-1",
+        "/api/episode/x",
+        "/api/pictures/0/9",
+        "/../../etc/passwd",
+        "//etc/passwd",
+        "/api/episode/" + "9" * 400,
+        "/%2e%2e/",
+        "/api/pictures/0/0/etc/passwd",
+    ],
+)
 def test_there_is_nothing_else(ask: Ask, path: str) -> None:
     assert ask(path)[0].status == 404
 

@@ -160,7 +160,7 @@ def test_neither_summary_nor_answer_ends_the_episode(qa: VideoQA, source: Memory
     assert trajectory.illegal_calls == 1
 
 
-def test_faded_messages_keep_everything_but_frames_and_their_labels() -> None:
+def test_messages_without_images_keep_everything_but_frames_and_their_labels() -> None:
     picture = Frame(0, 0.0, np.zeros((28, 28, 3), np.uint8))
     opening = ("instructions", "<0.00s>", picture, "<9.00s>", picture, "\nquestion")
     assert SMALL.drop_images(opening) == ("instructions", "\nquestion")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval import node_retriever
@@ -31,20 +30,6 @@ class StubActor:
         self.calls.append((method, arguments))
         await asyncio.sleep(self.seconds)
         return self.answers[method]
-
-
-def test_agent_loops_share_one_retriever() -> None:
-    from agentic_video.config.settings import Settings, settings_of
-    from agentic_video.training.agent_loop import node_retriever
-
-    def settings(**retrieval: Any) -> Settings:
-        system = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
-        return settings_of(OmegaConf.create({"agentic_video": {"system": system, "retrieval": retrieval}}))
-
-    assert node_retriever(settings()) is None
-    one, other = (node_retriever(settings(model="local-dir:/m")) for _ in range(2))
-    assert isinstance(one, NodeRetriever) and one is other
-    assert node_retriever(settings(model="local-dir:/n")) is not one
 
 
 def test_gpus_are_visible_without_being_taken() -> None:

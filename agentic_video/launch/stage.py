@@ -1,14 +1,18 @@
 """The command that trains: verl's program for a stage, with the recipe's config."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import settings_of
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import config_name
+from agentic_video.systems.reward_function import load_function
 from agentic_video.utils.errors import SetupError
 
 TORCHRUN: Mapping[Stage, str] = {"sft": "agentic_video.training.sft", "kto": "agentic_video.training.kto_trainer"}
@@ -18,6 +22,8 @@ TORCHRUN: Mapping[Stage, str] = {"sft": "agentic_video.training.sft", "kto": "ag
 def stage_command(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
     """The command that trains, without what depends on the run's folder and without the user's overrides.
 
+    The config is composed and its ``agentic_video`` block read first: a mistake in it costs no build and no start.
+
     Args:
         options: Whose overrides may set the number of machines and of devices.
         profile: The chosen one.
@@ -25,11 +31,13 @@ def stage_command(options: LaunchOptions, profile: Profile, gpus: int, environme
         environment: Environment variables; ``NNODES`` and ``GPUS_PER_NODE`` set the sizes of a cluster.
 
     Raises:
-        SetupError: The config doesn't compose, or a torchrun over several machines isn't told where they meet.
+        SetupError: The config doesn't compose, a key of ours is wrong, or a torchrun over several machines isn't told
+            where they meet.
     """
     name = config_name(options.stage, profile)
     config = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
     if options.stage not in TORCHRUN:
+        _checked_config(options, name, options.overrides)
         return [sys.executable, "-m", "verl.trainer.main_ppo", *config]
     sizes = []
     if profile == "cluster":
@@ -37,13 +45,26 @@ def stage_command(options: LaunchOptions, profile: Profile, gpus: int, environme
             f"trainer.nnodes={environment.get('NNODES') or 1}",
             f"trainer.n_gpus_per_node={environment.get('GPUS_PER_NODE') or gpus}",
         ]
-    try:
-        trainer = compose_recipe(options.recipe, name, [*sizes, *options.overrides]).trainer
-    except HydraException as error:
-        raise SetupError(str(error)) from error
+    trainer = _checked_config(options, name, [*sizes, *options.overrides]).trainer
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
     command += ["--standalone"] if trainer.nnodes == 1 else _meeting(trainer.nnodes, options, environment)
     return [*command, "-m", TORCHRUN[options.stage], *config, *sizes]
+
+
+def _checked_config(options: LaunchOptions, name: str, overrides: Sequence[str]) -> DictConfig:
+    """A stage's config, whose ``agentic_video`` block can be used.
+
+    Raises:
+        SetupError: It can't; the message names the key.
+    """
+    try:
+        config = compose_recipe(options.recipe, name, overrides)
+        settings = settings_of(config)
+        if settings.reward.path:
+            load_function(settings.reward.path, settings.reward.name)
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        raise SetupError(str(error)) from error
+    return config
 
 
 def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, str]) -> list[str]:

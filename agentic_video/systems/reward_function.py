@@ -1,6 +1,7 @@
 """A reward of one's own without a system of one's own: a function in place of the system's reward, or beside it."""
 
 import inspect
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -63,13 +64,18 @@ def load_function(path: str, name: str) -> RewardFunction:
             module = import_module(path.removeprefix("pkg://"))
         except ModuleNotFoundError as error:
             raise ValueError(f"agentic_video.reward.path={path}: {error}; is its folder on PYTHONPATH?") from error
+        except Exception as error:  # whatever running somebody's module raises
+            raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
     else:
         file = Path(path).resolve()
         spec = spec_from_file_location(f"agentic_video_reward_{file.stem}", file)
         if not file.is_file() or spec is None or spec.loader is None:
             raise ValueError(f"agentic_video.reward.path={path}: no such Python file")
         module = module_from_spec(spec)
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
     function = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"agentic_video.reward.name={name}: no such function in {path}")
@@ -86,6 +92,7 @@ async def score_episode(
         EndpointError: A grader gave no verdict.
         ValueError: The function can't be loaded.
         TypeError: It returned something else than a ``Score``.
+        ArithmeticError: Its reward is no finite number, which would spoil the advantages of its whole group.
     """
     if not config.path:
         return await system.score(trajectory, qa, graders)
@@ -93,6 +100,8 @@ async def score_episode(
     own = await found if inspect.isawaitable(found) else found
     if not isinstance(own, Score):
         raise TypeError(f"agentic_video.reward: {config.name} must return a Score, got {type(own).__name__}")
+    if not math.isfinite(own.reward):
+        raise ArithmeticError(f"agentic_video.reward: {config.name} returned the reward {own.reward}")
     if config.mode == "replace":
         return own
     base = await system.score(trajectory, qa, graders)

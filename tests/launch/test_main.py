@@ -79,7 +79,7 @@ def test_a_run_from_its_folder_to_its_summary(
     monkeypatch.setattr(launching, "run_verl", run)
     monkeypatch.setattr(launching, "verifier_server", serve)
     monkeypatch.setattr(launching, "write_summary", lambda folder: f"summary of {folder.name}")
-    assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("a=1",))) == status
+    assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == status
 
     folder = tmp_path / "framethinker-laptop" / "run-001"
     ((command, environment),) = started
@@ -89,7 +89,7 @@ def test_a_run_from_its_folder_to_its_summary(
         f"trainer.default_local_dir={folder}/checkpoints",
         f"agentic_video.episodes_dir={folder}/episodes",
     ]
-    assert command[-1] == "a=1"  # the user's word is the last
+    assert command[-1] == "trainer.save_freq=7"  # the user's word is the last
     assert "served=1" in command and f"+ray_kwargs.ray_init._temp_dir={environment['TMPDIR']}/ray" in command
     assert shlex.split((folder / "command.sh").read_text()) == command
     assert environment["VERL_FILE_LOGGER_PATH"] == f"{folder}/metrics-001.jsonl"

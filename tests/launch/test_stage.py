@@ -49,6 +49,23 @@ def test_a_bad_override_of_sft_is_named() -> None:
         sft_command("data.no_such_key=1")
 
 
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("agentic_video.system.turns=3", r"Could not override 'agentic_video\.system\.turns'"),
+        ("+agentic_video.system.max_turn=3", r"agentic_video\.system\.max_turn: unknown key; did you mean max_turns"),
+        (
+            "agentic_video.reward.path=none.py agentic_video.reward.name=f",
+            r"path=none\.py: no such Python file",
+        ),
+        ("agentic_video.reward.path=none.py", r"agentic_video\.reward: path and name belong together"),
+    ],
+)
+def test_a_bad_override_of_grpo_costs_no_build(override: str, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        stage_command(LaunchOptions(RECIPE, overrides=tuple(override.split())), "laptop", 0, {})
+
+
 def test_kto_starts_its_own_trainer() -> None:
     command = " ".join(stage_command(LaunchOptions(RECIPES / "eva", "kto"), "laptop", 0, {}))
     assert "--nproc-per-node=1 --standalone -m agentic_video.training.kto_trainer " in command

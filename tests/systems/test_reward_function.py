@@ -27,6 +27,9 @@ async def later(trajectory, row, graders):
 
 def number(trajectory, row, graders):
     return 1.0
+
+def endless(trajectory, row, graders):
+    return Score(reward=float("nan"), acc=0.0, format=0.0)
 """
 
 
@@ -91,6 +94,19 @@ def test_what_cannot_be_loaded_is_named(path: str, name: str, message: str) -> N
 def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:
     with pytest.raises(TypeError, match="number must return a Score, got float"):
         score(qa, RewardConfig(str(file), "number"))
+
+
+@pytest.mark.parametrize("mode", ["replace", "add"])
+def test_a_reward_that_is_no_number_is_refused(qa: VideoQA, file: Path, mode: str) -> None:
+    with pytest.raises(ArithmeticError, match="endless returned the reward nan"):
+        score(qa, RewardConfig(str(file), "endless", mode=mode))  # type: ignore[arg-type]
+
+
+def test_a_file_that_does_not_run_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("def f(:\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"agentic_video\.reward\.path=.*broken\.py: SyntaxError"):
+        load_function(str(broken), "f")
 
 
 @pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}, {"path": "x.py", "name": "f", "mode": "instead"}])

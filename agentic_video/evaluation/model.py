@@ -212,5 +212,10 @@ def turn_seeds(spec: ModelSpec, episode: str | None) -> Iterator[int | None]:
     """A seed for each turn of an episode; None where nothing is drawn, or for no certain episode."""
     if episode is None or spec.temperature == 0 or spec.seed < 0:
         return itertools.repeat(None)
-    names = (f"{spec.seed}\n{episode}\n{turn}" for turn in itertools.count())
+    return episode_seeds(spec.seed, episode)
+
+
+def episode_seeds(seed: int, episode: str) -> Iterator[int]:
+    """A seed for each turn of an episode, whatever else is played meanwhile."""
+    names = (f"{seed}\n{episode}\n{turn}" for turn in itertools.count())
     return (int.from_bytes(blake2b(name.encode(), digest_size=4).digest()) >> 1 for name in names)

@@ -94,7 +94,10 @@ def ensure(
 
 
 def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRecipe) -> None:
-    """Teach the base model a system until its gate lets it pass, each time on top of the last.
+    """Teach the base model a system until its gate lets it pass.
+
+    Each attempt has other demonstrations. It goes on from the one before, or from the base model again where that one
+    knew too much already.
 
     Args:
         folder: Gets the checkpoint and the gate's report, ``gate.json``.
@@ -120,7 +123,7 @@ def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRe
                 if attempt + 1 == recipe.attempts:
                     raise
                 print(f"[toyworld] teaching it once more: {error}", flush=True)
-                start = candidate
+                start = base if error.too_good else candidate
             else:
                 print(f"[toyworld] {report}", flush=True)
                 (candidate / "gate.json").write_text(json.dumps(asdict(report), indent=2))

@@ -4,7 +4,7 @@ It serves the cold start's gate and tests, where starting vLLM would take longer
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,3 +159,19 @@ class BatchEngine:
             rows = zip(log_probs.exp(), generators, strict=True)
             tokens = torch.cat([torch.multinomial(row, 1, generator=generator) for row, generator in rows])
         return tokens, log_probs.gather(1, tokens[:, None])[:, 0]
+
+
+class SeededEngine:
+    """The engine as one episode sees it, whose turns have seeds; see :class:`agentic_video.rollout.engine.Engine`.
+
+    Args:
+        engine: Shared with other episodes.
+        seeds: One for each turn; None goes on with the engine's own sampling.
+    """
+
+    def __init__(self, engine: BatchEngine, seeds: Iterator[int | None]):
+        self._engine, self._seeds = engine, seeds
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        """Generate one turn with the next seed."""
+        return await self._engine.generate(request, seed=next(self._seeds))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.datasets.rows import load_rows
+from agentic_video.evaluation.model import episode_seeds
 from agentic_video.graders.base import Graders
 from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.rollout.episode import play
@@ -18,7 +19,7 @@ from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Retriever
-from agentic_video.toyworld.engine import BatchEngine
+from agentic_video.toyworld.engine import BatchEngine, SeededEngine
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
@@ -138,7 +139,16 @@ class GateReport:
 
 
 class GateError(RuntimeError):
-    """The cold start isn't fit; the message names the figures, the thresholds and the remedy."""
+    """The cold start isn't fit; the message names the figures, the thresholds and the remedy.
+
+    Args:
+        message: See above.
+        too_good: Whether it knows too much already: teaching it further would make that worse.
+    """
+
+    def __init__(self, message: str, *, too_good: bool = False):
+        super().__init__(message)
+        self.too_good = too_good
 
 
 async def play_all(
@@ -157,13 +167,16 @@ async def play_all(
 ) -> list[Played]:
     """Play ``samples`` episodes on each question, all at once.
 
+    Each episode has seeds of its own: which of them asks first depends on how busy the machine is.
+
     Returns:
         The episodes; the samples of a question lie together.
     """
     chat_format = chat_format_of(model, tokenizer)
-    engine = BatchEngine(model, tokenizer, temperature=temperature, seed=seed)
+    shared = BatchEngine(model, tokenizer, temperature=temperature)
 
     async def one(qa: VideoQA, number: int) -> Played:
+        engine = SeededEngine(shared, episode_seeds(seed, f"{qa.id}\n{number}"))
         policy = TokenPolicy(engine, chat_format, limits, system)
         trajectory = await play(system, policy, qa, source, retriever, rollout_index=number)
         score = await system.score(trajectory, qa, graders or Graders())
@@ -265,6 +278,7 @@ def measure(
     questions: int = 128,
     samples: int = 2,
     temperature: float = 1.0,
+    seed: int = 0,
 ) -> GateReport:
     """Sample episodes of a checkpoint on the first questions of a split.
 
@@ -275,6 +289,7 @@ def measure(
         questions: Number of questions.
         samples: Episodes on each of them.
         temperature: Of the sampling.
+        seed: Of the sampling.
     """
     model, tokenizer = load_checkpoint(model_dir)
     model.eval()
@@ -299,6 +314,7 @@ def measure(
                 graders,
                 samples=samples,
                 temperature=temperature,
+                seed=seed,
             )
             guessing = await guess_reward(setting.system, setting.turns, chosen[:16], source, graders)
         return summarize(episodes, guessing)
@@ -354,7 +370,10 @@ def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | No
             "accuracy", report.accuracy, limits.max_accuracy, "raise off_aim: nothing is left to learn", at_most=True
         ),
     )
-    misses = [str(threshold) for threshold in thresholds if not threshold.met]
+    misses = [threshold for threshold in thresholds if not threshold.met]
     if misses:
-        raise GateError(f"the cold start in {model_dir} isn't fit for training: {'; '.join(misses)}. {report}")
+        raise GateError(
+            f"the cold start in {model_dir} isn't fit for training: {'; '.join(map(str, misses))}. {report}",
+            too_good=any(threshold.at_most for threshold in misses),
+        )
     return report

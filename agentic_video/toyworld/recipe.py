@@ -23,8 +23,8 @@ class ToyRecipe:
         oracle: Module of the oracle; by default the packaged one with the system's name.
         clip: Whether the system finds frames by text: a tiny CLIP is trained too.
         verifier: Whether its reward asks a verifier: the tiny base model is served.
-        attempts: How often the cold start is taught, each time on top of the last and with other demonstrations,
-            before its gate refuses it.
+        attempts: How often the cold start is taught, each time with other demonstrations and on top of the last
+            (unless that knew too much already), before its gate refuses it.
     """
 
     train: int = 480

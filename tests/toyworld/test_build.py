@@ -20,8 +20,11 @@ def nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_is_made")
-def test_what_a_failed_gate_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting) -> None:
-    """World and base stay; the cold start is taught on from where it is, with another seed."""
+@pytest.mark.parametrize("too_good", [False, True])
+def test_what_a_failed_gate_costs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting, too_good: bool
+) -> None:
+    """World and base stay; the cold start is taught with another seed, on from where it is if it knows too little."""
     taught: list[tuple[int, bool]] = []
 
     def make_model(folder: Path, start: Path, *args: object) -> None:
@@ -29,14 +32,14 @@ def test_what_a_failed_gate_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         taught.append((args[-2].seed, start.parent == tmp_path))  # type: ignore[attr-defined]
 
     def refuse(*args: object) -> None:
-        raise GateError("unfit")
+        raise GateError("unfit", too_good=too_good)
 
     monkeypatch.setattr(build, "make_cold_start", make_model)
     monkeypatch.setattr(build, "check", refuse)
     with pytest.raises(GateError):
         ensure(setting.system, setting.limits, ToyRecipe(attempts=2), tmp_path)
-    # The first starts from the base model in the cache, the second from the first.
-    assert taught == [(0, True), (1, False)]
+    # The first starts from the base model in the cache, the second from the first or from the base model again.
+    assert taught == [(0, True), (1, too_good)]
     assert sorted(entry.name.split("-")[0] for entry in tmp_path.iterdir()) == ["base", "world"]
 
 

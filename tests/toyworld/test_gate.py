@@ -1,11 +1,24 @@
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from agentic_video.toyworld.gate import GateError, GateReport, Played, Setting, check, measure, summarize
+from agentic_video.toyworld.gate import (
+    GateError,
+    GateLimits,
+    GateReport,
+    Played,
+    Setting,
+    check,
+    measure,
+    play_all,
+    summarize,
+)
+from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.toyworld.questions import World
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.video.store import FrameStore
 
 
 def test_the_gate_refuses_an_untrained_model(checkpoint: Path, small_world: World, setting: Setting) -> None:
@@ -22,6 +35,32 @@ def test_figures_of_an_untrained_model(checkpoint: Path, small_world: World, set
     # A guess is right one time in four, and well formed: 0.9 / 4 + 0.1
     assert report.guess_reward == pytest.approx(0.325)
     assert "16 sampled episodes" in str(report)
+
+
+def test_a_busy_machine_changes_no_figure(checkpoint: Path, rows: list[VideoQA], setting: Setting) -> None:
+    """Who asks first draws the same tokens as who asks last."""
+    model, tokenizer = load_checkpoint(checkpoint)
+    source = FrameStore()
+
+    def said(questions: list[VideoQA]) -> dict[str, list[str]]:
+        played = asyncio.run(
+            play_all(model, tokenizer, setting.system, setting.limits, questions, source, samples=2, seed=1)
+        )
+        texts: dict[str, list[str]] = {}
+        for one in played:
+            texts.setdefault(one.qa.id, []).append("".join(turn.text for turn in one.trajectory.turns))
+        return texts
+
+    forwards = said(rows[:3])
+    assert said(rows[2::-1]) == forwards
+    assert len({text for texts in forwards.values() for text in texts}) == 6
+
+
+def test_too_good_is_told_apart(checkpoint: Path, small_world: World, setting: Setting) -> None:
+    for limits, too_good in ((GateLimits(max_accuracy=-1.0), True), (GateLimits(), False)):
+        with pytest.raises(GateError) as caught:
+            check(checkpoint, small_world.heldout, setting, limits)
+        assert caught.value.too_good is too_good
 
 
 def test_figures_by_hand(rows: list[VideoQA]) -> None:

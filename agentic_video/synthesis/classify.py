@@ -256,7 +256,7 @@ async def _play(
 def _work(
     player: Teacher, shared: EvalContext, retriever: Retriever | None, samples: int
 ) -> Callable[[VideoQA, int], Awaitable[Record]]:
-    """Plays and grades a sample of a question."""
+    """Play and grade a sample of a question."""
     contexts = [shared.with_backend(backend) for backend in player.backends(shared, samples)]
 
     async def work(qa: VideoQA, number: int) -> Record:

@@ -3,31 +3,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from agentic_video.datasets.rows import load_rows
 from agentic_video.datasets.video_qa import VideoQADataset
-from agentic_video.types.row import RowError
-
-
-def row(video: str, **change: object) -> dict:
-    return {
-        "id": video,
-        "data_source": "d",
-        "video": video,
-        "question": "What?",
-        "options": ["x", "y"],
-        "answer": "A",
-        "answer_type": "multiple_choice",
-        **change,
-    }
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "good.mp4").write_bytes(b"not a video, but not empty")
-    (tmp_path / "empty.mp4").touch()
-    return tmp_path
+from tests.datasets.conftest import row
 
 
 def test_bad_rows_are_left_out_and_counted(folder: Path) -> None:
@@ -46,18 +24,3 @@ def test_relative_videos_start_at_the_file(folder: Path) -> None:
     assert item["video_qa"]["video"] == str((folder / "good.mp4").resolve())
     assert item["reward_model"]["ground_truth"] == "A"
     assert item["raw_prompt"][0]["content"] == "What?"
-
-
-def test_probe_opens_each_video(folder: Path) -> None:
-    (folder / "train.jsonl").write_text(json.dumps(row("good.mp4")), encoding="utf-8")
-    assert len(load_rows([folder / "train.jsonl"], "exists")[0]) == 1
-    with pytest.raises(RowError, match=r"no usable row.*good\.mp4"):
-        load_rows([folder / "train.jsonl"], "probe")
-
-
-def test_files_that_cannot_be_read_say_so(folder: Path) -> None:
-    (folder / "bad.parquet").write_text("no parquet")
-    (folder / "rows.txt").write_text("x")
-    for name, reason in (("none.parquet", "no such file"), ("bad.parquet", "can't be read"), ("rows.txt", "expected")):
-        with pytest.raises(RowError, match=reason):
-            load_rows([folder / name])

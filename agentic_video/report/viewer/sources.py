@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Source, by_number
-from agentic_video.types.record import VERSION, Record, RecordError
+from agentic_video.types.record import Record, RecordError
 
 
 class ViewError(Exception):
@@ -144,7 +144,7 @@ def _read(path: Path, problems: list[str]) -> Iterator[Record]:
                 where = f"{path} line {number}"
                 try:
                     raw = json.loads(line.decode("utf-8"))
-                    yield Record.from_dict({"version": VERSION, **raw} if isinstance(raw, dict) else raw, where)
+                    yield Record.from_dict({"version": 1, **raw} if isinstance(raw, dict) else raw, where)
                 except RecordError as error:
                     problems.append(str(error))
                 except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

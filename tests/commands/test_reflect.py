@@ -1,0 +1,24 @@
+from pathlib import Path
+
+from agentic_video.commands import reflect
+from tests.commands.conftest import Ask
+
+TEACHER = ("--teacher", "http://h/v1", "--teacher-name", "m")
+WORDS = [
+    "--system",
+    "videozoomer",
+    "--rollouts",
+    "run",
+    "--teacher",
+    "http://h/v1",
+    "--teacher-name",
+    "m",
+    "--out",
+    "o",
+]
+
+
+def test_what_is_asked_for(ask: Ask) -> None:
+    options = ask(reflect, "reflect", *WORDS, "--rollouts", "other", "--min-acc", "0.5")
+    assert options.rollouts == (Path("run"), Path("other")) and options.min_acc == 0.5
+    assert options.job.out == Path("o") and options.teacher.recipe.name == "videozoomer"

@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pytest
+
+from agentic_video.cli import main
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--serve", "--out", "x.html"), "--out writes a report and --serve serves one"),
+        ((), "is neither a folder nor a file"),
+    ],
+)
+def test_what_cannot_be_viewed(
+    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["view", str(tmp_path / "none"), *words]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("agentic-video view: ") and message in said
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--images", "-1"), ("--side", "15"), ("--side", "1025"), ("--side", "a")]
+)
+def test_numbers_that_make_no_sense(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["view", "x", option, value])
+    assert option in capsys.readouterr().err

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+from hydra.errors import HydraException
+
+from agentic_video.config.compose import compose_recipe, find_recipe
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import RECIPES
+
+
+def test_a_recipe_stands_on_verl_s_own_config() -> None:
+    config = compose_recipe(RECIPES / "framethinker", "laptop", ["trainer.save_freq=7"])
+    assert config.trainer.save_freq == 7 and "use_kl_in_reward" in config.algorithm
+    assert config.agentic_video.system._target_.endswith("FrameThinker")
+
+
+@pytest.mark.parametrize(
+    ("profile", "override", "message"), [("none", "a=1", "none"), ("laptop", "trainer.no_such=1", r"trainer\.no_such")]
+)
+def test_what_does_not_compose_is_named(profile: str, override: str, message: str) -> None:
+    with pytest.raises(HydraException, match=message):
+        compose_recipe(RECIPES / "framethinker", profile, [override])
+
+
+def test_a_recipe_is_found_from_anywhere_and_one_s_own_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("eva") == RECIPES / "eva"
+    mine = tmp_path / "recipes" / "eva" / "config"
+    mine.mkdir(parents=True)
+    assert find_recipe("eva") == mine.parent
+    with pytest.raises(SetupError, match="--system moments: no such folder"):
+        find_recipe("moments")

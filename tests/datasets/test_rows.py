@@ -1,0 +1,43 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video.datasets.rows import load_rows, read_rows, video_problem
+from agentic_video.types.row import RowError
+from tests.datasets.conftest import row
+
+
+def test_probe_opens_each_video(folder: Path) -> None:
+    (folder / "train.jsonl").write_text(json.dumps(row("good.mp4")), encoding="utf-8")
+    assert len(load_rows([folder / "train.jsonl"], "exists")[0]) == 1
+    with pytest.raises(RowError, match=r"no usable row.*good\.mp4"):
+        load_rows([folder / "train.jsonl"], "probe")
+
+
+def test_files_that_cannot_be_read_say_so(folder: Path) -> None:
+    (folder / "bad.parquet").write_text("no parquet")
+    (folder / "rows.txt").write_text("x")
+    for name, reason in (("none.parquet", "no such file"), ("bad.parquet", "can't be read"), ("rows.txt", "expected")):
+        with pytest.raises(RowError, match=reason):
+            load_rows([folder / name])
+
+
+def test_good_rows_are_kept_and_bad_ones_named(folder: Path) -> None:
+    lines = [row("good.mp4"), row("none.mp4"), "text"]
+    (folder / "train.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    rows, problems = load_rows([folder / "train.jsonl"])
+    assert [qa.video for qa in rows] == [str((folder / "good.mp4").resolve())]
+    assert [problem.split(": ")[0] for problem in problems] == ["train.jsonl row 1", "train.jsonl row 2"]
+    assert "expected an object, got str" in problems[1]
+
+
+def test_blank_lines_are_no_rows(folder: Path) -> None:
+    (folder / "rows.json").write_text('\n{"a": 1}\n\n{"a": 2}\n', encoding="utf-8")
+    assert read_rows(folder / "rows.json") == [{"a": 1}, {"a": 2}]
+
+
+def test_what_is_wrong_with_a_video(folder: Path) -> None:
+    good, empty = str(folder / "good.mp4"), str(folder / "empty.mp4")
+    assert video_problem(good, "exists") == "" and "the file is empty" in video_problem(empty, "exists")
+    assert good in video_problem(good, "probe")

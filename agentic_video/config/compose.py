@@ -11,6 +11,17 @@ from omegaconf import DictConfig
 from agentic_video.utils.errors import SetupError
 
 
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Make sure that words which are no options are Hydra overrides.
+
+    Raises:
+        SetupError: One isn't; the message names it.
+    """
+    bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
+    if bad:
+        raise SetupError(f"not an option and not a Hydra override (key=value): {bad[0]}")
+
+
 def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The whole config of a run, as verl gets it.
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentic_video.config.compose import check_overrides
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.utils.environment import output_folder
 from agentic_video.utils.errors import SetupError
@@ -118,17 +119,6 @@ class EvalOptions:
             return self.out.resolve()
         below = "sweep" if self.sweep else self.variant.name
         return output_folder(os.environ) / f"{self.recipe.name}-eval" / self.benchmark_name / below
-
-
-def check_overrides(overrides: tuple[str, ...]) -> None:
-    """Make sure that words which are no options are Hydra overrides.
-
-    Raises:
-        SetupError: One isn't; the message names it.
-    """
-    bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
-    if bad:
-        raise SetupError(f"not an option and not a Hydra override (key=value): {bad[0]}")
 
 
 def check_recipe(recipe: Path) -> None:

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
+from agentic_video.utils.choices import check_choice
+
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -68,8 +70,7 @@ class EndpointConfig:
     temperature: float | None = 0.0
 
     def __post_init__(self) -> None:
-        if self.on_failure not in get_args(FailurePolicy):
-            raise ValueError(f"on_failure must be one of {get_args(FailurePolicy)}, got {self.on_failure!r}")
+        check_choice("on_failure", self.on_failure, get_args(FailurePolicy))
         if not self.timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")
         if self.concurrency < 1:

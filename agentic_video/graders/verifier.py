@@ -8,6 +8,7 @@ from typing import Any, get_args
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
 from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.types.frame import Frame
+from agentic_video.utils.choices import check_choice
 
 
 class VerifierError(EndpointError):
@@ -34,8 +35,7 @@ class VerifierConfig(EndpointConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.image_format not in get_args(ImageFormat):
-            raise ValueError(f"image_format must be one of {get_args(ImageFormat)}, got {self.image_format!r}")
+        check_choice("image_format", self.image_format, get_args(ImageFormat))
         if not 1 <= self.image_quality <= 95:
             raise ValueError(f"image_quality must be from 1 to 95, got {self.image_quality}")
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from agentic_video.config.compose import check_overrides
 from agentic_video.launch.machine import clean_machine
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
@@ -44,9 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
     parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
     known, overrides = parser.parse_known_args(arguments)
-    bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
-    if bad:
-        parser.error(f"not an option and not a Hydra override (key=value): {bad[0]}")
+    try:
+        check_overrides(overrides)
+    except SetupError as error:
+        parser.error(str(error))
     options = LaunchOptions(
         known.recipe.resolve(), known.stage, known.profile, known.submit, known.dry_run, tuple(overrides)
     )

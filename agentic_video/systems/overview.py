@@ -6,6 +6,7 @@ from typing import get_args
 from agentic_video.systems.base import EpisodeView, OverviewKind
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError
+from agentic_video.utils.choices import check_choice
 from agentic_video.video.sampling import rate_times, uniform_indices
 
 RETRIEVAL_CANDIDATES = 128
@@ -17,8 +18,7 @@ def check_overview(kind: str) -> None:
     Raises:
         ValueError: It isn't an :data:`OverviewKind`.
     """
-    if kind not in get_args(OverviewKind):
-        raise ValueError(f"overview must be one of {get_args(OverviewKind)}, got {kind!r}")
+    check_choice("overview", kind, get_args(OverviewKind))
 
 
 async def overview_frames(

@@ -15,6 +15,7 @@ from agentic_video.systems.base import System
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 
 RewardFunction = Callable[..., Score | Awaitable[Score]]
 """``(trajectory, row, graders, **reward_kwargs) -> Score``; may be a coroutine function."""
@@ -47,8 +48,7 @@ class RewardConfig:
     def __post_init__(self) -> None:
         if bool(self.path) != bool(self.name):
             raise ValueError(f"path and name belong together, got path {self.path!r} and name {self.name!r}")
-        if self.mode not in get_args(Mode):
-            raise ValueError(f"mode must be one of {get_args(Mode)}, got {self.mode!r}")
+        check_choice("mode", self.mode, get_args(Mode))
 
 
 @lru_cache(maxsize=8)

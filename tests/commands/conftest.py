@@ -13,6 +13,8 @@ __all__ = ["checkpoint", "quiet_threads", "recipe", "small_world", "tokenizer"]
 
 Ask = Callable[..., Any]
 
+TEACHER = ("--teacher", "http://h/v1", "--teacher-name", "m")
+
 
 class Asked(Exception):
     """Stands for the work: holds the options that a command would have started it with."""

@@ -1,21 +1,9 @@
 from pathlib import Path
 
 from agentic_video.commands import enhance
-from tests.commands.conftest import Ask
+from tests.commands.conftest import TEACHER, Ask
 
-TEACHER = ("--teacher", "http://h/v1", "--teacher-name", "m")
-WORDS = [
-    "--failures",
-    "mined.jsonl",
-    "--videos",
-    "new",
-    "--teacher",
-    "http://h/v1",
-    "--teacher-name",
-    "m",
-    "--out",
-    "o",
-]
+WORDS = ("--failures", "mined.jsonl", "--videos", "new", *TEACHER, "--out", "o")
 
 
 def test_what_is_asked_for(ask: Ask) -> None:

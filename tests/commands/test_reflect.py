@@ -1,21 +1,9 @@
 from pathlib import Path
 
 from agentic_video.commands import reflect
-from tests.commands.conftest import Ask
+from tests.commands.conftest import TEACHER, Ask
 
-TEACHER = ("--teacher", "http://h/v1", "--teacher-name", "m")
-WORDS = [
-    "--system",
-    "videozoomer",
-    "--rollouts",
-    "run",
-    "--teacher",
-    "http://h/v1",
-    "--teacher-name",
-    "m",
-    "--out",
-    "o",
-]
+WORDS = ("--system", "videozoomer", "--rollouts", "run", *TEACHER, "--out", "o")
 
 
 def test_what_is_asked_for(ask: Ask) -> None:

@@ -25,6 +25,7 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import PixelBudget, fit_size
 
@@ -87,8 +88,7 @@ class Eva(System):
     taught_by_team = True
 
     def __post_init__(self) -> None:
-        if self.answer_match not in get_args(MatchRule):
-            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        check_choice("answer_match", self.answer_match, get_args(MatchRule))
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         check_overview(self.overview)

@@ -8,6 +8,7 @@ from agentic_video.systems.blocks import read_blocks
 from agentic_video.systems.framemind.grammar import TAGS, TOOLS, evidence_header
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 
 TurnBonus = Literal["turns", "turn_sums"]
 """What the turn bonus counts: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
@@ -44,8 +45,7 @@ class FrameMindWeights:
     max_turns: int = 3
 
     def __post_init__(self) -> None:
-        if self.turn_bonus not in get_args(TurnBonus):
-            raise ValueError(f"turn_bonus must be one of {get_args(TurnBonus)}, got {self.turn_bonus!r}")
+        check_choice("turn_bonus", self.turn_bonus, get_args(TurnBonus))
 
 
 def used_tools(trajectory: Trajectory) -> set[str]:

@@ -26,6 +26,7 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 from agentic_video.video.sampling import linspace_times
 
 
@@ -83,10 +84,8 @@ class FrameMind(System):
     stop: tuple[str, ...] = ("</turn_sum>",)
 
     def __post_init__(self) -> None:
-        if self.answer_match not in get_args(MatchRule):
-            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
-        if self.context not in get_args(Context):
-            raise ValueError(f"context must be one of {get_args(Context)}, got {self.context!r}")
+        check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        check_choice("context", self.context, get_args(Context))
         if not 1 <= self.clip_min_frames <= self.clip_max_frames or not self.clip_fps > 0:
             raise ValueError("clip_fps and clip_min_frames must be positive, clip_max_frames not below clip_min_frames")
         most = max(self.low.frames, self.high.frames)

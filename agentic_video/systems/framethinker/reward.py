@@ -8,6 +8,7 @@ from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, ACTION_OPEN
 from agentic_video.types.action import Calls
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, Turn
+from agentic_video.utils.choices import check_choice
 
 Bonus = Literal["actions", "turns"]
 _TAGS = (THINK_OPEN, THINK_CLOSE, ACTION_OPEN, ACTION_CLOSE)
@@ -42,8 +43,7 @@ class FrameThinkerWeights:
     format: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.bonus not in get_args(Bonus):
-            raise ValueError(f"bonus must be one of {get_args(Bonus)}, got {self.bonus!r}")
+        check_choice("bonus", self.bonus, get_args(Bonus))
 
 
 def _turn_ok(turn: Turn) -> bool:

@@ -27,6 +27,7 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import fit_within
 
@@ -104,8 +105,7 @@ class FrameThinker(System):
     stop: tuple[str, ...] = (ACTION_CLOSE,)
 
     def __post_init__(self) -> None:
-        if self.answer_match not in get_args(MatchRule):
-            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        check_choice("answer_match", self.answer_match, get_args(MatchRule))
         for key in ("look_frames", "long_look_frames"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")

@@ -23,6 +23,7 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import fit_within
 
@@ -91,11 +92,8 @@ class VideoBrain(System):
 
     def __post_init__(self) -> None:
         check_overview(self.overview)
-        allowed = ("judge", *get_args(MatchRule))
-        if self.answer_match not in allowed:
-            raise ValueError(f"answer_match must be one of {allowed}, got {self.answer_match!r}")
-        if self.illegal_call not in get_args(IllegalCall):
-            raise ValueError(f"illegal_call must be one of {get_args(IllegalCall)}, got {self.illegal_call!r}")
+        check_choice("answer_match", self.answer_match, ("judge", *get_args(MatchRule)))
+        check_choice("illegal_call", self.illegal_call, get_args(IllegalCall))
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""

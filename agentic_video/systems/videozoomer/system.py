@@ -23,6 +23,7 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
 from agentic_video.video.sizes import PixelBudget, fit_size
@@ -69,8 +70,7 @@ class VideoZoomer(System):
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
-        if self.answer_match not in get_args(MatchRule):
-            raise ValueError(f"answer_match must be one of {get_args(MatchRule)}, got {self.answer_match!r}")
+        check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_overview(self.overview)
 
     def with_frames(self, count: int) -> System:

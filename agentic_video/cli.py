@@ -7,6 +7,7 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
+    "run",
     "doctor",
     "summary",
     "eval",

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import psutil
 
+SEGMENTS = ("psm_*", "verl_weights_*")
+"""Names of the files in ``/dev/shm`` that a killed job may leave."""
+
 
 def shared_segments() -> set[Path]:
-    """Shared-memory segments of Python programs."""
-    return set(Path("/dev/shm").glob("psm_*")) if Path("/dev/shm").is_dir() else set()
+    """Shared-memory segments of Python programs, and those through which verl sends weights to vLLM."""
+    folder = Path("/dev/shm")
+    return {segment for pattern in SEGMENTS for segment in folder.glob(pattern)}
 
 
 def remove_segments(candidates: set[Path]) -> int:

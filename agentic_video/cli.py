@@ -8,6 +8,7 @@ from types import ModuleType
 
 COMMANDS = (
     "run",
+    "install",
     "doctor",
     "summary",
     "eval",

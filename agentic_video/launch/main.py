@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentic_video.launch.inputs import check_inputs, input_overrides, named_inputs
-from agentic_video.launch.machine import clean_machine
+from agentic_video.launch.machine import clean_machine, require_engine
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import choose_profile
@@ -48,6 +48,8 @@ def launch(options: LaunchOptions) -> int:
     if options.submit:
         return submit_job(options, profile, environment)
 
+    if runs_here:
+        require_engine(options.stage, gpus)
     inputs = named_inputs(options.stage, options.overrides, environment)
     elsewhere = profile == "cluster" and (
         not gpus or (options.stage == "grpo" and bool(environment.get("RAY_ADDRESS")))

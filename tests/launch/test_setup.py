@@ -69,11 +69,6 @@ def test_what_failed_is_tried_again(repository: Path) -> None:
 
 
 def test_an_environment_of_one_s_own_is_used_as_it_is(repository: Path) -> None:
-    assert set_up(repository, PYTHON="/opt/python") == (0, "/opt/python")
-    assert syncs(repository) == 0
-
-
-def test_an_environment_of_one_s_own_is_used_as_it_is(repository: Path) -> None:
     assert set_up(repository, PYTHON=sys.executable) == (0, sys.executable)
     assert syncs(repository) == 0
 

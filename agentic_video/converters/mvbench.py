@@ -48,6 +48,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
             "start": row.number_of("start") if row.has("start") else None,
             "end": row.number_of("end") if row.has("end") else None,
         },
+        exact_video=True,
     )
 
 

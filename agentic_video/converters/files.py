@@ -129,8 +129,10 @@ def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
             where = f"{name} line {number}"
             try:
                 raw = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield Problem("bad_row", where, f"is not a json object: {error}")
+            except json.JSONDecodeError as error:
+                yield Problem("bad_row", where, f"is not json: {error.msg} at column {error.colno}")
+            except RecursionError:
+                yield Problem("bad_row", where, "is not json: it is nested too deeply")
             else:
                 yield _row(raw, where, row)
 
@@ -138,6 +140,7 @@ def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
 def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
     position, number, close = _skip(text, _skip(text, 0) + 1), 0, "}" if keyed else "]"
     if text[position : position + 1] == close:
+        yield from _nothing_after(text, position + 1, name, number)
         return
     while True:
         key = ""
@@ -153,12 +156,19 @@ def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Probl
         yield _row(raw, f"{name} row {number}", number, str(key))
         number += 1
         if text[position : position + 1] == close:
+            yield from _nothing_after(text, position + 1, name, number)
             return
         try:
             position = _expect(text, position, ",")
         except ValueError as error:
             yield _broken(name, number, error)
             return
+
+
+def _nothing_after(text: str, position: int, name: str, number: int) -> Iterator[Problem]:
+    """A problem where text follows the end of an array or an object."""
+    if text[_skip(text, position) :]:
+        yield _broken(name, number, json.JSONDecodeError("more text after the end", text, _skip(text, position)))
 
 
 def _broken(name: str, number: int, error: Exception) -> Problem:
@@ -175,7 +185,7 @@ def _skip(text: str, position: int) -> int:
 def _expect(text: str, position: int, mark: str) -> int:
     position = _skip(text, position)
     if text[position : position + 1] != mark:
-        raise ValueError(f"expected {mark!r} at character {position}, got {text[position : position + 10]!r}")
+        raise json.JSONDecodeError(f"expected {mark!r}, got {text[position : position + 10]!r}", text, position)
     return _skip(text, position + 1)
 
 

@@ -43,6 +43,11 @@ def test_find_files_takes_the_first_pattern_and_no_caches(tmp_path: Path) -> Non
 def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
     path = touch(tmp_path / "a.json", b'\xef\xbb\xbf[{"x": 1}, 3, {"x": 2} {"x": 3}]')
     assert places(path) == ["a.json row 0", "!a.json row 1", "a.json row 2", "!a.json row 3"]
+    path = touch(tmp_path / "t.json", b'[{"x": 1}]\n[{"x": 2}]')
+    told = list(read(path, tmp_path, Split(())))[-1]
+    assert isinstance(told, Problem)
+    assert told.where == "t.json row 1"
+    assert "more text after the end: line 2 column 1" in told.message
     path = touch(tmp_path / "k.json", b'{"v1": {"x": 1}, "v2": {"x": ')
     rows = list(read(path, tmp_path, Split((), keyed=True)))
     assert isinstance(rows[0], Fields)
@@ -54,6 +59,10 @@ def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
 def test_a_bad_line_does_not_end_json_lines(tmp_path: Path) -> None:
     path = touch(tmp_path / "l.jsonl", b'{"x": 1}\n\n{"x":\n[1]\n{"x": 2}')
     assert places(path) == ["l.jsonl line 1", "!l.jsonl line 3", "!l.jsonl line 4", "l.jsonl line 5"]
+    assert [row.message for row in read(path, tmp_path, Split(())) if isinstance(row, Problem)] == [
+        "is not json: Expecting value at column 6",
+        "l.jsonl line 4: expected an object, got [1]",
+    ]
     rows = [row for row in read(path, tmp_path, Split(())) if isinstance(row, Fields)]
     assert [row.number for row in rows] == [0, 3]  # blank lines don't count, bad ones do
 

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from agentic_video.converters.base import Converter, Fields, Question, Split
 
 FOLDERS = {
-    "action_antonym": ("ssv2_video",),
+    "action_antonym": ("ssv2_video", "ssv2_video_mp4"),
     "action_count": ("perception/videos",),
     "action_localization": ("sta/sta_video_segment", "sta/sta_video"),
     "action_prediction": ("star/Charades_segment", "star/Charades_v1_480"),

@@ -218,6 +218,7 @@ def test_mvbench_needs_a_task() -> None:
     raw = SAMPLES["mvbench"].rows[0]
     (question,) = questions("mvbench", raw, file="scene_transition/train-0.parquet")
     assert question.videos == ("scene_qa/video/ZS9XR.mp4",)
+    assert question.exact_video  # names repeat between the folders of the tasks
     with pytest.raises(RowError, match="belongs to no task"):
         questions("mvbench", raw, file="json/other.json")
     with pytest.raises(RowError, match="2 options"):

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def convert(
                     problems.append(question)
                 continue
             bar.update()
-            if question.id in seen:
+            if question.id in seen and not full:
                 message = f"id {question.id!r} is taken by {seen[question.id]}"
                 problems.append(Problem("duplicate_id", where, message))
                 continue
@@ -152,19 +152,8 @@ def convert(
             in_part = in_part or not video.whole
             made.append(_Made(row if text is None else _with_subtitles(row, text), video, question.videos[0], text))
 
-    kept: list[_Made] = []
-    for one in made:
-        where = one.row["extra_info"]["source_row"]
-        others = [] if one.video.whole else [name for name in takers[one.video.path] if name != one.name]
-        if others:
-            path, other = (
-                one.video.path.relative_to(folder.root),
-                f"{others[0]!r} ({takers[one.video.path][others[0]]})",
-            )
-            message = f"video {one.name!r} may be '{path}', and so may {other}; keep their folders below --videos"
-            problems.append(Problem("missing_video", where, message))
-        else:
-            kept.append(one)
+    kept, contested = _uncontested(made, takers, folder.root)
+    problems += contested
     rows = [one.row for one in kept]
     told = [bool(one.text) for one in kept]
     notes = {"with_subtitles": sum(told), "without_subtitles": told.count(False)} if subtitles else {}
@@ -238,6 +227,32 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
     except UnicodeEncodeError as error:
         raise RowError(f"{where}: holds half of a surrogate pair, which can't be written: {error.reason}") from None
     return row
+
+
+def _uncontested(
+    made: list[_Made], takers: Mapping[Path, Mapping[str, str]], root: Path
+) -> tuple[list[_Made], list[Problem]]:
+    """Rows without those whose video was found by a part of its path, where another published path may mean it too.
+
+    Args:
+        takers: For each file the published paths that it was found by, with the place of the first row of each.
+        root: The folder of the videos.
+    """
+    kept, problems = [], []
+    for one in made:
+        others = (
+            {} if one.video.whole else {name: at for name, at in takers[one.video.path].items() if name != one.name}
+        )
+        if not others:
+            kept.append(one)
+            continue
+        other, place = next(iter(others.items()))
+        message = (
+            f"video {one.name!r} may be '{one.video.path.relative_to(root)}', and so may {other!r} ({place}); "
+            "keep their folders below --videos"
+        )
+        problems.append(Problem("missing_video", one.row["extra_info"]["source_row"], message))
+    return kept, problems
 
 
 def _spoken(folder: SubtitleFolder, question: Question) -> str:

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
 
     Returns:
-        Exit status: 0 when every question was played, 1 when some couldn't be, 2 when nothing could start.
+        Exit status: 0 when every row was played, 1 when some couldn't be or were left out, 2 when nothing could start.
     """
     return guarded(_run, arguments)
 
@@ -96,7 +96,7 @@ def _run(arguments: argparse.Namespace) -> int:
     options = options_of(arguments, gpus)
     if options.profile == "laptop" and not (options.model.model and options.data):
         options = with_toyworld(options, arguments.engine, gpus)
-    return int(any(result.missing for result in evaluate(options)))
+    return int(not all(result.complete for result in evaluate(options)))
 
 
 def options_of(arguments: argparse.Namespace, gpus: int) -> "EvalOptions":

@@ -7,7 +7,7 @@ each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -26,12 +26,15 @@ from agentic_video.evaluation.report import write_report
 from agentic_video.evaluation.results import (
     Failure,
     Key,
+    LeftOut,
     claim_folder,
     distinct,
     failures,
     finished,
     forget_failures,
     key_of,
+    left_out,
+    repeated,
 )
 from agentic_video.evaluation.runner import play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
@@ -71,16 +74,36 @@ class PartResult:
         part: The part.
         figures: See :func:`agentic_video.evaluation.report.figures`.
         missing: Questions that couldn't be played.
+        left_out: Rows of the data files that are no questions.
     """
 
     part: Part
     figures: Mapping[str, Any]
     missing: int
+    left_out: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row of the data files was played."""
+        return not self.missing and not self.left_out
 
     @property
     def point(self) -> Point | None:
         """Where a sweep's picture has it; None without a sweep, and where nothing was graded."""
         return None if self.part.value is None else point(self.part.value, self.figures)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What the data files hold.
+
+    Attributes:
+        rows: The questions, each once.
+        left_out: The other rows.
+    """
+
+    rows: tuple[VideoQA, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +116,7 @@ class Job:
         model: With room for the images of any part: one engine plays them all.
         rows: The questions.
         shards: Parallel processes.
+        left_out: Rows of the data files that are no questions.
     """
 
     options: EvalOptions
@@ -100,6 +124,7 @@ class Job:
     model: ModelSpec
     rows: tuple[VideoQA, ...]
     shards: int
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def keys(self) -> set[Key]:
@@ -198,8 +223,10 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     with LocalEngine() as engine:
         results = [evaluate_part(job, part, engine) for part in parts]
     if options.sweep and any(result.point for result in results):
-        picture = options.folder / f"sweep-{options.sweep.kind}.png"
-        draw(options.sweep.kind, read_curves(options.folder, options.sweep.kind), options.benchmark_name, picture)
+        kind, benchmark = options.sweep.kind, options.benchmark_name
+        picture = options.folder / f"sweep-{kind}.png"
+        curves = read_curves(options.folder, kind)
+        draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
     return results
 
@@ -214,28 +241,40 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
         raise SetupError("name a model with --model and rows with --data")
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
-    rows = read_rows(options)
+    questions = read_rows(options)
     model = model_spec(options.model, config)
     tiny = backend_class(model.engine).one_token_frames
     parts = parts_of(options, settings.system, limits_of(config), tiny=tiny)
     model = fit_images(model, max(part.system.max_images for part in parts))
-    return Job(options, settings, model, rows, count_shards(options.shards, model)), parts
+    shards = count_shards(options.shards, model)
+    return Job(options, settings, model, questions.rows, shards, questions.left_out), parts
 
 
-def read_rows(options: EvalOptions) -> tuple[VideoQA, ...]:
-    """The questions; those that can't be read, or were there before, are named and left out.
+def missing_note(results: Sequence[PartResult]) -> str:
+    """What a picture says about questions that none of its points counts; empty where there are none."""
+    most = max((result.figures["asked"] - result.figures["episodes"] for result in results), default=0)
+    return f" (without {most} of {results[0].figures['asked']} questions, which could not be played)" if most else ""
+
+
+def read_rows(options: EvalOptions) -> Questions:
+    """The questions; rows that can't be read, or were there before, are named and left out.
+
+    With a limit that cuts something, rows that are left out count nowhere: nobody knows whether they would have been
+    among the first.
 
     Raises:
         RowError: A file can't be read.
     """
     rows, unreadable = load_rows(options.data)
-    rows, repeated = distinct(rows)
-    problems = [*unreadable, *repeated]
+    problems = [*map(left_out, unreadable), *repeated(rows)]
+    rows, _ = distinct(rows)
     for problem in problems[:MAX_REPORTED]:
-        print(f"row left out: {problem}", file=sys.stderr)
+        print(f"row left out: {problem.message}", file=sys.stderr)
     if problems:
         print(f"{len(problems)} rows left out", file=sys.stderr)
-    return tuple(rows[: options.limit] if options.limit > 0 else rows)
+    if 0 < options.limit < len(rows):
+        rows, problems = rows[: options.limit], [replace(one, asked=False) for one in problems]
+    return Questions(tuple(rows), tuple(problems))
 
 
 def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System, str]:
@@ -323,7 +362,8 @@ def report_part(job: Job, part: Part) -> PartResult:
     records = [record for record in finished(part.folder)[0] if key_of(record.qa) in wanted]
     played = {key_of(record.qa) for record in records}
     failed = [one for one in failures(part.folder) if one.key in wanted and one.key not in played]
-    figures, text = write_report(part.folder, f"{part.title} on {benchmark}", benchmark, records, failed)
+    title = f"{part.title} on {benchmark}"
+    figures, text = write_report(part.folder, title, benchmark, records, failed, job.left_out)
     print(text)
     print(f"report: {part.folder / 'report.md'}")
-    return PartResult(part, figures, len(job.rows) - len(records))
+    return PartResult(part, figures, len(job.rows) - len(records), len(job.left_out))

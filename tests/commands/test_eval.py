@@ -126,7 +126,7 @@ def test_what_a_recipe_takes_from_the_environment_is_named(
     assert encoder in capsys.readouterr().err
     # the baseline needs no encoder: it gets as far as the server, which isn't there
     assert main([*words, encoder, "--baseline", "2", "--limit", "1", "--out", str(tmp_path / "baseline")]) == 1
-    assert "1 questions could not be played" in capsys.readouterr().out
+    assert "1 question could not be played" in capsys.readouterr().out
 
 
 def parsed(*words: str) -> EvalOptions:

@@ -154,7 +154,9 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
         SetupError: The synthetic world couldn't be built.
     """
     from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
+    from agentic_video.utils.imports import make_importable
 
+    make_importable(options.recipe)
     # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
     plain = options.variant.kind == "baseline"
     named = options.model.model

@@ -44,6 +44,7 @@ from agentic_video.systems.base import System
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 
@@ -239,6 +240,7 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     """
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
+    make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
     questions = read_rows(options)

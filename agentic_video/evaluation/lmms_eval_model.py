@@ -31,6 +31,7 @@ from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 from agentic_video.video.errors import VideoError
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class AgenticVideo(lmms):
             temperature=None if temperature is None else float(temperature),
             concurrency=int(concurrency),
         )
+        make_importable(Path(recipe))
         config = compose_recipe(Path(recipe), profile, overrides.split())
         settings = settings_of(config)
         system = settings.system if _true(tools) else settings.system.direct()

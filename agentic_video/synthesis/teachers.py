@@ -21,6 +21,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 
 UNLIMITED = 1 << 30
 """A server knows its own context; its tokens aren't those of the model that will learn."""
@@ -144,6 +145,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config is wrong.
     """
+    make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings, limits = settings_of(config), limits_of(config)
     model = options.model

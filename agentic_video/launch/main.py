@@ -27,6 +27,7 @@ from agentic_video.report.summary import write_summary
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable, own_modules
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,6 +69,7 @@ def launch(options: LaunchOptions) -> int:
     Raises:
         SetupError: It can't start.
     """
+    make_importable(options.recipe)
     environment, gpus = {**os.environ}, count_gpus()
     profile = choose_profile(options.profile, gpus, environment, options.stage)
     if options.submit:
@@ -130,6 +132,8 @@ def _train(
         "TENSORBOARD_DIR": str(folder / "tensorboard"),
         "PYTHONUNBUFFERED": "1",
     }
+    if own_modules(options.recipe):
+        variables["PYTHONPATH"] = environment["PYTHONPATH"]  # for the processes on a cluster, too
     with clean_machine() as temporary, verifier_server(verifier) as served:
         whole = [*command, *served, *folder_overrides(options.stage, folder)]
         if options.stage == "grpo":

@@ -264,7 +264,8 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
     Raises:
         SetupError: The folder holds a job with other settings, or another process is at it.
     """
-    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"a {kind}")
+    article = "an" if kind[0] in "aeiou" else "a"
+    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}")
     with open_journal(folder / JOURNAL_FILE, kind) as journal:
         finished = read_journal(folder / JOURNAL_FILE)
         with (

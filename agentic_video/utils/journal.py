@@ -15,7 +15,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
     """Make the folder of a job, or go on in one of the same settings.
 
     Args:
-        folder: Is made where it is missing.
+        folder: Is made where it is missing. One in which no result is yet takes any settings.
         settings: Plain data; all on which the job's results depend.
         name: Of the file in which the folder keeps them.
         kind: What messages call the job, e.g. ``an evaluation``.
@@ -25,7 +25,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
     """
     file = folder / name
     wanted = json.loads(json.dumps(settings))
-    if file.is_file():
+    if file.is_file() and _anything_done(folder):
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -38,6 +38,21 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
             )
         return
     write_whole(file, [json.dumps(wanted, indent=2) + "\n"])
+
+
+def _anything_done(folder: Path) -> bool:
+    """Whether a folder holds a result, or another process is at it. Lists of what failed are none."""
+    for path in folder.glob("*.jsonl"):
+        if path.name.startswith("failures"):
+            continue
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            if _whole_lines(file):
+                return True
+    return False
 
 
 def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
@@ -102,10 +117,16 @@ def write_whole(path: Path, texts: Iterable[str]) -> None:
     Args:
         path: The file; its folder is made.
         texts: What it holds, one after the other.
+
+    Raises:
+        OSError: It can't be written; nothing is left of it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(texts)
-        settle(file)
-    part.replace(path)
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(texts)
+            settle(file)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

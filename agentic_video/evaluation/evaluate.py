@@ -18,8 +18,8 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
-from agentic_video.evaluation.model import ModelSpec, fit_images, model_spec
-from agentic_video.evaluation.options import EvalOptions, Variant
+from agentic_video.evaluation.model import ModelSpec, fit_images, model_spec, require_model
+from agentic_video.evaluation.options import EvalOptions, Variant, check_files
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.progress import progress
 from agentic_video.evaluation.report import write_report
@@ -265,8 +265,10 @@ def read_rows(options: EvalOptions) -> Questions:
     among the first.
 
     Raises:
-        RowError: A file can't be read.
+        SetupError: A file isn't there.
+        RowError: A file can't be read, or holds no row that can be used.
     """
+    check_files(options.data, "--data")
     rows, unreadable = load_rows(options.data)
     problems = [*map(left_out, unreadable), *repeated(rows)]
     rows, _ = distinct(rows)
@@ -346,6 +348,8 @@ def play_missing(
         SetupError: Another process plays the same, or a shard died.
     """
     plan = job.plan(part)
+    if missing:
+        require_model(job.options.model)
     if missing and job.shards == 1:
         engine.load(plan)
     forget_failures(part.folder)

@@ -25,7 +25,7 @@ from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.context import EvalContext
-from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec
+from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
@@ -95,6 +95,7 @@ class AgenticVideo(lmms):
             temperature=None if temperature is None else float(temperature),
             concurrency=int(concurrency),
         )
+        require_model(options)
         make_importable(Path(recipe))
         config = compose_recipe(Path(recipe), profile, overrides.split())
         settings = settings_of(config)

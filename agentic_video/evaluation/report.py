@@ -15,6 +15,7 @@ from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.utils.journal import write_whole
 
 CATEGORY_FIELDS = (
     "categories",
@@ -356,6 +357,6 @@ def write_report(
     """
     result = figures(records, failures, left_out)
     text = report_text(title, result, benchmark, failures)
-    (folder / "report.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    (folder / "report.md").write_text(text, encoding="utf-8")
+    write_whole(folder / "report.json", [json.dumps(result, indent=2) + "\n"])
+    write_whole(folder / "report.md", [text])
     return result, text

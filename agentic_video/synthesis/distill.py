@@ -11,6 +11,7 @@ from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelSpec
+from agentic_video.evaluation.options import check_files
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
@@ -77,6 +78,7 @@ def distill(options: DistillOptions) -> Finished:
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config or a data file is wrong.
     """
+    check_files(options.data, "--data")
     teacher = prepare(options.teacher)
     teacher.check_samples(options.samples)
     team = options.team if teacher.system.taught_by_team else None

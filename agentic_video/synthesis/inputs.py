@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
 from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, load_records
@@ -63,11 +64,13 @@ def read_episodes(paths: Sequence[Path]) -> list[Record]:
 
 
 def read_questions(paths: Sequence[Path]) -> list[VideoQA]:
-    """The rows of data files, each question once; bad rows are reported and left out.
+    """The rows of the data files that ``--data`` names, each question once; bad rows are reported and left out.
 
     Raises:
+        SetupError: A file isn't there.
         RowError: A file can't be read at all.
     """
+    check_files(paths, "--data")
     rows, problems = load_rows(paths)
     rows, repeated = distinct(rows)
     report_problems([*problems, *repeated], "row")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.graders.endpoint import Endpoint, Unreadable
@@ -188,8 +189,9 @@ def label(options: PreferenceOptions) -> Finished:
         raise SetupError("--data and --teacher belong together: the rows to play, and who plays them")
     if not options.records and not options.data:
         raise SetupError("name --records, or rows with --data and who plays them with --teacher")
-    judge = chat_config(options.judge, "--judge", "--judge-name")
+    check_files(options.data, "--data")
     records = read_episodes(options.records) if options.records else []
+    judge = chat_config(options.judge, "--judge", "--judge-name")
     lines, complete = [], True
     if options.player is not None:
         played, report = play(options, options.player)

@@ -13,7 +13,7 @@ from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
-from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, served_model
+from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, require_model, served_model
 from agentic_video.evaluation.options import check_recipe
 from agentic_video.evaluation.plan import Plan
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
@@ -146,6 +146,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         ValueError: A key of the config is wrong.
     """
     make_importable(options.recipe)
+    require_model(options.model, options.option)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings, limits = settings_of(config), limits_of(config)
     model = options.model

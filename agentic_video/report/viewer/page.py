@@ -74,7 +74,7 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
         side: Longest side of a picture in pixels.
 
     Raises:
-        OSError: The file can't be written; an older report in its place is left as it was.
+        OSError: The file can't be written; an older report in its place is left as it was, and nothing of the new one.
     """
     chosen = episodes.newest(images)
     wanted: dict[str, set[int]] = {}
@@ -86,18 +86,21 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
     index["strips"] = [blocks.get(question.video) for question in episodes.questions]
     unreadable = 0
     partial = out.with_name(out.name + ".part")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(head(index, "file"))
-        for number, chunk in enumerate(_chunks(episodes)):
-            file.write(_block(f"chunk-{number}", chunk))
-        store = FrameStore()
-        for video, indices in wanted.items():
-            strip = make_strip(store, video, sorted(indices), side)
-            unreadable += bool(strip.error)
-            file.write(_block(f"strip-{blocks[video]}", asdict(strip)))
-        store.close()
-        file.write(tail())
-    partial.replace(out)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(head(index, "file"))
+            for number, chunk in enumerate(_chunks(episodes)):
+                file.write(_block(f"chunk-{number}", chunk))
+            store = FrameStore()
+            for video, indices in wanted.items():
+                strip = make_strip(store, video, sorted(indices), side)
+                unreadable += bool(strip.error)
+                file.write(_block(f"strip-{blocks[video]}", asdict(strip)))
+            store.close()
+            file.write(tail())
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
     return Written(len(chosen), unreadable, out.stat().st_size)
 
 

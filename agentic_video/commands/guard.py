@@ -2,6 +2,7 @@
 
 import argparse
 import errno
+import logging
 import os
 import sys
 from collections.abc import Callable
@@ -40,6 +41,7 @@ def guarded(work: Callable[[argparse.Namespace], int], arguments: argparse.Names
         The command's exit status; 2 with a line when it couldn't start, 130 when it was interrupted.
     """
     set_environment()
+    logging.getLogger("hydra").setLevel(logging.CRITICAL)  # it logs what it then raises
     from hydra.errors import HydraException
     from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
@@ -63,7 +65,9 @@ def plainly(work: Callable[[], int], going_on: str = "") -> int:
         was interrupted.
     """
     try:
-        return work()
+        status = work()
+        sys.stdout.flush()
+        return status
     except SetupError as error:
         return refused(str(error))
     except BrokenPipeError:

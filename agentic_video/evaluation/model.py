@@ -159,10 +159,15 @@ def _require_hub_model(model: str, option: str, timeout: float = 20.0) -> None:
     Raises:
         SetupError: It isn't, or the hub can't be reached.
     """
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import HfApi, is_offline_mode, try_to_load_from_cache
 
     if isinstance(try_to_load_from_cache(model, "config.json"), str):
         return
+    if is_offline_mode():
+        raise SetupError(
+            f"{option} {model}: no such folder here, and not in the hub's cache (offline); download it first: "
+            f"hf download {model}"
+        )
     try:
         HfApi().model_info(model, timeout=timeout)
     except Exception as error:  # its classes of errors change from version to version

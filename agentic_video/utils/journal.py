@@ -1,10 +1,11 @@
 """Files of long jobs: a journal that a kill can't spoil, settings that a folder belongs to, outputs that are whole."""
 
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -88,8 +89,22 @@ def open_journal(path: Path, kind: str) -> Iterator[TextIO]:
         except BlockingIOError:
             raise SetupError(f"{path}: another process is writing this {kind}; wait for it or end it") from None
         raw.truncate(_whole_lines(raw))
-        with path.open("a", encoding="utf-8") as file:
+        with _named(path), path.open("a", encoding="utf-8") as file:
             yield file
+
+
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of the disk name the file that is written: those of an open file don't by themselves."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _OF_THE_DISK:
+            error.filename = str(path)
+        raise
 
 
 def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
@@ -124,9 +139,14 @@ def write_whole(path: Path, texts: Iterable[str]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
     try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
+        with _named(path), part.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(texts)
             settle(file)
         part.replace(path)
+    except OSError as error:
+        if error.filename == str(part):
+            error.filename = str(path)
+        raise
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

@@ -65,9 +65,18 @@ def test_a_model_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyP
                 raise OSError(f"404: no {model}\nmany lines\nof advice")
 
     monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: False)
     require_model(ModelOptions("owner/there", "vllm"))
     with pytest.raises(SetupError, match=r"^--base owner/name: .* not to be had from the hub: 404: no owner/name$"):
         require_model(ModelOptions("owner/name", "vllm"), "--base")
+
+
+def test_offline_a_model_must_be_in_the_hub_s_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
+    with pytest.raises(SetupError, match=r"hub's cache \(offline\); download it first: hf download owner/name"):
+        require_model(ModelOptions("owner/name", "vllm"))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda model, file: f"/cache/{model}/{file}")
+    require_model(ModelOptions("owner/name", "vllm"))
 
 
 def test_what_a_server_is_asked_before_anything_else(serve: Callable[[Script], FaultyServer]) -> None:

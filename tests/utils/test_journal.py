@@ -79,3 +79,19 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         write_whole(path, breaks())
     assert path.read_text() == "old text"
     assert [one.name for one in path.parent.iterdir()] == ["file"], "nor is a part of it left"
+
+
+def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_whole(path, ["old"])
+    (tmp_path / "file.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as full:
+        write_whole(path, ["new"])
+    assert full.value.filename == str(path)
+    assert path.read_text() == "old" and [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_is_named_by_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as refused:
+        write_whole(Path("/proc/no-such-file"), ["new"])
+    assert refused.value.filename == "/proc/no-such-file"

@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from tqdm import tqdm
+
 from agentic_video.report.viewer.episodes import Episodes, Grouping
 from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.pictures import make_strip
@@ -92,7 +94,7 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
             for number, chunk in enumerate(_chunks(episodes)):
                 file.write(_block(f"chunk-{number}", chunk))
             store = FrameStore()
-            for video, indices in wanted.items():
+            for video, indices in tqdm(wanted.items(), desc="pictures", unit="video", disable=None):
                 strip = make_strip(store, video, sorted(indices), side)
                 unreadable += bool(strip.error)
                 file.write(_block(f"strip-{blocks[video]}", asdict(strip)))

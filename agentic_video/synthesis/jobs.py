@@ -152,6 +152,7 @@ class Job:
             else:
                 missing.append((key, item))
         self._show()
+        self._bar.refresh()  # how many there are, before the first is done
         waiting = iter(missing)
 
         async def worker() -> None:

@@ -22,7 +22,6 @@ from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
     digest,
     drawn,
-    first,
     grade_of,
     read_episodes,
     read_questions,
@@ -219,10 +218,10 @@ def play(options: PreferenceOptions, player: TeacherOptions) -> tuple[list[Recor
     """
     teacher = prepare(player)
     teacher.check_samples(options.samples)
-    rows = first(read_questions(options.data), options.job.limit)
+    questions = read_questions(options.data).first(options.job.limit)
     with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
-        records = asyncio.run(_play(job, teacher, rows, options))
-        text = job.write_report(f"Episodes of {teacher.name}", options.job.prices)
+        records = asyncio.run(_play(job, teacher, questions.rows, options))
+        text = job.write_report(f"Episodes of {teacher.name}", options.job.prices, questions.numbers)
         return records, Finished(text, not job.failures)
 
 

@@ -226,6 +226,17 @@ def test_a_folder_in_which_nothing_was_done_takes_the_corrected_command(
     assert "choose another --out" in capsys.readouterr().err
 
 
+def test_rows_that_are_left_out_are_in_the_report(
+    data: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "half"}\n' + data.read_text())
+    more = ("--engine", "toy", "--limit", "1")
+    assert main(command("videozoomer", "distill", str(checkpoint), bad, tmp_path / "out", *more)) == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["rows_left_out"] == 1
+    assert "rows left out" in capsys.readouterr().out
+
+
 def test_a_checkpoint_in_this_process_teaches_too(
     asked: list[VideoQA], data: Path, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.progress import progress
 from agentic_video.evaluation.report import write_report
 from agentic_video.evaluation.results import (
+    SETTINGS_FILE,
     Failure,
     Key,
     LeftOut,
@@ -221,6 +222,8 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         ValueError: A key of the config, or a file of rows, is wrong.
     """
     job, parts = prepare(options)
+    if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
+        require_model(options.model)  # before a folder is made for it
     with LocalEngine() as engine:
         results = [evaluate_part(job, part, engine) for part in parts]
     if options.sweep and any(result.point for result in results):

@@ -133,6 +133,40 @@ def test_what_a_recipe_takes_from_the_environment_is_named(
     assert "1 question could not be played" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("http://127.0.0.1:9/v1", "no server answers there"),
+        ("/no/such/folder", "no such folder"),
+        ("owner/no-such-model", "not in the hub's cache"),
+    ],
+)
+def test_a_model_that_is_not_there_costs_a_line_and_leaves_nothing(
+    model: str, said: str, small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
+    assert evaluate(model, small_world, tmp_path / "out", "--model-name", "m") == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: --model {model}: ") and said in err
+    assert err.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_finished_evaluation_is_reported_again_without_its_server(
+    served: str, small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ("--model-name", "toyworld")
+    assert evaluate(served, small_world, tmp_path, *more) == 0
+    (tmp_path / "report.md").unlink()
+
+    def gone(*arguments: Any, **options: Any) -> None:
+        raise SetupError("no server answers there")
+
+    monkeypatch.setattr("agentic_video.evaluation.model.list_models", gone)
+    assert evaluate(served, small_world, tmp_path, *more) == 0
+    assert (tmp_path / "report.md").is_file()
+
+
 def parsed(*words: str) -> EvalOptions:
     """What some words ask for, on a machine without GPUs."""
     parser = argparse.ArgumentParser()

@@ -1,10 +1,16 @@
 """Train and evaluate agents that watch long videos with tools."""
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
+from importlib.metadata import version
 from types import ModuleType
+from typing import NoReturn
+
+from agentic_video.commands.guard import plainly
 
 COMMANDS = (
     "run",
@@ -26,6 +32,14 @@ COMMANDS = (
 (whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``."""
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end."""
+        self.exit(2, f"{self.prog}: error: {message} (all options: {self.prog} --help)\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand.
 
@@ -36,20 +50,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(prog="agentic-video", description=__doc__)
-    subparsers = parser.add_subparsers(dest="command", required=True)
+    return plainly(lambda: _run(words))
+
+
+def _run(words: Sequence[str]) -> int:
+    parser = Parser(prog="agentic-video", description=__doc__)
+    parser.add_argument("--version", action="store_true", help="show the version and stop")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
+    if list(words) == ["--version"]:
+        print(f"agentic-video {version('agentic-video')}")
+        return 0
     modules = {name: import_module(f"agentic_video.commands.{name}") for name in _needed(words)}
-    for name in COMMANDS:
-        if name in modules:
-            _add(subparsers, name, modules[name])
-        else:
-            subparsers.add_parser(name)
-    known, overrides = parser.parse_known_args(words)
-    module = modules[known.command]
+    parsers = {name: _add(subparsers, name, modules[name]) for name in COMMANDS if name in modules}
+    known, others = parser.parse_known_args(words)
+    module, own = modules[known.command], parsers[known.command]
+    unknown = others if not module.TAKES_OVERRIDES else [word for word in others if word.startswith("-")]
+    if unknown:
+        options = re.findall(r"--[\w-]+", own.format_usage())
+        close = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+        own.error(f"not an option: {unknown[0]}" + (f"; did you mean {close[0]}?" if close else ""))
     if module.TAKES_OVERRIDES:
-        known.overrides = overrides
-    elif overrides:
-        parser.error(f"unrecognized arguments: {' '.join(overrides)}")
+        known.overrides = others
     return int(module.run(known))
 
 
@@ -58,11 +79,13 @@ def _needed(words: Sequence[str]) -> Sequence[str]:
     return words[:1] if words and words[0] in COMMANDS else COMMANDS
 
 
-def _add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, module: ModuleType) -> None:
+def _add(subparsers: "argparse._SubParsersAction[Parser]", name: str, module: ModuleType) -> Parser:
+    description = (module.__doc__ or "").replace("``", "")
     parser = subparsers.add_parser(
-        name, help=module.HELP, description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        name, help=module.HELP, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.add_arguments(parser)
+    return parser
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 """The program itself: its list of commands, and what it imports."""
 
+import argparse
+import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
+from agentic_video import cli
 from agentic_video.cli import COMMANDS, main
 
 
@@ -30,19 +35,113 @@ def test_each_command_explains_itself(name: str, capsys: pytest.CaptureFixture[s
 def test_a_stray_word_is_refused_where_there_are_no_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "a=1"])
-    assert ended.value.code == 2 and "unrecognized arguments: a=1" in capsys.readouterr().err
+    assert ended.value.code == 2 and "not an option: a=1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["no-such-command"]])
-def test_what_is_no_command_is_refused(words: list[str]) -> None:
+def test_what_is_no_command_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"agentic-video \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["eval", "--system", "eva", "--limt=5"], "not an option: --limt=5; did you mean --limit?"),
+        (["eval", "--system", "eva", "--temprature", "1"], "not an option: --temprature; did you mean --temperature?"),
+        (["mine", "x", "--out", "y", "--belw=1"], "not an option: --belw=1; did you mean --below?"),
+        (["doctor", "a=1"], "not an option: a=1 ("),
+        (["eval"], "one of the arguments --system --recipe is required"),
+    ],
+)
+def test_a_mistake_on_the_command_line_costs_a_line(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and err.count("\n") == 1
+    assert err.startswith(f"agentic-video {words[0]}: error: ") and said in err
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    import_module(f"agentic_video.commands.{name}").add_arguments(parser)
+    return parser
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_explain_themselves_in_one_style(name: str) -> None:
+    for action in parser_of(name)._actions:
+        assert action.help, action.dest
+        assert "`" not in action.help and not action.help.startswith("default"), action.dest
+        assert "%(default)" not in action.help or "(default: %(default)" in action.help, action.dest
+        takes_a_word = action.nargs != 0 and not action.choices
+        assert not takes_a_word or action.metavar, f"{action.dest}: say what kind of word it takes"
+        # whoever takes a number says which ones
+        assert action.type not in (int, float), action.dest
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_descriptions_are_plain_text(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert "`" not in capsys.readouterr().out
+
+
+PLAYED_BY_TEACHERS = ("distill", "reflect", "classify", "preferences")
+SPEAKERS = {
+    "evaluation": ("eval",),
+    "synthesis/teachers.py": PLAYED_BY_TEACHERS,
+    "synthesis/jobs.py": (*PLAYED_BY_TEACHERS, "enhance"),
+    "utils/journal.py": (*PLAYED_BY_TEACHERS, "enhance", "eval"),
+    "evaluation/model.py": (*PLAYED_BY_TEACHERS, "eval"),
+    "config/compose.py": (*PLAYED_BY_TEACHERS, "eval"),
+    "report/viewer": ("view",),
+    **{f"synthesis/{name}.py": (name,) for name in (*PLAYED_BY_TEACHERS, "enhance", "mine", "templates")},
+    **{f"commands/{name}.py": (name,) for name in COMMANDS},
+}
+"""Whose messages each part of the package writes."""
+NOT_OURS = {"--backend", "--local", "--target"}
+"""Options of programs that a message recommends."""
+NEVER_SAID = {("reflect", "--samples")}
+"""A command that shares a file with others, but not this message."""
+
+
+def named_options() -> list[tuple[str, str, str]]:
+    """The options that messages of errors name: command, file, option."""
+    package = Path(cli.__file__).parent
+    found = []
+    for part, commands in SPEAKERS.items():
+        place = package / part
+        for file in [place] if place.is_file() else place.rglob("*.py"):
+            raised = [
+                node for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(node, ast.Raise)
+            ]
+            texts = [one.value for node in raised for one in ast.walk(node) if isinstance(one, ast.Constant)]
+            for option in re.findall(r"--[a-z]+(?:-[a-z]+)*", " ".join(map(str, texts))):
+                found += [(command, str(file.relative_to(package)), option) for command in commands]
+    return sorted({one for one in found if one[2] not in NOT_OURS and (one[0], one[2]) not in NEVER_SAID})
+
+
+def test_a_message_recommends_only_options_that_its_command_has() -> None:
+    named = named_options()
+    assert len(named) > 20
+    options = {name: set(parser_of(name)._option_string_actions) for name in COMMANDS}
+    assert [one for one in named if one[2] not in options[one[0]]] == []
 
 
 def test_only_the_command_that_is_asked_for_is_imported() -> None:
     code = "import sys; from agentic_video.cli import main\ntry: main(['summary', '--help'])\nexcept SystemExit: pass\n"
-    code += "print(*sorted(name for name in sys.modules if name.startswith('agentic_video.commands.')))\n"
+    code += "found = sorted(name for name in sys.modules if name.startswith('agentic_video.commands.'))\n"
+    code += "print(*(name for name in found if name != 'agentic_video.commands.guard'))\n"
     code += "print('heavy', *(name for name in ('torch', 'verl', 'ray', 'transformers') if name in sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert said[-2:] == ["agentic_video.commands.summary", "heavy"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import cast, get_args
 
-from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.numbers import fraction, natural, positive
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, teacher_options
 from agentic_video.synthesis.classes import (
     CLASSES,
@@ -41,81 +41,97 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="parquet or jsonl file of rows; may be repeated; default: the questions of --base-results",
+        metavar="FILE",
+        help="parquet or jsonl file of rows; may be repeated (default: the questions of --base-results)",
     )
-    parser.add_argument("--base", help="address of the base model's server, or folder of its checkpoint")
-    parser.add_argument("--base-name", default="", help="its name on the server, where that has several")
+    parser.add_argument(
+        "--base", metavar="MODEL", help="address of the base model's server, or folder of its checkpoint"
+    )
+    parser.add_argument(
+        "--base-name", default="", metavar="NAME", help="name of the base model on its server, where it has several"
+    )
     parser.add_argument(
         "--base-frames",
         type=positive,
         metavar="N",
-        help="show the base model N uniform frames in the plain baseline's way; default: the system itself without its "
-        "tools",
+        help="show the base model N uniform frames in the plain baseline's way (default: the system itself without its "
+        "tools)",
     )
     parser.add_argument(
         "--base-results",
         type=Path,
         nargs="+",
         default=[],
-        metavar="DIR",
-        help="folders of evaluations of the base model, in place of --base; each is a sample",
+        metavar="FOLDER",
+        help="evaluations of the base model, in place of --base; each is a sample",
     )
     parser.add_argument(
         "--teacher-results",
         type=Path,
         nargs="+",
         default=[],
-        metavar="DIR",
-        help="the same for the teacher, with tools",
+        metavar="FOLDER",
+        help="evaluations of the teacher with tools, in place of --teacher; each is a sample",
     )
     parser.add_argument(
         "--samples",
         type=positive,
         default=1,
-        metavar="K",
-        help="answers of each model that is played; the majority counts (%(default)s); several need a temperature "
-        "above 0",
+        metavar="N",
+        help="answers of each model that is played; the majority counts; several need a temperature above 0 (default: "
+        "%(default)s)",
     )
     _add_sets(parser)
 
 
 def _add_sets(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--right-from", type=fraction, default=1.0, help="grade from which an answer is right (%(default)s)"
+        "--right-from",
+        type=fraction,
+        default=1.0,
+        metavar="X",
+        help="grade from which an answer is right (default: %(default)g)",
     )
     parser.add_argument(
         "--slip",
         choices=get_args(Slip),
         default="drop",
-        help="a question that the base model gets right and the teacher, without tools, wrong (%(default)s)",
+        help="what becomes of a question that the base model gets right and the teacher, without tools, wrong "
+        "(default: %(default)s)",
     )
-    parser.add_argument("--sft-size", type=int, default=SFT_SIZE, metavar="N", help="rows of the SFT set (%(default)s)")
+    parser.add_argument(
+        "--sft-size", type=natural, default=SFT_SIZE, metavar="N", help="rows of the SFT set (default: %(default)s)"
+    )
     parser.add_argument(
         "--sft-shares",
         type=shares,
         default=SFT_SHARES,
         metavar="CLASS=SHARE,...",
-        help=f"default: {_shares_text(SFT_SHARES)}",
+        help=f"shares of the classes in the SFT set (default: {_shares_text(SFT_SHARES)})",
     )
     parser.add_argument(
         "--sft-wrong",
         action="store_true",
         help="where the teacher was never right, learn from a wrong trajectory",
     )
-    parser.add_argument("--rl-size", type=int, default=RL_SIZE, metavar="N", help="rows of the RL set (%(default)s)")
+    parser.add_argument(
+        "--rl-size", type=natural, default=RL_SIZE, metavar="N", help="rows of the RL set (default: %(default)s)"
+    )
     parser.add_argument(
         "--rl-shares",
         type=shares,
         default=RL_SHARES,
         metavar="CLASS=SHARE,...",
-        help=f"default: {_shares_text(RL_SHARES)}",
+        help=f"shares of the classes in the RL set (default: {_shares_text(RL_SHARES)})",
     )
     parser.add_argument(
         "--fill",
         action="store_true",
         help="where a class is scarce, break the shares rather than make both sets smaller",
     )
-    parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="of the choice of rows (%(default)s)")
+    parser.add_argument(
+        "--draw", type=natural, default=0, metavar="SEED", help="of the choice of rows (default: %(default)s)"
+    )
 
 
 def shares(text: str) -> dict[QuestionClass, float]:

@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from agentic_video.commands.guard import refused
+from agentic_video.commands.numbers import positive
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ConvertError
 
@@ -27,13 +29,13 @@ def listing() -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video convert``."""
-    parser.add_argument("name", nargs="?", help="the data set; --list names all")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the data set; --list names all")
     parser.add_argument("--list", action="store_true", help="list the data sets and stop")
-    parser.add_argument("--source", type=Path, help="folder of the annotations, or one annotation file")
-    parser.add_argument("--videos", type=Path, help="folder of the videos (default: the source)")
-    parser.add_argument("--out", type=Path, help="file of rows to write: .parquet or .jsonl")
-    parser.add_argument("--split", help="official split (default: the first that --list names)")
-    parser.add_argument("--limit", type=int, help="stop after so many rows")
+    parser.add_argument("--source", type=Path, metavar="PATH", help="folder of the annotations, or one annotation file")
+    parser.add_argument("--videos", type=Path, metavar="FOLDER", help="folder of the videos (default: the source)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="file of rows to write: .parquet or .jsonl")
+    parser.add_argument("--split", metavar="NAME", help="official split (default: the first that --list names)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows (default: all)")
     parser.add_argument("--subtitles", action="store_true", help="put the subtitles before each question")
 
 
@@ -65,8 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
             subtitles=arguments.subtitles,
             progress=sys.stderr.isatty(),
         )
-    except (ConvertError, OSError) as error:
-        print(f"agentic-video convert: {error}", file=sys.stderr)
-        return 2
+    except ConvertError as error:
+        return refused(str(error))
     print(summary(report))
     return 0 if report.rows else 1

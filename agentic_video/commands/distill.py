@@ -10,7 +10,7 @@ import argparse
 from pathlib import Path
 
 from agentic_video.commands.engine import SCRIPTED
-from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.numbers import fraction, natural, positive
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
 from agentic_video.config.compose import find_recipe
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
@@ -26,27 +26,32 @@ TAKES_OVERRIDES = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video distill``."""
-    add_teacher(parser, teacher_help="default without a GPU: a scripted one, which knows the answers")
+    add_teacher(parser, without="where there is no GPU, a scripted one that knows the answers")
     parser.add_argument(
         "--data",
         type=Path,
         action="append",
         default=[],
-        help="parquet or jsonl file of rows; may be repeated; default with the scripted teacher: the synthetic ones",
+        metavar="FILE",
+        help="parquet or jsonl file of rows; may be repeated (default with the scripted teacher: the synthetic rows)",
     )
     parser.add_argument(
-        "--samples", type=positive, default=1, metavar="N", help="episodes of each question (%(default)s)"
+        "--samples", type=positive, default=1, metavar="N", help="episodes of each question (default: %(default)s)"
     )
     parser.add_argument(
         "--min-acc",
         type=fraction,
         default=1.0,
         metavar="X",
-        help="an answer graded at least this is right (%(default)s); lower it for open-ended rows that are graded by "
-        "degrees",
+        help="an answer graded at least this is right; lower it for open-ended rows that are graded by degrees "
+        "(default: %(default)g)",
     )
-    parser.add_argument("--critic", default="", metavar="URL", help="a second model that rejects illogical paths")
-    parser.add_argument("--critic-model", default="", metavar="NAME", help="its name on that server")
+    parser.add_argument(
+        "--critic", default="", metavar="URL", help="server of a second model that rejects illogical paths"
+    )
+    parser.add_argument(
+        "--critic-model", default="", metavar="NAME", help="name of the critic on its server, where it has several"
+    )
     team = parser.add_argument_group(
         "a team of teachers",
         "an executor, a reflective thinker, an experience bank, for the system that is taught by them",
@@ -54,24 +59,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     team.add_argument("--single-teacher", action="store_true", help="without thinker and experience bank")
     team.add_argument(
         "--thinker-rounds",
-        type=int,
+        type=natural,
         default=TeamOptions.thinker_rounds,
         metavar="N",
-        help="most times that a call is written again (%(default)s)",
+        help="most times that a call is written again (default: %(default)s)",
     )
     team.add_argument(
         "--experiences",
-        type=int,
+        type=natural,
         default=TeamOptions.experiences,
         metavar="N",
-        help="past successes shown (%(default)s)",
+        help="past successes shown (default: %(default)s)",
     )
     team.add_argument(
         "--bank-round",
         type=positive,
         default=TeamOptions.bank_round,
         metavar="N",
-        help="the bank grows after each N questions (%(default)s)",
+        help="the bank grows after each N questions (default: %(default)s)",
     )
 
 

@@ -41,11 +41,13 @@ class Finding:
         name: What was looked at.
         value: What was found.
         remedy: What to do about it; empty when all is well.
+        note: What is good to know, where nothing has to be done.
     """
 
     name: str
     value: str
     remedy: str = ""
+    note: str = ""
 
 
 def installed(distribution: str) -> str | None:
@@ -83,7 +85,7 @@ def findings() -> Iterator[Finding]:
         yield Finding(
             "CPU",
             f"{os.cpu_count()} cores, AVX-512 {'yes' if fast else 'no'}",
-            "" if fast else "vLLM's CPU build was only tried with AVX-512",
+            note="" if fast else "vLLM's CPU build was mostly tried with AVX-512; it ran without, too",
         )
     for module, distribution, needed in LIBRARIES:
         yield _imports(module, distribution, needed, install)
@@ -141,4 +143,6 @@ def report() -> int:
         if finding.remedy:
             missing += 1
             print(f"   {'':15} -> {finding.remedy}")
+        if finding.note:
+            print(f"   {'':15} ({finding.note})")
     return int(missing > 0)

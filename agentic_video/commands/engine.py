@@ -6,6 +6,9 @@ The libraries know ``chat``, ``vllm`` and dotted paths of classes; that there is
 import argparse
 from pathlib import Path
 
+from agentic_video.commands.numbers import amount, probability
+from agentic_video.utils.errors import SetupError
+
 TOY = "agentic_video.toyworld.backend.ToyBackend"
 """What ``toy`` stands for."""
 SCRIPTED = "agentic_video.toyworld.teacher.ScriptedTeacher"
@@ -22,8 +25,25 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         type=_name,
         default="auto",
         metavar="NAME",
-        help=f"{', '.join(NAMES)}, or the dotted path of a class of your own "
-        "(see agentic_video.evaluation.backends.base); default: %(default)s",
+        help="what runs the model: chat (a server), vllm, toy (the tiny model's own), auto (what fits the model), or "
+        "the dotted path of a class of your own, see agentic_video.evaluation.backends.base (default: %(default)s)",
+    )
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """Add the options ``--temperature`` and ``--top-p``."""
+    default = "(default: the recipe's val_kwargs)"
+    parser.add_argument("--temperature", type=amount, metavar="X", help=f"of sampling; 0: the likeliest {default}")
+    parser.add_argument("--top-p", type=probability, metavar="X", help=f"of sampling {default}")
+
+
+def add_key(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--api-key-env``."""
+    parser.add_argument(
+        "--api-key-env",
+        default="OPENAI_API_KEY",
+        metavar="VARIABLE",
+        help="environment variable that holds the server's key (default: %(default)s)",
     )
 
 
@@ -52,6 +72,8 @@ def choose_engine(model: str, asked: str, gpus: int, option: str = "--model") ->
 
     if asked == "toy":
         require_checkpoint(model, asked, option)
+        if not Path(model).is_dir():
+            raise SetupError(f"{option} {model}: no such folder; --engine toy needs the folder of a checkpoint")
         return TOY
     engine = engine_of(model, asked, option)
     return TOY if asked == "auto" and engine == "vllm" and not gpus and _is_small(Path(model)) else engine

@@ -10,7 +10,7 @@ answers short. ``rows.jsonl`` is what GRPO reads. The same command goes on where
 import argparse
 from pathlib import Path
 
-from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.numbers import amount, fraction, natural, positive
 from agentic_video.commands.teachers import add_job, job_options, run_job, server_options
 from agentic_video.synthesis.enhance import EnhanceOptions, enhance
 from agentic_video.synthesis.jobs import Finished
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         required=True,
+        metavar="FILE",
         help="rows that agentic-video mine wrote; may be repeated",
     )
     parser.add_argument(
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         required=True,
+        metavar="PATH",
         help="new videos: a folder, a video, or a text file with a path a line; may be repeated",
     )
     parser.add_argument(
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
+        metavar="FILE",
         help="rows of the training set, whose questions aren't written again and whose videos are passed over; may be "
         "repeated",
     )
@@ -51,16 +54,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="address of an OpenAI-compatible server with a model that sees images",
     )
-    parser.add_argument("--teacher-name", default="", metavar="NAME", help="its name there, where it has several")
-    parser.add_argument("--temperature", type=float, default=0.7, help="%(default)s")
+    parser.add_argument(
+        "--teacher-name", default="", metavar="NAME", help="name of the model on the server, where it has several"
+    )
+    parser.add_argument(
+        "--temperature", type=amount, default=0.7, metavar="X", help="of sampling (default: %(default)s)"
+    )
     parser.add_argument(
         "--max-tokens",
-        type=int,
+        type=natural,
         default=2_048,
         metavar="N",
-        help="most tokens of a reply (default: %(default)s); 0 leaves it to the server, as reasoning models want it",
+        help="most tokens of a reply; 0 leaves it to the server, as reasoning models want it (default: %(default)s)",
     )
-    add_job(parser, "videos")
+    add_job(parser, "videos", "videos")
     _add_questions(parser)
 
 
@@ -71,34 +78,52 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=defaults.questions,
         metavar="N",
-        help="questions for each video (%(default)s)",
+        help="questions for each video (default: %(default)s)",
     )
     parser.add_argument(
         "--examples",
         type=positive,
         default=defaults.examples,
         metavar="N",
-        help="failures that the teacher is shown with a video (%(default)s)",
+        help="failures that the teacher is shown with a video (default: %(default)s)",
     )
     parser.add_argument(
         "--frames",
         type=positive,
         default=defaults.frames,
         metavar="N",
-        help="evenly spaced frames that it is shown (%(default)s)",
+        help="evenly spaced frames that it is shown (default: %(default)s)",
     )
     parser.add_argument(
-        "--max-pixels", type=positive, default=defaults.max_pixels, metavar="N", help="of a frame (%(default)s)"
+        "--max-pixels",
+        type=positive,
+        default=defaults.max_pixels,
+        metavar="N",
+        help="most pixels of a frame (default: %(default)s)",
     )
-    parser.add_argument("--max-answer-words", type=positive, default=Rules.words, metavar="N", help="%(default)s")
+    parser.add_argument(
+        "--max-answer-words",
+        type=positive,
+        default=Rules.words,
+        metavar="N",
+        help="most words of an answer (default: %(default)s)",
+    )
     parser.add_argument(
         "--near",
         type=fraction,
         default=Rules.near,
-        help="share of words from which two questions about a video are the same (%(default)s)",
+        metavar="X",
+        help="share of words from which two questions about a video are the same (default: %(default)g)",
     )
-    parser.add_argument("--data-source", default=f"{METHODS['enhance']}-enhanced", help="of the new rows (%(default)s)")
-    parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="of the examples (%(default)s)")
+    parser.add_argument(
+        "--data-source",
+        default=f"{METHODS['enhance']}-enhanced",
+        metavar="NAME",
+        help="data_source of the new rows (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--draw", type=natural, default=0, metavar="SEED", help="of the choice of examples (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentic_video.commands.engine import TOY, add_engine, choose_engine
+from agentic_video.commands.engine import TOY, add_engine, add_key, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
+from agentic_video.commands.numbers import positive, seed_or_none
 from agentic_video.systems.registry import SYSTEMS
 
 if TYPE_CHECKING:
@@ -26,35 +27,49 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video eval``."""
     example = next(iter(SYSTEMS))
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--system", help=f"name of a recipe in ./recipes, e.g. {example}")
-    which.add_argument("--recipe", type=Path, help=f"folder of a recipe, e.g. recipes/{example}")
-    parser.add_argument("--profile", choices=("laptop", "cluster"), help="default: laptop with the tiny model's engine")
+    which.add_argument("--system", metavar="NAME", help=f"name of a recipe in ./recipes, e.g. {example}")
+    which.add_argument("--recipe", type=Path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
+    parser.add_argument(
+        "--profile",
+        choices=("laptop", "cluster"),
+        help="which of the recipe's configs (default: laptop with the tiny model's engine, else cluster)",
+    )
     parser.add_argument(
         "--model",
         default=os.environ.get("MODEL_PATH"),
-        help="folder of a checkpoint, or address of an OpenAI-compatible server (http://host:8000/v1); default: "
-        "MODEL_PATH, else the tiny model of the laptop profile (with --baseline the one it began as)",
+        metavar="MODEL",
+        help="folder of a checkpoint, its name on the hub, or address of an OpenAI-compatible server "
+        "(http://host:8000/v1) (default: MODEL_PATH, else the tiny model of the laptop profile; with --baseline the "
+        "one it began as)",
     )
-    parser.add_argument("--model-name", default="", help="name of the model on the server, where it has several")
+    parser.add_argument(
+        "--model-name", default="", metavar="NAME", help="name of the model on the server, where it has several"
+    )
     add_engine(parser)
     parser.add_argument(
         "--data",
         type=Path,
         action="append",
         default=[],
-        help="parquet or jsonl file of rows; may be repeated; default: the synthetic held-out rows (laptop profile)",
+        metavar="FILE",
+        help="parquet or jsonl file of rows; may be repeated (default: the synthetic held-out rows, in the laptop "
+        "profile)",
     )
     parser.add_argument(
-        "--benchmark", default="", help="name for the report; published numbers go by it, e.g. mlvu_dev"
+        "--benchmark",
+        default="",
+        metavar="NAME",
+        help="name for the report, by which published numbers go, e.g. mlvu_dev (default: the first file's name)",
     )
     parser.add_argument(
         "--out",
         type=Path,
-        help="folder of the evaluation; default: RECIPE-eval/BENCHMARK/... in OUTPUT_DIR, or in outputs",
+        metavar="FOLDER",
+        help="folder of the evaluation (default: RECIPE-eval/BENCHMARK/... in OUTPUT_DIR, or in outputs)",
     )
     parser.add_argument("--no-tools", action="store_true", help="the same overview, and one turn, which must answer")
     parser.add_argument(
-        "--baseline", type=int, metavar="N", help="N uniform frames and the question, in place of the system"
+        "--baseline", type=positive, metavar="N", help="N uniform frames and the question, in place of the system"
     )
     parser.add_argument(
         "--sweep",
@@ -62,18 +77,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("KIND", "VALUES"),
         help="evaluate once for each value: frames 8,16,32 or calls 0,1,2,4",
     )
-    parser.add_argument("--temperature", type=float, help="default: the recipe's val_kwargs")
-    parser.add_argument("--top-p", type=float, help="default: the recipe's val_kwargs")
-    parser.add_argument("--seed", type=int, default=0, help="of sampling; -1 sends none, for servers that refuse it")
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N rows")
-    parser.add_argument("--concurrency", type=int, default=32, help="episodes at a time, in each shard (%(default)s)")
+    add_sampling(parser)
+    parser.add_argument(
+        "--seed",
+        type=seed_or_none,
+        default=0,
+        metavar="N",
+        help="of sampling; -1 sends none, for servers that refuse it (default: %(default)s)",
+    )
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows (default: all)")
+    parser.add_argument(
+        "--concurrency",
+        type=positive,
+        default=32,
+        metavar="N",
+        help="episodes at a time, in each shard (default: %(default)s)",
+    )
     parser.add_argument(
         "--shards",
-        type=int,
-        help="parallel processes, each with its own engine; default: one for each GPU, or each group of them that "
-        "tensor parallelism needs",
+        type=positive,
+        metavar="N",
+        help="parallel processes, each with its own engine (default: one for each GPU, or each group of them that "
+        "tensor parallelism needs)",
     )
-    parser.add_argument("--api-key-env", default="OPENAI_API_KEY", help="variable that holds the server's key")
+    add_key(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -83,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
 
     Returns:
-        Exit status: 0 when every question was played, 1 when some couldn't be, 2 when nothing could start.
+        Exit status: 0 when every row was played, 1 when some couldn't be or were left out, 2 when nothing could start.
     """
     return guarded(_run, arguments)
 
@@ -96,7 +123,7 @@ def _run(arguments: argparse.Namespace) -> int:
     options = options_of(arguments, gpus)
     if options.profile == "laptop" and not (options.model.model and options.data):
         options = with_toyworld(options, arguments.engine, gpus)
-    return int(any(result.missing for result in evaluate(options)))
+    return int(not all(result.complete for result in evaluate(options)))
 
 
 def options_of(arguments: argparse.Namespace, gpus: int) -> "EvalOptions":
@@ -129,7 +156,7 @@ def options_of(arguments: argparse.Namespace, gpus: int) -> "EvalOptions":
         sweep=read_sweep(*arguments.sweep) if arguments.sweep else None,
         benchmark=arguments.benchmark,
         out=arguments.out,
-        limit=arguments.limit,
+        limit=arguments.limit or 0,
         concurrency=arguments.concurrency,
         shards=arguments.shards,
         overrides=tuple(arguments.overrides),
@@ -154,7 +181,9 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
         SetupError: The synthetic world couldn't be built.
     """
     from agentic_video.launch.toyworld import ToyModel, build_toyworld, laptop_overrides
+    from agentic_video.utils.imports import make_importable
 
+    make_importable(options.recipe)
     # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
     plain = options.variant.kind == "baseline"
     named = options.model.model

@@ -7,12 +7,10 @@ else it answered. ``agentic-video enhance`` shows them to a teacher. No model is
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.numbers import fraction, natural, positive
 from agentic_video.synthesis.mine import MineOptions, mine
-from agentic_video.utils.errors import SetupError
 
 HELP = "collect the questions at which a run's agent fails"
 TAKES_OVERRIDES = False
@@ -21,35 +19,41 @@ TAKES_OVERRIDES = False
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video mine``."""
     defaults = MineOptions
-    parser.add_argument("records", nargs="+", type=Path, help="files of records, or folders of runs or evaluations")
-    parser.add_argument("--out", type=Path, required=True, help="the .jsonl file of rows to write")
+    parser.add_argument(
+        "records", nargs="+", type=Path, metavar="PATH", help="files of records, or folders of runs or evaluations"
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file of rows to write: .jsonl")
     parser.add_argument(
         "--below",
         type=fraction,
         default=defaults.below,
-        help="mean accuracy below which a question counts as failed (%(default)s)",
+        metavar="X",
+        help="mean accuracy below which a question counts as failed (default: %(default)g)",
     )
     parser.add_argument(
         "--right-from",
         type=fraction,
         default=defaults.right_from,
-        help="grade below which a single answer is wrong (%(default)s)",
+        metavar="X",
+        help="grade below which a single answer is wrong (default: %(default)g)",
     )
     parser.add_argument(
         "--min-episodes",
         type=positive,
         default=defaults.min_episodes,
         metavar="N",
-        help="leave out questions with fewer graded episodes (%(default)s)",
+        help="leave out questions with fewer graded episodes (default: %(default)s)",
     )
     parser.add_argument(
         "--from-step",
-        type=int,
+        type=natural,
         default=defaults.from_step,
         metavar="STEP",
-        help="only episodes from this step of the run on (provenance.step)",
+        help="only episodes from this step of the run on (provenance.step) (default: all)",
     )
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the N least accurate questions")
+    parser.add_argument(
+        "--limit", type=positive, metavar="N", help="only the N least accurate questions (default: all)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -70,11 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         from_step=arguments.from_step,
         limit=arguments.limit,
     )
-    try:
-        mined = mine(options)
-    except (SetupError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    mined = mine(options)
     rows = mined.written
     print(f"{mined.episodes:,} episodes, {mined.failed:,} questions failed, {len(rows):,} written to {options.out}")
     for reason, count in sorted(mined.left_out.items()):

@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.numbers import fraction, natural, positive, share
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
 from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.preferences import SHARE, PreferenceOptions, Rejected, label
@@ -39,40 +39,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
+        metavar="FILE",
         help="parquet or jsonl file of rows to play with --teacher, in place of or beside records; may be repeated",
     )
-    parser.add_argument("--samples", type=positive, default=1, metavar="K", help="episodes of each row (%(default)s)")
+    parser.add_argument(
+        "--samples", type=positive, default=1, metavar="N", help="episodes of each row (default: %(default)s)"
+    )
     parser.add_argument(
         "--judge", required=True, metavar="URL", help="address of the judge's server: a model that reads text"
     )
     parser.add_argument(
-        "--judge-name", default="", metavar="NAME", help="its name on the server, where that has several"
+        "--judge-name", default="", metavar="NAME", help="name of the judge on its server, where it has several"
     )
     parser.add_argument(
         "--judge-max-tokens",
-        type=int,
+        type=natural,
         default=16,
         metavar="N",
-        help="most tokens of its reply (%(default)s); 0 leaves it to the server, as reasoning models want it",
+        help="most tokens of the judge's reply; 0 leaves it to the server, as reasoning models want it (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--rejected",
         choices=get_args(Rejected),
         default="wrong-or-guess",
-        help="what is undesirable: wrong answers and guesses, or wrong guesses only as in the paper (%(default)s)",
+        help="what is undesirable: wrong answers and guesses, or wrong guesses only as in the paper (default: "
+        "%(default)s)",
     )
     parser.add_argument(
         "--right-from",
         type=fraction,
         default=0.5,
+        metavar="X",
         help="accuracy from which an answer is right: 0 or 1 for choices, from 0 to 1 for open-ended questions "
-        "(%(default)s)",
+        "(default: %(default)g)",
     )
-    parser.add_argument("--share", type=fraction, default=SHARE, help="of desirable trajectories (%(default)s)")
     parser.add_argument(
-        "--size", type=int, default=0, metavar="N", help="most trajectories; the paper has 11,000; default: all"
+        "--share", type=share, default=SHARE, metavar="X", help="share of desirable trajectories (default: %(default)g)"
     )
-    parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="of their choice (%(default)s)")
+    parser.add_argument(
+        "--size", type=positive, metavar="N", help="most trajectories; the paper has 11,000 (default: all)"
+    )
+    parser.add_argument(
+        "--draw", type=natural, default=0, metavar="SEED", help="of the choice of trajectories (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -105,7 +115,7 @@ def _label(arguments: argparse.Namespace) -> Finished:
             right_from=arguments.right_from,
             rejected=arguments.rejected,
             share=arguments.share,
-            size=arguments.size,
+            size=arguments.size or 0,
             draw=arguments.draw,
         )
     )

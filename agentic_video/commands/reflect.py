@@ -21,12 +21,13 @@ TAKES_OVERRIDES = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video reflect``."""
-    add_teacher(parser)
+    add_teacher(parser, limited="failures")
     parser.add_argument(
         "--rollouts",
         type=Path,
         action="append",
         required=True,
+        metavar="PATH",
         help="file of trajectory records, or folder of a run or an evaluation; may be repeated",
     )
     parser.add_argument(
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=fraction,
         default=1.0,
         metavar="X",
-        help="an answer graded less than this is a failure (%(default)s)",
+        help="an answer graded less than this is a failure (default: %(default)g)",
     )
 
 

@@ -11,12 +11,22 @@ TAKES_OVERRIDES = False
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the argument of ``agentic-video summary``."""
-    parser.add_argument("folder", type=Path, help=f"e.g. outputs/{next(iter(SYSTEMS))}-laptop/run-001")
+    parser.add_argument(
+        "folder", type=Path, metavar="RUN", help=f"folder of a run, e.g. outputs/{next(iter(SYSTEMS))}-laptop/run-001"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write and print the summary."""
-    from agentic_video.report.summary import write_summary
+    """Write and print the summary.
 
-    print(write_summary(arguments.folder.resolve()))
+    Raises:
+        SetupError: The folder isn't that of a run.
+    """
+    from agentic_video.report.losses import LOSSES, write_losses
+    from agentic_video.report.summary import read_metrics, read_record, write_summary
+
+    folder: Path = arguments.folder.resolve()
+    read_record(folder)
+    trained = any(key in values for values in read_metrics(folder).values() for key in LOSSES)
+    print(write_losses(folder) if trained else write_summary(folder))
     return 0

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from agentic_video.commands.engine import TOY, add_engine, choose_engine
+from agentic_video.commands.engine import TOY, add_engine, add_key, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
-from agentic_video.commands.numbers import positive
+from agentic_video.commands.numbers import amount, natural, positive, seconds
 from agentic_video.config.compose import find_recipe
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.rollout.chat_policy import ChatConfig
@@ -18,65 +18,100 @@ from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.devices import count_gpus
 
 
-def add_job(parser: argparse.ArgumentParser, items: str) -> None:
+def add_job(parser: argparse.ArgumentParser, items: str, limited: str) -> None:
     """Add the options of a job that asks servers.
 
     Args:
         parser: Of the command.
         items: What is done some at a time.
+        limited: What ``--limit`` counts.
     """
-    parser.add_argument("--out", type=Path, required=True, help="folder of the results; the same command goes on there")
-    parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N")
-    parser.add_argument("--timeout", type=float, default=ChatConfig.timeout, help="seconds for a reply (%(default)s)")
     parser.add_argument(
-        "--concurrency", type=positive, default=16, metavar="N", help=f"{items} at a time (%(default)s)"
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="folder of the results; the same command goes on there",
     )
-    parser.add_argument("--api-key-env", default="OPENAI_API_KEY", help="variable that holds the server's key")
-    parser.add_argument("--price-in", type=float, default=0.0, metavar="MONEY", help="of a million prompt tokens")
-    parser.add_argument("--price-out", type=float, default=0.0, metavar="MONEY", help="of a million completion tokens")
+    parser.add_argument("--limit", type=positive, metavar="N", help=f"only the first N {limited} (default: all)")
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=ChatConfig.timeout,
+        metavar="SECONDS",
+        help="most seconds for a server's reply (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--concurrency", type=positive, default=16, metavar="N", help=f"{items} at a time (default: %(default)s)"
+    )
+    add_key(parser)
+    parser.add_argument(
+        "--price-in",
+        type=amount,
+        default=0.0,
+        metavar="MONEY",
+        help="of a million prompt tokens (default: %(default)g)",
+    )
+    parser.add_argument(
+        "--price-out",
+        type=amount,
+        default=0.0,
+        metavar="MONEY",
+        help="of a million completion tokens (default: %(default)g)",
+    )
 
 
-def add_teacher(parser: argparse.ArgumentParser, required: bool = True, teacher_help: str = "") -> None:
+def add_teacher(
+    parser: argparse.ArgumentParser, required: bool = True, limited: str = "rows", without: str = ""
+) -> None:
     """Add the options of a teacher that plays episodes, and of its job.
 
     Args:
         parser: Of the command.
         required: Whether a system and a teacher must be named.
-        teacher_help: What happens where no teacher is named; empty where one must be.
+        limited: What ``--limit`` counts.
+        without: Who plays where no teacher is named; empty where one must be.
     """
     example = next(iter(SYSTEMS))
     which = parser.add_mutually_exclusive_group(required=required)
-    which.add_argument("--system", help=f"name of a recipe in ./recipes, e.g. {example}")
-    which.add_argument("--recipe", type=Path, help=f"folder of a recipe, e.g. recipes/{example}")
+    which.add_argument("--system", metavar="NAME", help=f"name of a recipe in ./recipes, e.g. {example}")
+    which.add_argument("--recipe", type=Path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
     parser.add_argument(
         "--profile",
         choices=("laptop", "cluster"),
-        help="the recipe's config; default: laptop with the tiny model's engine, else cluster",
+        help="which of the recipe's configs (default: laptop with the tiny model's engine, else cluster)",
     )
     parser.add_argument(
         "--teacher",
-        required=required and not teacher_help,
+        required=required and not without,
+        metavar="MODEL",
         help="address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint"
-        + (f"; {teacher_help}" if teacher_help else ""),
+        + (f" (default: {without})" if without else ""),
     )
-    parser.add_argument("--teacher-name", default="", help="name of the model on the server, where it has several")
+    parser.add_argument(
+        "--teacher-name", default="", metavar="NAME", help="name of the model on the server, where it has several"
+    )
     add_engine(parser)
-    parser.add_argument("--temperature", type=float, help="default: the recipe's val_kwargs")
-    parser.add_argument("--top-p", type=float, help="default: the recipe's val_kwargs")
-    parser.add_argument("--seed", type=int, help="of sampling; a server gets it plus the number of the sample")
+    add_sampling(parser)
+    parser.add_argument(
+        "--seed",
+        type=natural,
+        metavar="N",
+        help="of sampling; a server gets it plus the number of the sample (default: it gets none)",
+    )
     parser.add_argument(
         "--max-tokens",
         type=positive,
         metavar="N",
-        help="most tokens of a server's reply; default: the recipe's max_turn_tokens",
+        help="most tokens of a server's reply (default: the recipe's max_turn_tokens)",
     )
-    add_job(parser, "episodes")
+    add_job(parser, "episodes", limited)
 
 
 def job_options(arguments: argparse.Namespace) -> JobOptions:
     """The job that the options of :func:`add_job` describe."""
     prices = Prices(arguments.price_in, arguments.price_out)
-    return JobOptions(arguments.out, arguments.limit, arguments.concurrency, prices)
+    return JobOptions(arguments.out, arguments.limit or 0, arguments.concurrency, prices)
 
 
 def server_options(

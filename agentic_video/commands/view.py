@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentic_video.commands.numbers import natural, picture_side, port
+from agentic_video.utils.errors import SetupError
+
 if TYPE_CHECKING:
     from agentic_video.report.viewer.view import View
 
@@ -29,20 +32,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_OR_FILE",
         help="a run's folder (outputs/<recipe>-<profile>/run-NNN), any folder, or a jsonl file of episodes",
     )
-    parser.add_argument("--out", type=Path, help="the report to write (default: episodes.html in the run's folder)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="the report to write (default: episodes.html in the run's folder)"
+    )
     parser.add_argument(
         "--images",
-        type=_count,
+        type=natural,
         default=60,
         metavar="N",
-        help="only the newest N episodes get pictures (default %(default)s)",
+        help="only the newest N episodes get pictures (default: %(default)s)",
     )
     parser.add_argument(
         "--side",
-        type=_side,
+        type=picture_side,
         default=THUMBNAIL,
         metavar="PIXELS",
-        help="longest side of pictures (default %(default)s)",
+        help="longest side of pictures (default: %(default)s)",
     )
     parser.add_argument(
         "--videos", type=Path, metavar="FOLDER", help="where videos are that aren't where their records say"
@@ -58,34 +63,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="serve on 127.0.0.1 instead, pictures on demand",
     )
-    parser.add_argument("--port", type=int, default=PORT, help="of the server, 0 for a free one (default %(default)s)")
+    parser.add_argument(
+        "--port", type=port, default=PORT, metavar="N", help="of the server; 0 for a free one (default: %(default)s)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the report, or serve it until interrupted.
 
     Returns:
-        Exit status: 1 with a message when there is nothing to view, or no way to show it.
+        Exit status: 0.
+
+    Raises:
+        SetupError: There is nothing to view, or no way to show it.
     """
-    from agentic_video.report.viewer.sources import ViewError
     from agentic_video.report.viewer.view import load_view
 
-    try:
-        if arguments.serve and arguments.out:
-            raise ViewError("--out writes a report and --serve serves one; choose one of them")
-        view = load_view(arguments.paths, arguments.videos, arguments.tokenizer)
-        problems = view.episodes.problems
-        _tell(f"{len(problems)} lines or files left out", problems)
-        _tell(
-            f"{len(view.missing)} of {view.videos} videos are missing (--videos FOLDER looks elsewhere)", view.missing
-        )
-        if arguments.serve:
-            _serve(view, arguments.port, arguments.side)
-        else:
-            _write(view, arguments.out, images=arguments.images, side=arguments.side)
-    except ViewError as error:
-        print(f"agentic-video view: {error}", file=sys.stderr)
-        return 1
+    if arguments.serve and arguments.out:
+        raise SetupError("--out writes a report and --serve serves one; choose one of them")
+    view = load_view(arguments.paths, arguments.videos, arguments.tokenizer)
+    problems = view.episodes.problems
+    _tell(f"{len(problems)} lines or files left out", problems)
+    _tell(f"{len(view.missing)} of {view.videos} videos are missing (--videos FOLDER looks elsewhere)", view.missing)
+    if arguments.serve:
+        _serve(view, arguments.port, arguments.side)
+    else:
+        _write(view, arguments.out, images=arguments.images, side=arguments.side)
     return 0
 
 
@@ -115,17 +118,3 @@ def _tell(what: str, items: Sequence[str]) -> None:
     """Say that there are some, and name the first of them."""
     if items:
         print(f"{what}:", *items[:_SHOWN], *(["..."] if len(items) > _SHOWN else []), sep="\n  ", file=sys.stderr)
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return value
-
-
-def _side(text: str) -> int:
-    value = int(text)
-    if not 16 <= value <= 1024:
-        raise argparse.ArgumentTypeError("must be from 16 to 1024")
-    return value

@@ -7,7 +7,7 @@ each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
 import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,20 +18,24 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
-from agentic_video.evaluation.model import ModelSpec, fit_images, model_spec
-from agentic_video.evaluation.options import EvalOptions, Variant
+from agentic_video.evaluation.model import ModelSpec, fit_images, model_spec, require_model
+from agentic_video.evaluation.options import EvalOptions, Variant, check_files
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.progress import progress
 from agentic_video.evaluation.report import write_report
 from agentic_video.evaluation.results import (
+    SETTINGS_FILE,
     Failure,
     Key,
+    LeftOut,
     claim_folder,
     distinct,
     failures,
     finished,
     forget_failures,
     key_of,
+    left_out,
+    repeated,
 )
 from agentic_video.evaluation.runner import play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
@@ -41,6 +45,7 @@ from agentic_video.systems.base import System
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 
@@ -71,16 +76,36 @@ class PartResult:
         part: The part.
         figures: See :func:`agentic_video.evaluation.report.figures`.
         missing: Questions that couldn't be played.
+        left_out: Rows of the data files that are no questions.
     """
 
     part: Part
     figures: Mapping[str, Any]
     missing: int
+    left_out: int = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row of the data files was played."""
+        return not self.missing and not self.left_out
 
     @property
     def point(self) -> Point | None:
         """Where a sweep's picture has it; None without a sweep, and where nothing was graded."""
         return None if self.part.value is None else point(self.part.value, self.figures)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What the data files hold.
+
+    Attributes:
+        rows: The questions, each once.
+        left_out: The other rows.
+    """
+
+    rows: tuple[VideoQA, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,7 @@ class Job:
         model: With room for the images of any part: one engine plays them all.
         rows: The questions.
         shards: Parallel processes.
+        left_out: Rows of the data files that are no questions.
     """
 
     options: EvalOptions
@@ -100,6 +126,7 @@ class Job:
     model: ModelSpec
     rows: tuple[VideoQA, ...]
     shards: int
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def keys(self) -> set[Key]:
@@ -195,11 +222,15 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         ValueError: A key of the config, or a file of rows, is wrong.
     """
     job, parts = prepare(options)
+    if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
+        require_model(options.model)  # before a folder is made for it
     with LocalEngine() as engine:
         results = [evaluate_part(job, part, engine) for part in parts]
     if options.sweep and any(result.point for result in results):
-        picture = options.folder / f"sweep-{options.sweep.kind}.png"
-        draw(options.sweep.kind, read_curves(options.folder, options.sweep.kind), options.benchmark_name, picture)
+        kind, benchmark = options.sweep.kind, options.benchmark_name
+        picture = options.folder / f"sweep-{kind}.png"
+        curves = read_curves(options.folder, kind)
+        draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
     return results
 
@@ -212,30 +243,45 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     """
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
+    make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
-    rows = read_rows(options)
+    questions = read_rows(options)
     model = model_spec(options.model, config)
     tiny = backend_class(model.engine).one_token_frames
     parts = parts_of(options, settings.system, limits_of(config), tiny=tiny)
     model = fit_images(model, max(part.system.max_images for part in parts))
-    return Job(options, settings, model, rows, count_shards(options.shards, model)), parts
+    shards = count_shards(options.shards, model)
+    return Job(options, settings, model, questions.rows, shards, questions.left_out), parts
 
 
-def read_rows(options: EvalOptions) -> tuple[VideoQA, ...]:
-    """The questions; those that can't be read, or were there before, are named and left out.
+def missing_note(results: Sequence[PartResult]) -> str:
+    """What a picture says about questions that none of its points counts; empty where there are none."""
+    most = max((result.figures["asked"] - result.figures["episodes"] for result in results), default=0)
+    return f" (without {most} of {results[0].figures['asked']} questions, which could not be played)" if most else ""
+
+
+def read_rows(options: EvalOptions) -> Questions:
+    """The questions; rows that can't be read, or were there before, are named and left out.
+
+    With a limit that cuts something, rows that are left out count nowhere: nobody knows whether they would have been
+    among the first.
 
     Raises:
-        RowError: A file can't be read.
+        SetupError: A file isn't there.
+        RowError: A file can't be read, or holds no row that can be used.
     """
+    check_files(options.data, "--data")
     rows, unreadable = load_rows(options.data)
-    rows, repeated = distinct(rows)
-    problems = [*unreadable, *repeated]
+    problems = [*map(left_out, unreadable), *repeated(rows)]
+    rows, _ = distinct(rows)
     for problem in problems[:MAX_REPORTED]:
-        print(f"row left out: {problem}", file=sys.stderr)
+        print(f"row left out: {problem.message}", file=sys.stderr)
     if problems:
         print(f"{len(problems)} rows left out", file=sys.stderr)
-    return tuple(rows[: options.limit] if options.limit > 0 else rows)
+    if 0 < options.limit < len(rows):
+        rows, problems = rows[: options.limit], [replace(one, asked=False) for one in problems]
+    return Questions(tuple(rows), tuple(problems))
 
 
 def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System, str]:
@@ -305,6 +351,8 @@ def play_missing(
         SetupError: Another process plays the same, or a shard died.
     """
     plan = job.plan(part)
+    if missing:
+        require_model(job.options.model)
     if missing and job.shards == 1:
         engine.load(plan)
     forget_failures(part.folder)
@@ -323,7 +371,8 @@ def report_part(job: Job, part: Part) -> PartResult:
     records = [record for record in finished(part.folder)[0] if key_of(record.qa) in wanted]
     played = {key_of(record.qa) for record in records}
     failed = [one for one in failures(part.folder) if one.key in wanted and one.key not in played]
-    figures, text = write_report(part.folder, f"{part.title} on {benchmark}", benchmark, records, failed)
+    title = f"{part.title} on {benchmark}"
+    figures, text = write_report(part.folder, title, benchmark, records, failed, job.left_out)
     print(text)
     print(f"report: {part.folder / 'report.md'}")
-    return PartResult(part, figures, len(job.rows) - len(records))
+    return PartResult(part, figures, len(job.rows) - len(records), len(job.left_out))

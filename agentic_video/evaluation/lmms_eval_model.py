@@ -25,12 +25,13 @@ from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.context import EvalContext
-from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec
+from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 from agentic_video.video.errors import VideoError
 
 logger = logging.getLogger(__name__)
@@ -94,6 +95,8 @@ class AgenticVideo(lmms):
             temperature=None if temperature is None else float(temperature),
             concurrency=int(concurrency),
         )
+        require_model(options)
+        make_importable(Path(recipe))
         config = compose_recipe(Path(recipe), profile, overrides.split())
         settings = settings_of(config)
         system = settings.system if _true(tools) else settings.system.direct()
@@ -124,7 +127,7 @@ class AgenticVideo(lmms):
         return self._runner.run(self._answer_all(requests))
 
     async def _answer_all(self, requests: list[Instance]) -> list[GenerationResult]:
-        results: list[GenerationResult | None] = [None] * len(requests)
+        results: list[tuple[GenerationResult, bool]] = [(GenerationResult(""), False)] * len(requests)
         waiting = iter(enumerate(requests))
 
         with tqdm(total=len(requests), unit="episode") as bar:
@@ -137,9 +140,13 @@ class AgenticVideo(lmms):
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self.batch_size, len(requests))):
                     group.create_task(worker())
-        return [result for result in results if result is not None]
+        answered = [result for result, _ in results]
+        if failed := sum(not played for _, played in results):
+            logger.warning("%d of %d questions could not be played and count as wrong", failed, len(requests))
+        return answered
 
-    async def _answer(self, request: Instance) -> GenerationResult:
+    async def _answer(self, request: Instance) -> tuple[GenerationResult, bool]:
+        """The agent's answer, and whether the question could be played at all."""
         text, options, doc_to_visual, doc_id, task, split = request.args
         qa = question(text, doc_to_visual(self.task_dict[task][split][doc_id]), f"{task} {split} {doc_id}")
         try:
@@ -147,12 +154,12 @@ class AgenticVideo(lmms):
         except (VideoError, EngineError) as error:
             # one question never stops the others
             logger.warning("%s could not be played and counts as wrong: %s", qa.id, error)
-            return GenerationResult("")
+            return GenerationResult(""), False
         usage = played.usage
         counts = TokenCounts(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         result = GenerationResult(played.attempts[-1].answer or "", counts)
         self.cache_hook.add_partial("generate_until", (text, options), result.text)
-        return result
+        return result, True
 
     def generate_until_multi_round(self, requests: list[Instance]) -> list[str]:
         raise NotImplementedError("these agents answer one question about one video")

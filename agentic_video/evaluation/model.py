@@ -1,8 +1,11 @@
 """The model of an evaluation: which, what runs it, where, and how it is sampled."""
 
+import http.client
 import itertools
 import json
 import os
+import re
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,6 +29,7 @@ VLLM_KEYS = (
     "enable_prefix_caching",
 )
 """Keys of verl's rollout config that vLLM's engine knows by the same name."""
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 VLLM_NEVER = ("worker_extension_cls",)
 """What training needs of vLLM and an evaluation doesn't."""
 
@@ -119,11 +123,90 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
     if is_address(model):
         raise SetupError(f"--engine {engine} needs the folder of a checkpoint, and {option} is an address: {model}")
     folder = Path(model)
-    if folder.is_dir() and not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
+    if not folder.is_dir():
+        if folder.exists() or not _HUB_NAME.fullmatch(model):
+            raise SetupError(
+                f"{option} {model}: no such folder; name that of a checkpoint, or a model of the hub as OWNER/NAME"
+            )
+        return
+    if not any(folder.glob("*.safetensors")) and not any(folder.glob("*.bin")):
         raise SetupError(
             f"{option} {folder}: no weights in Hugging Face's format there; turn a checkpoint of verl into one with "
             f"python -m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir NEW_FOLDER"
         )
+
+
+def require_model(options: ModelOptions, option: str = "--model") -> None:
+    """Make sure that a model can be had, before anything is read or made for it: that a server answers, or that a hub
+    has it.
+
+    Args:
+        options: The model.
+        option: How messages call the option that names it.
+
+    Raises:
+        SetupError: It can't be had.
+    """
+    if options.engine == "chat":
+        list_models(options.model, os.environ.get(options.api_key_env), option=option)
+    elif options.engine == "vllm" and not Path(options.model).is_dir():
+        _require_hub_model(options.model, option)
+
+
+def _require_hub_model(model: str, option: str, timeout: float = 20.0) -> None:
+    """Make sure that a model is in the hub's cache, or on the hub.
+
+    Raises:
+        SetupError: It isn't, or the hub can't be reached.
+    """
+    from huggingface_hub import HfApi, is_offline_mode, try_to_load_from_cache
+
+    if isinstance(try_to_load_from_cache(model, "config.json"), str):
+        return
+    if is_offline_mode():
+        raise SetupError(
+            f"{option} {model}: no such folder here, and not in the hub's cache (offline); download it first: "
+            f"hf download {model}"
+        )
+    try:
+        HfApi().model_info(model, timeout=timeout)
+    except Exception as error:  # its classes of errors change from version to version
+        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise SetupError(
+            f"{option} {model}: no such folder here, not in the hub's cache, and not to be had from the hub: {why}"
+        ) from error
+
+
+def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:
+    """The names of a server's models; None where it answers, but has no list.
+
+    Args:
+        key: Of the server; None where it asks for none.
+        timeout: Seconds.
+        option: How messages call the option that names the server.
+
+    Raises:
+        SetupError: Nothing answers there, or it refuses the key.
+    """
+    try:
+        request = urllib.request.Request(base_url.rstrip("/") + "/models")
+        if key:
+            request.add_header("Authorization", f"Bearer {key}")
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            text = reply.read()
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            raise SetupError(
+                f"{option} {base_url}: the server refuses the key (HTTP {error.code}); --api-key-env names its variable"
+            ) from error
+        return None
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        why = getattr(error, "reason", None) or error
+        raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
+    try:
+        return [str(entry["id"]) for entry in json.loads(text)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def served_model(
@@ -140,16 +223,9 @@ def served_model(
     Raises:
         SetupError: The server can't be reached, or has several.
     """
-    request = urllib.request.Request(base_url.rstrip("/") + "/models")
-    if key:
-        request.add_header("Authorization", f"Bearer {key}")
-    try:
-        with urllib.request.urlopen(request, timeout=timeout) as reply:
-            names = [str(entry["id"]) for entry in json.load(reply)["data"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SetupError(
-            f"{option} {base_url}: no list of models there ({error}); name one with {name_option}"
-        ) from error
+    names = list_models(base_url, key, timeout, option)
+    if names is None:
+        raise SetupError(f"{option} {base_url}: no list of models there; name one with {name_option}")
     if len(names) != 1:
         raise SetupError(f"{option} {base_url} serves {len(names)} models: choose one with {name_option}: {names[:10]}")
     return names[0]

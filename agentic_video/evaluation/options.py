@@ -1,6 +1,7 @@
 """What an evaluation is asked for: frozen, and checked before anything is loaded."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -105,6 +106,8 @@ class EvalOptions:
         for name, number in (("concurrency", self.concurrency), ("shards", self.shards)):
             if number is not None and number < 1:
                 raise SetupError(f"--{name} must be at least 1")
+        if self.limit < 0:
+            raise SetupError("--limit must be at least 1")
         check_recipe(self.recipe)
 
     @property
@@ -119,6 +122,18 @@ class EvalOptions:
             return self.out.resolve()
         below = "sweep" if self.sweep else self.variant.name
         return output_folder(os.environ) / f"{self.recipe.name}-eval" / self.benchmark_name / below
+
+
+def check_files(paths: Sequence[Path], option: str) -> None:
+    """Make sure that an option's files are there.
+
+    Raises:
+        SetupError: One isn't; the message names the option.
+    """
+    for path in paths:
+        if not path.is_file():
+            what = "a folder" if path.is_dir() else "no such file"
+            raise SetupError(f"{option} {path}: {what}; name a parquet or jsonl file of rows")
 
 
 def check_recipe(recipe: Path) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.published import published_for
-from agentic_video.evaluation.results import Failure
+from agentic_video.evaluation.results import Failure, LeftOut
 from agentic_video.evaluation.suites import suite_scores
 from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.utils.journal import write_whole
 
 CATEGORY_FIELDS = (
     "categories",
@@ -44,6 +45,8 @@ PER_EPISODE = (
 )
 COUNTED = ("turns", "tool_calls")
 """Figures whose values are counted one by one."""
+MAX_NAMED = 10
+"""So many of the questions that weren't played are named; all are counted."""
 
 
 def category_of(qa: VideoQA) -> list[str]:
@@ -115,14 +118,37 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     }
 
 
-def figures(records: Sequence[Record], failures: Sequence[Failure] = ()) -> dict[str, Any]:
+def with_unplayed_wrong(found: Mapping[str, Any], ungraded: int, unplayed: int) -> float | None:
+    """An accuracy with the questions that weren't played as wrong; None where no episode was graded.
+
+    Args:
+        found: See :func:`accuracy`.
+        ungraded: Episodes without this grade.
+        unplayed: Questions that weren't played.
+    """
+    total = found["episodes"] + unplayed
+    if not total or (ungraded and not found["episodes"]):
+        return None
+    return (found["mean"] or 0.0) * float(found["episodes"]) / total
+
+
+def figures(
+    records: Sequence[Record], failures: Sequence[Failure] = (), left_out: Sequence[LeftOut] = ()
+) -> dict[str, Any]:
     """All figures of an evaluation.
 
     Accuracies are shares from 0 to 1: ``official`` by the system's own rule, ``robust`` by the shared rule for multiple
-    choice. Questions that couldn't be played count in neither; ``official_failures_wrong`` counts them as wrong.
+    choice. Questions that weren't played count in neither, be it that they failed or that their rows were left out;
+    ``official_unplayed_wrong`` and ``robust_unplayed_wrong`` count them as wrong.
+
+    Args:
+        records: What was played.
+        failures: Questions that couldn't be played.
+        left_out: Rows of the data files that are no questions.
     """
-    official = accuracy(records)
+    official, robust = accuracy(records), accuracy(records, "acc_robust")
     graded = official["episodes"]
+    unplayed = len(failures) + sum(one.asked for one in left_out)
     groups: dict[str, dict[str, list[Record]]] = {"data_source": {}, "category": {}, "duration": {}}
     for record in records:
         names = {
@@ -143,12 +169,23 @@ def figures(records: Sequence[Record], failures: Sequence[Failure] = ()) -> dict
     means = [group["official"]["mean"] for group in by["category"].values() if group["official"]["mean"] is not None]
     rates = [rate for record in records for rate in chosen_fps(record.trajectory)]
     return {
+        "asked": len(records) + unplayed,
         "episodes": len(records),
         "failed": len(failures),
+        "left_out": {
+            "rows": len(left_out),
+            "counted_wrong": sum(one.asked for one in left_out),
+            "by_reason": _counted(one.reason for one in left_out),
+            "first": [one.message for one in left_out[:MAX_NAMED]],
+        },
         "ungraded": len(records) - graded,
         "official": official,
-        "robust": accuracy(records, "acc_robust"),
-        "official_failures_wrong": (official["mean"] * graded / (graded + len(failures)) if graded else None),
+        "robust": robust,
+        "official_unplayed_wrong": with_unplayed_wrong(official, len(records) - graded, unplayed),
+        # whether a question that wasn't played is multiple choice isn't known where there are others too
+        "robust_unplayed_wrong": (
+            with_unplayed_wrong(robust, 0, unplayed) if robust["episodes"] == len(records) else None
+        ),
         "official_mean_over_categories": statistics.fmean(means) if means else None,
         "suites": suite_scores(records),
         "by": by,
@@ -198,24 +235,19 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
         benchmark: Published numbers of this benchmark are shown beside.
         failures: Some of them are named.
     """
-    official, robust = result["official"], result["robust"]
-    lines = [f"# {title}", ""]
+    official = result["official"]
+    lines = [f"# {title}", "", _headline(result)]
     rows: list[tuple[Any, ...]]
-    error = f" (standard error {percent(official['error'])})" if official["error"] is not None else ""
-    lines.append(
-        f"Accuracy {percent(official['mean'])} %{error} on {official['episodes']} episodes; by the robust rule "
-        f"{percent(robust['mean'])} % on {robust['episodes']}."
-    )
     if result["official_mean_over_categories"] is not None:
         lines.append(f"Mean over categories {percent(result['official_mean_over_categories'])} %.")
     if result["ungraded"]:
         lines.append(f"{result['ungraded']} episodes could not be graded: set agentic_video.judge.base_url and .model.")
     if failures:
-        lines.append(
-            f"{len(failures)} questions could not be played (the same command tries them again); with them as wrong "
-            f"{percent(result['official_failures_wrong'])} %."
-        )
-        lines += ["", *(f"- {source} {name}: {error[:200]}" for (source, name), error in _named(failures))]
+        lines += ["", f"{_count(len(failures), 'question')} could not be played (the same command tries again):", ""]
+        lines += [f"- {source} {name}: {error[:200]}" for (source, name), error in _named(failures)]
+    lines += _left_out(result["left_out"])
+    if result["asked"] > result["episodes"]:
+        lines += ["", "What follows is about the questions that were played."]
     for grouping, groups in result["by"].items():
         if groups and not (grouping == "data_source" and len(groups) == 1):
             rows = [
@@ -248,7 +280,11 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     beside = published_for(benchmark)
     if beside:
         frames = result["per_episode"].get("frames")
-        rows = [("this run", "", percent(official["mean"]), f"{frames['mean']:.1f}" if frames else "-", "", "")]
+        note = ""
+        if (unplayed := result["asked"] - result["episodes"]) > 0:
+            strict = percent(result["official_unplayed_wrong"])
+            note = f"{unplayed} of {result['asked']} questions not played; {strict} with them as wrong"
+        rows = [("this run", "", percent(official["mean"]), f"{frames['mean']:.1f}" if frames else "-", "", note)]
         rows += [
             (
                 row.model,
@@ -265,7 +301,39 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     return "\n".join(lines) + "\n"
 
 
-def _named(failures: Sequence[Failure], most: int = 10) -> list[tuple[tuple[str, str], str]]:
+def _headline(result: Mapping[str, Any]) -> str:
+    """The accuracies. Where something wasn't played, the one that counts it as wrong stands beside in the same line, so
+    that nobody copies the other alone."""
+    official, robust, asked = result["official"], result["robust"], result["asked"]
+    error = f" (standard error {percent(official['error'])})" if official["error"] is not None else ""
+    of_all, strict, robust_strict = "", "", ""
+    if asked > result["episodes"]:
+        of_all = f" of {_count(asked, 'question')}"
+        strict = f", {percent(result['official_unplayed_wrong'])} % with those that were not played as wrong"
+        if result["robust_unplayed_wrong"] is not None:
+            robust_strict = f", {percent(result['robust_unplayed_wrong'])} % with those as wrong"
+    return (
+        f"Accuracy {percent(official['mean'])} %{error} on {_count(official['episodes'], 'episode')}{of_all}{strict}; "
+        f"by the robust rule {percent(robust['mean'])} % on {robust['episodes']}{robust_strict}."
+    )
+
+
+def _left_out(rows: Mapping[str, Any]) -> list[str]:
+    """The lines about rows that are no questions."""
+    if not rows["rows"]:
+        return []
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in rows["by_reason"].items())
+    uncounted = rows["rows"] - rows["counted_wrong"]
+    note = f"; {uncounted} of them not counted as wrong (beyond --limit, or the same row again)" if uncounted else ""
+    lines = ["", f"{_count(rows['rows'], 'row')} of the data files left out ({reasons}){note}:", ""]
+    return [*lines, *(f"- {' '.join(message.split())[:200]}" for message in rows["first"])]
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _named(failures: Sequence[Failure], most: int = MAX_NAMED) -> list[tuple[tuple[str, str], str]]:
     return [(failure.key, " ".join(failure.error.split())) for failure in failures[:most]]
 
 
@@ -275,15 +343,20 @@ def _shares(counts: Mapping[str, int]) -> str:
 
 
 def write_report(
-    folder: Path, title: str, benchmark: str, records: Sequence[Record], failures: Sequence[Failure] = ()
+    folder: Path,
+    title: str,
+    benchmark: str,
+    records: Sequence[Record],
+    failures: Sequence[Failure] = (),
+    left_out: Sequence[LeftOut] = (),
 ) -> tuple[dict[str, Any], str]:
     """Write ``report.json`` and ``report.md`` into an evaluation's folder.
 
     Returns:
         The figures, and the text.
     """
-    result = figures(records, failures)
+    result = figures(records, failures, left_out)
     text = report_text(title, result, benchmark, failures)
-    (folder / "report.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    (folder / "report.md").write_text(text, encoding="utf-8")
+    write_whole(folder / "report.json", [json.dumps(result, indent=2) + "\n"])
+    write_whole(folder / "report.md", [text])
     return result, text

@@ -1,6 +1,7 @@
 """What an evaluation leaves in its folder: journals of episodes, questions that couldn't be played."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -35,6 +36,50 @@ class Failure:
     error: str
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """A row of the data files that isn't played.
+
+    Attributes:
+        reason: Why, in words that rows have in common.
+        message: Which row, and what is wrong with it.
+        asked: Whether the evaluation asked for it: a row that stands there twice is one question, and rows beyond
+            ``--limit`` are none.
+    """
+
+    reason: str
+    message: str
+    asked: bool = True
+
+
+NO_VIDEO = "video missing or empty"
+UNREADABLE = "unreadable row"
+SAME_ID = "id used before by another row"
+SAME_ROW = "same row again"
+
+
+def left_out(problem: str) -> LeftOut:
+    """A row that couldn't be read, by the message about it."""
+    video = re.search(r"field 'video': .*(no such file|file is empty)", problem, re.DOTALL)
+    return LeftOut(NO_VIDEO if video else UNREADABLE, problem)
+
+
+def repeated(rows: Sequence[VideoQA]) -> list[LeftOut]:
+    """The rows whose data source and id were there before. One that is all the same is no other question."""
+    before: dict[Key, VideoQA] = {}
+    found = []
+    for qa in rows:
+        first = before.setdefault(key_of(qa), qa)
+        if first is qa:
+            continue
+        message = (
+            f"{qa.where or 'row'}: id {qa.id!r} of data source {qa.data_source!r} is that of "
+            f"{first.where or 'an earlier row'} too; ids must be unique"
+        )
+        found.append(LeftOut(SAME_ROW, message, asked=False) if first == qa else LeftOut(SAME_ID, message))
+    return found
+
+
 def key_of(qa: VideoQA) -> Key:
     """What names a question."""
     return qa.data_source, qa.id
@@ -43,15 +88,9 @@ def key_of(qa: VideoQA) -> Key:
 def distinct(rows: Sequence[VideoQA]) -> tuple[list[VideoQA], list[str]]:
     """Rows without those whose data source and id were there before, and a message for each, with both places."""
     kept: dict[Key, VideoQA] = {}
-    problems = []
     for qa in rows:
-        before = kept.setdefault(key_of(qa), qa)
-        if before is not qa:
-            problems.append(
-                f"{qa.where or 'row'}: id {qa.id!r} of data source {qa.data_source!r} is that of "
-                f"{before.where or 'an earlier row'} too; ids must be unique"
-            )
-    return list(kept.values()), problems
+        kept.setdefault(key_of(qa), qa)
+    return list(kept.values()), [one.message for one in repeated(rows)]
 
 
 def claim_folder(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -100,6 +100,8 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     else:
         ray.init(ignore_reinit_error=True)
     variables = {**COMMON_ENV, **({} if gpus_each else LAPTOP_ENV)}
+    if os.environ.get("RAY_ADDRESS") and (path := os.environ.get("PYTHONPATH")):
+        variables["PYTHONPATH"] = path  # where a recipe's own modules are; a Ray of this machine's inherits it
     task: Any = ray.remote(play_shard).options(
         num_cpus=1, num_gpus=gpus_each, max_retries=0, runtime_env={"env_vars": variables}
     )

@@ -73,11 +73,15 @@ def read_curves(out: Path, kind: str) -> dict[str, list[Point]]:
     return {name: sorted(points, key=lambda one: one.value) for name, points in curves.items()}
 
 
-def draw(kind: str, curves: Mapping[str, Sequence[Point]], benchmark: str, file: Path) -> None:
+def draw(
+    kind: str, curves: Mapping[str, Sequence[Point]], benchmark: str, file: Path, title: str | None = None
+) -> None:
     """Draw accuracy (percent) by mean frames of an episode, or by most calls allowed, as a PNG.
 
     Args:
         curves: Points by name, in order of what was set.
+        benchmark: By whose name published numbers go.
+        title: Of the picture; None takes the benchmark's name.
     """
     import matplotlib
 
@@ -101,7 +105,7 @@ def draw(kind: str, curves: Mapping[str, Sequence[Point]], benchmark: str, file:
             label=f"{paper[0].paper} (paper)",
         )
     label = "mean frames of an episode" if kind == "frames" else "most calls allowed"
-    axes.set(xlabel=label, ylabel="accuracy (%)", title=benchmark)
+    axes.set(xlabel=label, ylabel="accuracy (%)", title=title or benchmark)
     if kind == "calls":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(alpha=0.3)

@@ -25,6 +25,7 @@ from agentic_video.report.losses import newest_checkpoint, write_losses
 from agentic_video.report.summary import write_summary
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder
+from agentic_video.utils.imports import make_importable, own_modules
 
 
 def launch(options: LaunchOptions) -> int:
@@ -38,6 +39,7 @@ def launch(options: LaunchOptions) -> int:
     Raises:
         SetupError: It can't start.
     """
+    make_importable(options.recipe)
     environment, gpus = {**os.environ}, count_gpus()
     runs_here = not options.dry_run and not options.submit
     profile = choose_profile(options.profile, gpus, environment, options.stage, runs_here=runs_here)
@@ -125,6 +127,8 @@ def _train(
         "TENSORBOARD_DIR": str(folder / "tensorboard"),
         "PYTHONUNBUFFERED": "1",
     }
+    if own_modules(options.recipe):
+        variables["PYTHONPATH"] = environment["PYTHONPATH"]  # for the processes on a cluster, too
     with clean_machine() as temporary, verifier_server(verifier) as served:
         whole = [*command, *served, *folder_overrides(options.stage, folder)]
         if options.stage == "grpo":

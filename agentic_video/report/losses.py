@@ -1,9 +1,9 @@
 """The summary of a finished stage that torchrun started: its losses, and the checkpoint that the next stage takes."""
 
-import json
 from pathlib import Path
 
-from agentic_video.report.summary import read_metrics, series
+from agentic_video.report.summary import read_metrics, read_record, series
+from agentic_video.utils.journal import write_whole
 
 LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
 
@@ -25,14 +25,17 @@ def write_losses(folder: Path) -> str:
 
     Returns:
         Its text.
+
+    Raises:
+        SetupError: The folder isn't that of a run.
     """
-    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    record = read_record(folder)
     metrics = read_metrics(folder)
     lines = [
-        f"# {record['recipe']}, profile {record['profile']}",
+        f"# {record.get('recipe', folder.parent.name)}, profile {record.get('profile', 'unfinished')}",
         "",
-        f"{max(metrics, default=0)} steps in {record['seconds'] / 60:.1f} minutes, peak memory "
-        f"{record['peak_bytes'] / 2**30:.1f} GiB",
+        f"{max(metrics, default=0)} steps in {record.get('seconds', 0) / 60:.1f} minutes, peak memory "
+        f"{record.get('peak_bytes', 0) / 2**30:.1f} GiB",
         "",
         "| | first | last |",
         "|---|---|---|",
@@ -45,5 +48,5 @@ def write_losses(folder: Path) -> str:
     if checkpoint is not None:
         lines += ["", f"checkpoint for the next stage (`MODEL_PATH`): {checkpoint}"]
     text = "\n".join(lines) + "\n"
-    (folder / "summary.md").write_text(text, encoding="utf-8")
+    write_whole(folder / "summary.md", [text])
     return text

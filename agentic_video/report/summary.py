@@ -8,12 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import write_whole
 
 SMOOTHING = 5
 """Steps of the moving average in the picture."""
 REWARD = "episode/reward_sampled"
 """Mean over all sampled groups: those that dynamic sampling evicts would hide what was learnt."""
-SHOWN = ("reward", "acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
+TRAINED = "episode/reward"
+"""Mean over the groups that were trained on."""
+SHOWN = ("acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
 
 
 def read_metrics(folder: Path) -> dict[int, dict[str, float]]:
@@ -47,7 +51,11 @@ def smooth(values: Sequence[float], width: int = SMOOTHING) -> list[float]:
 
 
 def thirds(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean of the first third, of the last third, and their difference's standard error (inf below six values)."""
+    """Mean of the first third, of the last third, and their difference's standard error (inf below six values).
+
+    Args:
+        values: At least one.
+    """
     size = max(1, len(values) // 3)
     first, last = values[:size], values[-size:]
     if size < 2:
@@ -116,6 +124,25 @@ def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:
     return chosen[:count]
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """What a run's folder notes about the run.
+
+    Raises:
+        SetupError: The folder isn't that of a run.
+    """
+    file = folder / "run.json"
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        what = "no run there (run.json)" if folder.is_dir() else "no such folder"
+        raise SetupError(f"{folder}: {what}; name a run's folder, outputs/<recipe>-<profile>/run-NNN") from None
+    except ValueError as error:
+        raise SetupError(f"{file}: can't be read ({error}): is this the folder of a run?") from None
+    if not isinstance(found, dict):
+        raise SetupError(f"{file}: isn't a run's record")
+    return found
+
+
 def write_summary(folder: Path) -> str:
     """Write ``summary.md`` and ``reward.png`` into a run's folder.
 
@@ -124,8 +151,11 @@ def write_summary(folder: Path) -> str:
 
     Returns:
         The summary's text, without the episodes.
+
+    Raises:
+        SetupError: The folder isn't that of a run.
     """
-    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    record = read_record(folder)
     recipe, profile = record.get("recipe", folder.parent.name), record.get("profile", "unfinished")
     metrics = read_metrics(folder)
     steps, rewards = series(metrics, REWARD)
@@ -137,17 +167,23 @@ def write_summary(folder: Path) -> str:
     lines = [
         f"# {recipe}, {profile}: {len(steps)} GRPO steps",
         "",
-        f"Mean reward of the first third of the steps {first:.3f}, of the last third {last:.3f} "
-        f"(difference {last - first:+.3f}, {spread}).",
+        f"Mean reward of all sampled episodes {first:.3f} in the first third of the steps, {last:.3f} in the last "
+        f"(difference {last - first:+.3f}, {spread}). The curve shows it by step.",
         "",
         "![reward by step](reward.png)",
         "",
-        "| mean over episodes | first third | last third |",
+        "The other figures are about the episodes that were trained on: dynamic sampling leaves out the groups in "
+        "which all rewards are the same.",
+        "",
+        "| mean over the episodes | first third | last third |",
         "|---|---|---|",
+        f"| reward, all sampled | {first:.3f} | {last:.3f} |",
     ]
-    for key in SHOWN:
-        start, end, _ = thirds(series(metrics, f"episode/{key}")[1])
-        lines.append(f"| {key} | {start:.3f} | {end:.3f} |")
+    shown = {"reward, trained on": TRAINED, **{key: f"episode/{key}" for key in SHOWN}}
+    for name, key in shown.items():
+        if values := series(metrics, key)[1]:
+            start, end, _ = thirds(values)
+            lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
     held_out = {
         key: series(metrics, key) for values in metrics.values() for key in values if _is_held_out_accuracy(key)
     }
@@ -171,7 +207,7 @@ def write_summary(folder: Path) -> str:
         f"| smallest Pearson correlation of the two | {min(pearson, default=0):.6f} |",
         f"| groups evicted by dynamic sampling and replaced | {sum(evicted):.0f} |",
         f"| frames asked for, decoded | {max(requested, default=0):.0f}, {max(decoded, default=0):.0f} |",
-        f"| seconds a step (median) | {statistics.median(seconds_a_step):.1f} |",
+        f"| seconds a step (median) | {statistics.median(seconds_a_step or [0]):.1f} |",
         f"| seconds in all | {record.get('seconds', 0):.0f} |",
         f"| peak memory | {record.get('peak_bytes', 0) / 2**30:.1f} GiB |",
         "",
@@ -188,7 +224,7 @@ def write_summary(folder: Path) -> str:
     for episode in sample_episodes(folder):
         lines += ["", "```", episode_text(episode), "```"]
     text = "\n".join(lines) + "\n"
-    (folder / "summary.md").write_text(text, encoding="utf-8")
+    write_whole(folder / "summary.md", [text])
     return text.split("## Three episodes")[0] + f"summary: {folder / 'summary.md'}"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
-from agentic_video.evaluation.model import served_model
+from agentic_video.evaluation.model import list_models, served_model
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
@@ -62,6 +62,8 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
         SetupError: The server can't be reached, or has several models.
     """
     key = os.environ.get(server.api_key_env)
+    if server.name:
+        list_models(server.url, key, option=option)  # it answers at least
     return ChatConfig(
         base_url=server.url,
         model=server.name or served_model(server.url, key, option=option, name_option=name_option),

@@ -19,7 +19,7 @@ from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import finished, key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.synthesis.classes import CLASSES, SetOptions, class_of, demonstration, set_sizes, side_of
-from agentic_video.synthesis.inputs import drawn, first, read_questions, report_problems
+from agentic_video.synthesis.inputs import Questions, drawn, read_questions, report_problems
 from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage
 from agentic_video.systems.base import System
@@ -78,7 +78,8 @@ def classify(options: ClassifyOptions) -> Finished:
         if bool(model) == bool(folders):
             raise SetupError(f"name either --{side} or --{side}-results")
     results = {"base": results_of(options.base_results), "teacher": results_of(options.teacher_results)}
-    rows = _rows(options, results["base"])
+    questions = _questions(options, results["base"])
+    rows = questions.rows
     players = _players(options)
     for player in players.values():
         player.check_samples(options.samples)
@@ -89,7 +90,7 @@ def classify(options: ClassifyOptions) -> Finished:
             for (played_side, data_source, name, _), record in played.items():
                 results[str(played_side)].setdefault((str(data_source), str(name)), []).append(record)
         more = write_sets(job, rows, results, options.sets, players["teacher"].system if "teacher" in players else None)
-        text = job.write_report("Classification", options.job.prices, more)
+        text = job.write_report("Classification", options.job.prices, {**more, **questions.numbers})
     text += f"\n{job.folder / 'sft.jsonl'}: records for run_sft.sh\n{job.folder / 'rl.jsonl'}: rows for run_grpo.sh"
     empty = not more["SFT set"] or not more["RL set"]
     if empty:
@@ -189,20 +190,20 @@ def _labelled(record: Record, qa: VideoQA) -> Record:
     return replace(record, qa=qa, provenance={**record.provenance, "class": qa.extra["class"]})
 
 
-def _rows(options: ClassifyOptions, base: Mapping[QuestionKey, Sequence[Record]]) -> Sequence[VideoQA]:
+def _questions(options: ClassifyOptions, base: Mapping[QuestionKey, Sequence[Record]]) -> Questions:
     """The rows to classify, each once.
 
     Raises:
         SetupError: None are named.
     """
     if options.data:
-        rows = read_questions(options.data)
+        questions = read_questions(options.data)
     elif options.base_results:
         # An evaluation's journal is in the order in which its episodes ended.
-        rows = [base[key][0].qa for key in sorted(base)]
+        questions = Questions([base[key][0].qa for key in sorted(base)])
     else:
         raise SetupError("name the rows with --data")
-    return first(rows, options.job.limit)
+    return questions.first(options.job.limit)
 
 
 def _players(options: ClassifyOptions) -> dict[str, Teacher]:

@@ -11,11 +11,12 @@ from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelSpec
+from agentic_video.evaluation.options import check_files
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, spoken, transcript
-from agentic_video.synthesis.inputs import first, read_questions
+from agentic_video.synthesis.inputs import read_questions
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.team import Experience, ExperienceBank, TeamOptions, TeamPolicy
@@ -77,12 +78,14 @@ def distill(options: DistillOptions) -> Finished:
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config or a data file is wrong.
     """
+    check_files(options.data, "--data")
     teacher = prepare(options.teacher)
     teacher.check_samples(options.samples)
     team = options.team if teacher.system.taught_by_team else None
     if team is not None:
         _check_team(teacher, team)
-    rows = first(read_questions(options.data), options.job.limit)
+    questions = read_questions(options.data).first(options.job.limit)
+    rows = questions.rows
     critic = critic_backend(options.critic, teacher) if options.critic else None
     settings = {
         **teacher.identity(),
@@ -96,7 +99,7 @@ def distill(options: DistillOptions) -> Finished:
     with open_job(options.job.out.resolve(), settings, "distillation", total) as job:
         asyncio.run(_play(job, teacher, rows, options, critic, team))
         title = f"{teacher.system.name} distilled from {teacher.name}"
-        return Finished(write_outputs(job, options.job, title), not job.failures)
+        return Finished(write_outputs(job, options.job, title, questions.numbers), not job.failures)
 
 
 def _check_team(teacher: Teacher, team: TeamOptions) -> None:
@@ -120,13 +123,18 @@ def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:
     return ChatBackend(ModelSpec("chat", server.url, chat=chat), teacher.system.visual_token_side)
 
 
-def write_outputs(job: Job, options: JobOptions, title: str) -> str:
-    """Write ``kept.jsonl``, ``rejected.jsonl`` and ``report.json``; the table for people."""
+def write_outputs(job: Job, options: JobOptions, title: str, more: Mapping[str, int] | None = None) -> str:
+    """Write ``kept.jsonl``, ``rejected.jsonl`` and ``report.json``; the table for people.
+
+    Args:
+        more: Further numbers for the report.
+    """
     results = [outcome for _, outcome in job.results() if outcome.result is not None]
     kept = job.write_rows("kept.jsonl", (one.result for one in results if one.kept))
     job.write_rows("rejected.jsonl", (_noted(one) for one in results if not one.kept))
     questions = {tuple(key[:2]) for key, outcome in job.results() if outcome.kept}
-    text = job.write_report(title, options.prices, {"questions_with_a_kept_episode": len(questions)})
+    numbers = {"questions_with_a_kept_episode": len(questions), **(more or {})}
+    text = job.write_report(title, options.prices, numbers)
     return f"{text}\nkept episodes: {kept}"
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.datasets.rows import read_rows
+from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.graders.images import data_url
@@ -95,6 +96,8 @@ def enhance(options: EnhanceOptions) -> Finished:
         SetupError: The job can't start.
         RowError: A file of rows can't be read at all.
     """
+    check_files(options.failures, "--failures")
+    check_files(options.existing, "--existing")
     (failures, repeated), existing = distinct(questions_of(options.failures)), questions_of(options.existing)
     report_problems(repeated, "row")
     if not failures:

@@ -3,10 +3,12 @@
 import hashlib
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
 from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, load_records
@@ -62,16 +64,40 @@ def read_episodes(paths: Sequence[Path]) -> list[Record]:
     return records
 
 
-def read_questions(paths: Sequence[Path]) -> list[VideoQA]:
-    """The rows of data files, each question once; bad rows are reported and left out.
+@dataclass(frozen=True)
+class Questions:
+    """What data files hold.
+
+    Attributes:
+        rows: The questions, each once.
+        left_out: How many rows are none, or were there before.
+    """
+
+    rows: Sequence[VideoQA]
+    left_out: int = 0
+
+    def first(self, limit: int) -> "Questions":
+        """So many of them from the start; all of them where the limit is 0."""
+        return Questions(first(self.rows, limit), self.left_out)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """For a job's report: how many rows are none, where there are such."""
+        return {"rows_left_out": self.left_out} if self.left_out else {}
+
+
+def read_questions(paths: Sequence[Path]) -> Questions:
+    """The rows of the data files that ``--data`` names, each question once; bad rows are reported and left out.
 
     Raises:
+        SetupError: A file isn't there.
         RowError: A file can't be read at all.
     """
+    check_files(paths, "--data")
     rows, problems = load_rows(paths)
     rows, repeated = distinct(rows)
     report_problems([*problems, *repeated], "row")
-    return rows
+    return Questions(rows, len(problems) + len(repeated))
 
 
 def first(items: Sequence[T], limit: int) -> Sequence[T]:

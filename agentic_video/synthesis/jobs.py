@@ -152,6 +152,7 @@ class Job:
             else:
                 missing.append((key, item))
         self._show()
+        self._bar.refresh()  # how many there are, before the first is done
         waiting = iter(missing)
 
         async def worker() -> None:
@@ -264,7 +265,8 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
     Raises:
         SetupError: The folder holds a job with other settings, or another process is at it.
     """
-    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"a {kind}")
+    article = "an" if kind[0] in "aeiou" else "a"
+    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}")
     with open_journal(folder / JOURNAL_FILE, kind) as journal:
         finished = read_journal(folder / JOURNAL_FILE)
         with (

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.graders.endpoint import Endpoint, Unreadable
@@ -21,7 +22,6 @@ from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
     digest,
     drawn,
-    first,
     grade_of,
     read_episodes,
     read_questions,
@@ -188,8 +188,9 @@ def label(options: PreferenceOptions) -> Finished:
         raise SetupError("--data and --teacher belong together: the rows to play, and who plays them")
     if not options.records and not options.data:
         raise SetupError("name --records, or rows with --data and who plays them with --teacher")
-    judge = chat_config(options.judge, "--judge", "--judge-name")
+    check_files(options.data, "--data")
     records = read_episodes(options.records) if options.records else []
+    judge = chat_config(options.judge, "--judge", "--judge-name")
     lines, complete = [], True
     if options.player is not None:
         played, report = play(options, options.player)
@@ -217,10 +218,10 @@ def play(options: PreferenceOptions, player: TeacherOptions) -> tuple[list[Recor
     """
     teacher = prepare(player)
     teacher.check_samples(options.samples)
-    rows = first(read_questions(options.data), options.job.limit)
+    questions = read_questions(options.data).first(options.job.limit)
     with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
-        records = asyncio.run(_play(job, teacher, rows, options))
-        text = job.write_report(f"Episodes of {teacher.name}", options.job.prices)
+        records = asyncio.run(_play(job, teacher, questions.rows, options))
+        text = job.write_report(f"Episodes of {teacher.name}", options.job.prices, questions.numbers)
         return records, Finished(text, not job.failures)
 
 

@@ -85,8 +85,8 @@ def reflect(options: ReflectOptions) -> Finished:
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config is wrong.
     """
-    teacher = prepare(options.teacher)
     records = read_episodes(options.rollouts)
+    teacher = prepare(options.teacher)
     settings = {
         **teacher.identity(),
         "rollouts": [str(path.resolve()) for path in options.rollouts],

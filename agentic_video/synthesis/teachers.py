@@ -14,7 +14,7 @@ from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
-from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, served_model
+from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, require_model, served_model
 from agentic_video.evaluation.options import check_recipe
 from agentic_video.evaluation.plan import Plan
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
@@ -22,6 +22,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 
 UNLIMITED = 1 << 30
 """A server knows its own context; its tokens aren't those of the model that will learn."""
@@ -145,6 +146,8 @@ def prepare(options: TeacherOptions) -> Teacher:
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config is wrong.
     """
+    make_importable(options.recipe)
+    require_model(options.model, options.option)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings, limits = settings_of(config), limits_of(config)
     model = options.model

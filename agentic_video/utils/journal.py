@@ -1,10 +1,11 @@
 """Files of long jobs: a journal that a kill can't spoil, settings that a folder belongs to, outputs that are whole."""
 
+import errno
 import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -15,7 +16,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
     """Make the folder of a job, or go on in one of the same settings.
 
     Args:
-        folder: Is made where it is missing.
+        folder: Is made where it is missing. One in which no result is yet takes any settings.
         settings: Plain data; all on which the job's results depend.
         name: Of the file in which the folder keeps them.
         kind: What messages call the job, e.g. ``an evaluation``.
@@ -25,7 +26,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
     """
     file = folder / name
     wanted = json.loads(json.dumps(settings))
-    if file.is_file():
+    if file.is_file() and _anything_done(folder):
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -38,6 +39,21 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
             )
         return
     write_whole(file, [json.dumps(wanted, indent=2) + "\n"])
+
+
+def _anything_done(folder: Path) -> bool:
+    """Whether a folder holds a result, or another process is at it. Lists of what failed are none."""
+    for path in folder.glob("*.jsonl"):
+        if path.name.startswith("failures"):
+            continue
+        with path.open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            if _whole_lines(file):
+                return True
+    return False
 
 
 def _difference(found: Any, wanted: Any, name: str = "") -> tuple[str, Any, Any] | None:
@@ -73,8 +89,22 @@ def open_journal(path: Path, kind: str) -> Iterator[TextIO]:
         except BlockingIOError:
             raise SetupError(f"{path}: another process is writing this {kind}; wait for it or end it") from None
         raw.truncate(_whole_lines(raw))
-        with path.open("a", encoding="utf-8") as file:
+        with _named(path), path.open("a", encoding="utf-8") as file:
             yield file
+
+
+_OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO}
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of the disk name the file that is written: those of an open file don't by themselves."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _OF_THE_DISK:
+            error.filename = str(path)
+        raise
 
 
 def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
@@ -102,10 +132,21 @@ def write_whole(path: Path, texts: Iterable[str]) -> None:
     Args:
         path: The file; its folder is made.
         texts: What it holds, one after the other.
+
+    Raises:
+        OSError: It can't be written; nothing is left of it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(path.name + ".part")
-    with part.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(texts)
-        settle(file)
-    part.replace(path)
+    try:
+        with _named(path), part.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(texts)
+            settle(file)
+        part.replace(path)
+    except OSError as error:
+        if error.filename == str(part):
+            error.filename = str(path)
+        raise
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

@@ -26,7 +26,14 @@ def test_all_data_sets_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_missing_is_named(words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["convert", *words]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("agentic-video convert: ") and message in said
+    assert said.startswith("error: ") and message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many"])
+def test_a_limit_that_is_none_is_refused(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["convert", "videomme", "--source", "x", "--out", "o.jsonl", "--limit", limit])
+    assert "argument --limit: expected a whole number from 1 on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("rows", "status"), [(3, 0), (0, 1)])

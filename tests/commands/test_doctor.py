@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from agentic_video import cli
@@ -22,6 +24,27 @@ def test_what_is_missing_comes_with_a_remedy(
         place = next(i for i, line in enumerate(lines) if line.startswith(f"!! {name} "))
         assert "missing" in lines[place]
         assert "uv sync" in lines[place + 1]
+
+
+def test_an_older_processor_is_a_note_and_nothing_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = doctor.Finding("CPU", "2 cores, AVX-512 no", note="mostly tried with it")
+    monkeypatch.setattr(doctor, "findings", lambda: iter([found]))
+    assert doctor.report() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("ok CPU ") and lines[1].strip() == "(mostly tried with it)"
+
+
+def test_what_is_said_of_a_processor_without_avx_512(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Path.read_text
+    monkeypatch.setattr(doctor, "count_gpus", lambda: 0)
+    monkeypatch.setattr(doctor.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(
+        Path, "read_text", lambda self, **o: "flags: avx2" if str(self) == "/proc/cpuinfo" else real(self, **o)
+    )
+    (cpu,) = [one for one in doctor.findings() if one.name == "CPU"]
+    assert cpu.value.endswith("AVX-512 no") and "AVX-512" in cpu.note and not cpu.remedy
 
 
 def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,9 @@ from agentic_video.launch import toyworld
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
 from agentic_video.types.record import load_records
+from agentic_video.utils.errors import SetupError
 from tests.evaluation.conftest import RECIPES
+from tests.evaluation.scripted import named
 
 
 @pytest.fixture(scope="module")
@@ -95,11 +97,10 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
     [
         (["--sweep", "frames", "8,x"], "expected whole numbers"),
         (["--sweep", "turns", "1"], "frames and calls"),
-        (["--baseline", "0"], "at least 1 frame"),
         (["--baseline", "2", "--sweep", "calls", "1"], "makes no calls"),
         (["agentic_video.system.no_such_key=1"], "no_such_key"),
         (["stray"], "nor a Hydra override"),
-        (["--concurrency", "0"], "at least 1"),
+        (["--temperature", "0.5", "--data", "nope.jsonl"], "--data nope.jsonl: no such file; name a parquet or jsonl"),
         (["--engine", "chat"], "needs the address"),
         (["--engine", "tests.no_such.Engine"], "--engine tests.no_such.Engine: "),
     ],
@@ -123,10 +124,47 @@ def test_what_a_recipe_takes_from_the_environment_is_named(
     encoder = "agentic_video.retrieval.model=no-such-encoder"
     words += ["agentic_video.judge.base_url=", "agentic_video.judge.model=", "agentic_video.system.answer_match=robust"]
     assert main([*words, encoder]) == 2
+    assert "no server answers there" in capsys.readouterr().err
+    words = [*words, "--engine", named("OracleBackend"), encoder]
+    assert main(words) == 2
     assert encoder in capsys.readouterr().err
-    # the baseline needs no encoder: it gets as far as the server, which isn't there
-    assert main([*words, encoder, "--baseline", "2", "--limit", "1", "--out", str(tmp_path / "baseline")]) == 1
-    assert "1 questions could not be played" in capsys.readouterr().out
+    # the baseline needs no encoder: it gets as far as playing, which the scripted agent can't do without the system
+    assert main([*words, "--baseline", "2", "--limit", "1", "--out", str(tmp_path / "baseline")]) == 1
+    assert "1 question could not be played" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("http://127.0.0.1:9/v1", "no server answers there"),
+        ("/no/such/folder", "no such folder"),
+        ("owner/no-such-model", "not in the hub's cache"),
+    ],
+)
+def test_a_model_that_is_not_there_costs_a_line_and_leaves_nothing(
+    model: str, said: str, small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
+    assert evaluate(model, small_world, tmp_path / "out", "--model-name", "m") == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: --model {model}: ") and said in err
+    assert err.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_a_finished_evaluation_is_reported_again_without_its_server(
+    served: str, small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ("--model-name", "toyworld")
+    assert evaluate(served, small_world, tmp_path, *more) == 0
+    (tmp_path / "report.md").unlink()
+
+    def gone(*arguments: Any, **options: Any) -> None:
+        raise SetupError("no server answers there")
+
+    monkeypatch.setattr("agentic_video.evaluation.model.list_models", gone)
+    assert evaluate(served, small_world, tmp_path, *more) == 0
+    assert (tmp_path / "report.md").is_file()
 
 
 def parsed(*words: str) -> EvalOptions:
@@ -169,11 +207,14 @@ def test_every_word_has_its_option() -> None:
     )
 
 
-def test_without_a_model_the_tiny_one_plays() -> None:
+def test_without_a_model_the_tiny_one_plays(tmp_path: Path) -> None:
     assert (parsed().profile, parsed().model.engine, parsed().variant) == ("laptop", TOY, Variant())
     assert parsed("--no-tools").variant == Variant("no-tools")
     assert parsed("--no-tools", "--baseline", "2").variant == Variant("baseline", 2)
-    assert parsed("--engine", "toy", "--model", "owner/name").profile == "laptop"
+    (tmp_path / "model.safetensors").touch()
+    assert parsed("--engine", "toy", "--model", str(tmp_path)).profile == "laptop"
+    with pytest.raises(SetupError, match="--engine toy needs the folder"):
+        parsed("--engine", "toy", "--model", "owner/name")
     assert parsed("--profile", "cluster").profile == "cluster" and parsed("--model", "owner/name").profile == "cluster"
 
 

@@ -1,15 +1,27 @@
-"""Exit statuses of the commands that run models."""
+"""What a mistake or an interruption costs: one line, and an exit status."""
 
 import argparse
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from hydra.errors import ConfigCompositionException
 from omegaconf import OmegaConf
 
-from agentic_video.commands.guard import guarded
+from agentic_video.cli import main
+from agentic_video.commands import mine
+from agentic_video.commands.guard import guarded, plainly
 from agentic_video.types.row import RowError
 from agentic_video.utils.errors import SetupError
+from tests.conftest import REPOSITORY
+from tests.synthesis.made import record, write
 
 
 def failing(error: BaseException) -> Callable[[argparse.Namespace], int]:
@@ -23,26 +35,82 @@ def unset(arguments: argparse.Namespace) -> int:
     return int(OmegaConf.create({"url": "${oc.env:NO_SUCH_VARIABLE_HERE}"}).url)
 
 
+def no_such_key(arguments: argparse.Namespace) -> int:
+    config = OmegaConf.create({"a": {"b": 1}})
+    OmegaConf.set_struct(config, True)
+    return int(config.a.c)
+
+
 @pytest.mark.parametrize(
     ("work", "status", "said"),
     [
         (lambda arguments: arguments.status, 1, ""),
         (failing(SetupError("set this")), 2, "error: set this\n"),
         (failing(RowError("bad row")), 2, "error: bad row\n"),
+        (failing(ConfigCompositionException("no such key\n  did you mean\n")), 2, "error: no such key did you mean\n"),
+        (
+            failing(OSError(errno.ENOSPC, "No space left on device", "/out/x")),
+            2,
+            r"error: /out/x: No space .*; free some .*\n",
+        ),
         (failing(KeyboardInterrupt()), 130, "\nstopped; the same command goes on from here\n"),
     ],
 )
 def test_what_stops_a_command(work: Callable[[Any], int], status: int, said: str, capsys: Any) -> None:
     assert guarded(work, argparse.Namespace(status=1)) == status
-    assert capsys.readouterr().err == said
+    assert re.fullmatch(said, capsys.readouterr().err)
 
 
 def test_a_variable_that_is_not_set_is_named_with_its_key(capsys: Any) -> None:
     assert guarded(unset, argparse.Namespace()) == 2
     said = capsys.readouterr().err
-    assert "NO_SUCH_VARIABLE_HERE" in said and said.endswith("set that variable, or the key itself: url=...\n")
+    assert "NO_SUCH_VARIABLE_HERE" in said and said.endswith("; set that variable, or the key itself: url=...\n")
+    assert said.count("\n") == 1
 
 
-def test_a_mistake_of_ours_is_not_hidden() -> None:
-    with pytest.raises(RuntimeError):
-        guarded(failing(RuntimeError("a bug")), argparse.Namespace())
+def test_a_key_that_is_not_there_costs_a_line(capsys: Any) -> None:
+    assert guarded(no_such_key, argparse.Namespace()) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), OSError("a library's own")])
+def test_a_mistake_of_ours_is_not_hidden(error: Exception) -> None:
+    with pytest.raises(type(error)):
+        guarded(failing(error), argparse.Namespace())
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC, errno.EDQUOT])
+def test_what_to_do_about_a_folder_is_said(number: int, capsys: Any) -> None:
+    def work() -> int:
+        raise OSError(number, os.strerror(number), "/out/x")
+
+    assert plainly(work) == 2
+    said = capsys.readouterr().err
+    assert re.fullmatch(rf"error: /out/x: {os.strerror(number)}; (free|choose) .*\n", said)
+
+
+def test_any_command_says_in_a_line_what_cannot_be_written(tmp_path: Path, capsys: Any) -> None:
+    records = write(tmp_path / "records.jsonl", [record(acc=0.0)])
+    assert main(["mine", str(records), "--out", "/proc/no/such/file.jsonl"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: /proc/no") and said.count("\n") == 1
+
+
+def test_any_command_can_be_interrupted(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mine, "mine", failing(KeyboardInterrupt()))
+    assert main(["mine", "x", "--out", "y.jsonl"]) == 130
+    assert capsys.readouterr().err == "\nstopped\n"
+
+
+def test_an_interruption_while_modules_are_imported_too() -> None:
+    code = "import importlib, os, signal, sys; from agentic_video import cli\n"
+    code += "def interrupted(name): os.kill(os.getpid(), signal.SIGINT)\n"
+    code += "cli.import_module = interrupted; sys.exit(cli.main(['doctor']))"
+    job = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (job.returncode, job.stderr) == (128 + signal.SIGINT, "\nstopped\n")
+
+
+def test_a_reader_that_has_gone_is_no_mistake() -> None:
+    command = f"{sys.executable} -m agentic_video.cli convert --list | true; echo ${{PIPESTATUS[0]}} >&2"
+    job = subprocess.run(["bash", "-c", command], cwd=REPOSITORY, capture_output=True, text=True)
+    assert job.stderr in ("0\n", "1\n")

@@ -15,13 +15,14 @@ from agentic_video.cli import main
 def test_what_cannot_be_viewed(
     words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["view", str(tmp_path / "none"), *words]) == 1
+    assert main(["view", str(tmp_path / "none"), *words]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("agentic-video view: ") and message in said
+    assert said.startswith("error: ") and message in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--images", "-1"), ("--side", "15"), ("--side", "1025"), ("--side", "a")]
+    ("option", "value"),
+    [("--images", "-1"), ("--side", "15"), ("--side", "1025"), ("--side", "a"), ("--port", "65536"), ("--port", "-1")],
 )
 def test_numbers_that_make_no_sense(option: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -18,7 +18,7 @@ from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.evaluate import evaluate, parts_of, read_rows, variant_of
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
-from agentic_video.evaluation.results import finished
+from agentic_video.evaluation.results import NO_VIDEO, SAME_ID, SAME_ROW, UNREADABLE, finished
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
@@ -90,13 +90,57 @@ def test_an_unreadable_video_is_reported_and_tried_again(
     assert "1 rows left out" in first.err
     assert len(lines(out)) == 2
     result = json.loads((out / "report.json").read_text())
-    assert (result["episodes"], result["failed"]) == (2, 1)
-    assert "1 questions could not be played" in first.out and "broken.mp4" in first.out
-    # once the file is there, the same command plays what is missing
+    assert (result["asked"], result["episodes"], result["failed"], result["left_out"]["rows"]) == (4, 2, 1, 1)
+    assert "1 question could not be played" in first.out and "broken.mp4" in first.out
+    # once the file is there, the same command plays what is missing; the row that is none is still there
     broken.write_bytes(Path(good).read_bytes())
-    assert main(command(checkpoint, data, out)) == 0
+    assert main(command(checkpoint, data, out)) == 1
     assert len(lines(out)) == 3
-    assert json.loads((out / "report.json").read_text())["failed"] == 0
+    result = json.loads((out / "report.json").read_text())
+    assert (result["asked"], result["episodes"], result["failed"], result["left_out"]["rows"]) == (4, 3, 0, 1)
+    assert result["left_out"]["by_reason"] == {UNREADABLE: 1}
+    data.write_text("\n".join(json.dumps(row) for row in rows) + "\n")
+    assert main(command(checkpoint, data, out)) == 0
+    assert json.loads((out / "report.json").read_text())["asked"] == 3
+
+
+def test_missing_videos_and_duplicates_are_in_every_report_of_a_sweep(
+    small_world: World, tmp_path: Path, capsys: Any
+) -> None:
+    rows = [qa.to_row() for qa in load_rows([small_world.heldout])[0][:2]]
+    gone = {**rows[0], "id": "gone", "video": "no-such.mp4"}
+    other = {**rows[0], "question": "another question under the same id?"}
+    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    data.write_text("".join(json.dumps(row) + "\n" for row in [*rows, gone, other, rows[1]]))
+    asked = options((data,), out, sweep=Sweep("calls", (1, 2)))
+    for result in evaluate(asked):
+        # both right, of two that were played and four that were asked for: the last row is the second once more
+        assert result.figures["official"]["mean"] == 1.0 and result.figures["official_unplayed_wrong"] == 0.5
+        assert result.figures["left_out"]["by_reason"] == {NO_VIDEO: 1, SAME_ID: 1, SAME_ROW: 1}
+        assert (result.missing, result.left_out, result.complete) == (0, 3, False)
+        assert "2 of 4 questions" not in (said := (result.part.folder / "report.md").read_text())
+        assert "on 2 episodes of 4 questions, 50.0 % with those that were not played as wrong" in said
+    assert "50.0 % with those that were not played as wrong" in capsys.readouterr().out
+    # with a limit that cuts something nobody knows whether they would have been asked for: they count nowhere
+    (one,) = evaluate(replace(asked, sweep=None, out=tmp_path / "one", limit=1))
+    assert (one.figures["asked"], one.figures["official_unplayed_wrong"], one.left_out) == (1, 1.0, 3)
+    assert not one.complete and "3 of them not counted as wrong" in (tmp_path / "one" / "report.md").read_text()
+    # one that cuts nothing is none
+    assert len(read_rows(replace(asked, limit=2)).rows) == 2
+    assert sum(row.asked for row in read_rows(replace(asked, limit=2)).left_out) == 2
+
+
+def test_rows_that_were_left_out_make_the_command_s_status_1(
+    checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any
+) -> None:
+    rows = [qa.to_row() for qa in load_rows([small_world.heldout])[0][:1]]
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {**rows[0], "id": "x", "video": "no.mp4"}]))
+    assert main(command(checkpoint, data, tmp_path / "out")) == 1
+    assert "on 1 episode of 2 questions" in capsys.readouterr().out
+    # started again there is nothing to play, and nothing is forgotten
+    assert main(command(checkpoint, data, tmp_path / "out")) == 1
+    assert "on 1 episode of 2 questions" in capsys.readouterr().out
 
 
 def test_a_library_call_gives_figures_and_goes_on(small_world: World, tmp_path: Path, capsys: Any) -> None:
@@ -142,10 +186,11 @@ def test_rows_that_are_left_out_are_named(tmp_path: Path, capsys: Any) -> None:
     rows = [VideoQA(str(n % 12), "v.mp4", "?", "a", answer_type="open_ended").to_row() for n in range(24)]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "half"}\n')
-    assert len(read_rows(options((file,), tmp_path))) == 12
+    questions = read_rows(options((file,), tmp_path))
+    assert len(questions.rows) == 12 and len(questions.left_out) == 13
     said = capsys.readouterr().err
     assert said.count("row left out: ") == 10 and "13 rows left out" in said
-    assert [qa.id for qa in read_rows(options((file,), tmp_path, limit=2))] == ["0", "1"]
+    assert [qa.id for qa in read_rows(options((file,), tmp_path, limit=2)).rows] == ["0", "1"]
 
 
 def test_variants_of_a_system() -> None:

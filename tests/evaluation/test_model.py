@@ -1,7 +1,11 @@
 """Which model is evaluated, what runs it, and how it is sampled."""
 
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,12 +14,15 @@ from agentic_video.evaluation.model import (
     ModelSpec,
     engine_of,
     fit_images,
+    list_models,
     model_spec,
+    require_model,
     served_model,
     turn_seeds,
 )
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import composed
+from tests.faulty_server import FaultyServer, Reply, Script
 
 
 def test_what_runs_a_model(tmp_path: Path) -> None:
@@ -39,9 +46,67 @@ def test_an_engine_of_ones_own_takes_any_model(tmp_path: Path) -> None:
         engine_of("owner/name", "nonsense")
 
 
-def test_a_server_that_is_not_there_is_named() -> None:
-    with pytest.raises(SetupError, match="--model-name"):
+@pytest.mark.parametrize("model", ["no-such-folder", "/no/such/folder", "./nothing", "a/b/c", "~/models/x"])
+def test_a_folder_that_is_not_there_is_named(model: str) -> None:
+    with pytest.raises(SetupError, match=r"^--base .*: no such folder; name that of a checkpoint"):
+        engine_of(model, "auto", "--base")
+
+
+def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(SetupError, match="no such folder"):
+        engine_of(str(tmp_path / "model.safetensors"), "auto")
+
+
+def test_a_model_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hub:
+        def model_info(self, model: str, timeout: float) -> None:
+            if model != "owner/there":
+                raise OSError(f"404: no {model}\nmany lines\nof advice")
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Hub)
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: False)
+    require_model(ModelOptions("owner/there", "vllm"))
+    with pytest.raises(SetupError, match=r"^--base owner/name: .* not to be had from the hub: 404: no owner/name$"):
+        require_model(ModelOptions("owner/name", "vllm"), "--base")
+
+
+def test_offline_a_model_must_be_in_the_hub_s_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
+    with pytest.raises(SetupError, match=r"hub's cache \(offline\); download it first: hf download owner/name"):
+        require_model(ModelOptions("owner/name", "vllm"))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda model, file: f"/cache/{model}/{file}")
+    require_model(ModelOptions("owner/name", "vllm"))
+
+
+def test_what_a_server_is_asked_before_anything_else(serve: Callable[[Script], FaultyServer]) -> None:
+    with pytest.raises(SetupError, match=r"^--model http://127\.0\.0\.1:9/v1: no server answers there \(.*refused\)$"):
         served_model("http://127.0.0.1:9/v1", None, timeout=2)
+    for address in ("http://", "http://[", "http://127.0.0.1:99999/v1"):
+        with pytest.raises(SetupError, match="no server answers there"):
+            require_model(ModelOptions(address, "chat", "named"))
+    # one that answers is enough, whether it has a list or not; without a name it needs one
+    url = serve(lambda body, request: Reply("x")).url
+    require_model(ModelOptions(url, "chat", "named"))
+    with pytest.raises(SetupError, match="no list of models there; name one with --base-name"):
+        served_model(url, None, option="--base", name_option="--base-name")
+
+
+def test_a_refused_key_is_said_before_anything_is_played() -> None:
+    class Refuses(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(200 if self.headers["Authorization"] == "Bearer right" else 401)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1"
+        with pytest.raises(SetupError, match=r"refuses the key \(HTTP 401\); --api-key-env"):
+            list_models(url, "wrong")
+        assert list_models(url, "right") is None
+        server.shutdown()
 
 
 def test_the_recipe_s_sampling_unless_something_else_is_asked_for() -> None:

@@ -18,7 +18,7 @@ from agentic_video.evaluation.report import (
     table,
     write_report,
 )
-from agentic_video.evaluation.results import Failure
+from agentic_video.evaluation.results import NO_VIDEO, SAME_ROW, UNREADABLE, Failure, LeftOut
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -81,7 +81,10 @@ def test_figures_by_hand() -> None:
     assert result["official"]["error"] == pytest.approx(0.288675, abs=1e-6)
     assert result["robust"]["mean"] == 0.75
     # two of five
-    assert result["official_failures_wrong"] == pytest.approx(0.4)
+    assert result["asked"] == 5
+    assert result["official_unplayed_wrong"] == pytest.approx(0.4)
+    # three of five
+    assert result["robust_unplayed_wrong"] == pytest.approx(0.6)
     by_category = {name: group["official"]["mean"] for name, group in result["by"]["category"].items()}
     assert by_category == {"count": pytest.approx(1 / 3), "order": 1.0}
     assert result["official_mean_over_categories"] == pytest.approx(2 / 3)
@@ -95,6 +98,59 @@ def test_figures_by_hand() -> None:
     # the refused call's 9 doesn't count
     assert result["chosen_fps"] == {"(0, 1]": 1, "(1, 2]": 1, "(2, 4]": 1}
     assert result["ends"] == {"answer": 3, "illegal": 1}
+
+
+LEFT_OUT = (
+    LeftOut(NO_VIDEO, "rows.jsonl row 7: field 'video': /gone.mp4: no such file"),
+    LeftOut(NO_VIDEO, "rows.jsonl row 8: field 'video': /gone.mp4: no such file"),
+    LeftOut(UNREADABLE, "rows.jsonl row 9: field 'id'\nmust be a non-empty string"),
+    LeftOut(SAME_ROW, "row q1 of one: field 'id' was there before", asked=False),
+)
+
+
+def test_rows_that_were_left_out_count_as_wrong_beside() -> None:
+    result = figures(four(), [Failure(("one", "q5"), "gone")], LEFT_OUT)
+    # 4 played, 1 failed, 3 left out; a row that stands there twice is one question
+    assert (result["asked"], result["episodes"], result["failed"]) == (8, 4, 1)
+    assert result["official"]["mean"] == 0.5
+    assert result["official_unplayed_wrong"] == pytest.approx(2 / 8)
+    assert result["robust_unplayed_wrong"] == pytest.approx(3 / 8)
+    assert result["left_out"]["rows"] == 4 and result["left_out"]["counted_wrong"] == 3
+    assert result["left_out"]["by_reason"] == {SAME_ROW: 1, UNREADABLE: 1, NO_VIDEO: 2}
+    assert result["left_out"]["first"][0] == LEFT_OUT[0].message
+
+
+def test_whoever_copies_the_accuracy_sees_the_other_one_beside_it() -> None:
+    result = figures(four(), [Failure(("one", "q5"), "gone")], LEFT_OUT)
+    text = report_text("t", result, "mlvu_dev", [Failure(("one", "q5"), "gone")])
+    assert (
+        "Accuracy 50.0 % (standard error 28.9) on 4 episodes of 8 questions, 25.0 % with those that were not played as "
+        "wrong; by the robust rule 75.0 % on 4, 37.5 % with those as wrong." in text
+    )
+    assert f"4 rows of the data files left out ({SAME_ROW}: 1, {UNREADABLE}: 1, {NO_VIDEO}: 2); 1 of them not" in text
+    assert "- rows.jsonl row 9: field 'id' must be a non-empty string\n" in text
+    this_run = next(line for line in text.splitlines() if line.startswith("| this run"))
+    assert "4 of 8 questions not played; 25.0 with them as wrong" in this_run
+
+
+def test_where_everything_was_played_nothing_is_said_about_others() -> None:
+    text = report_text("t", figures(four()), "mlvu_dev")
+    assert "Accuracy 50.0 % (standard error 28.9) on 4 episodes; by the robust rule 75.0 % on 4.\n" in text
+    assert "not played" not in text and "left out" not in text
+
+
+def test_only_the_first_of_many_rows_are_named() -> None:
+    many = [LeftOut(UNREADABLE, f"row {number}") for number in range(25)]
+    text = report_text("t", figures(four(), (), many), "b")
+    assert "25 rows of the data files left out" in text and "- row 9\n" in text and "- row 10\n" not in text
+
+
+def test_nothing_could_be_played() -> None:
+    result = figures([], [Failure(("one", "q5"), "gone")])
+    assert (result["official"]["mean"], result["official_unplayed_wrong"]) == (None, 0.0)
+    # nor is an accuracy made up where no episode has a grade
+    ungraded = figures([record(1, [], EndReason.ANSWER, {"frames": 4})], [Failure(("one", "q5"), "gone")])
+    assert ungraded["official_unplayed_wrong"] is None and ungraded["robust_unplayed_wrong"] is None
 
 
 def test_an_episode_that_was_not_graded_counts_nowhere() -> None:
@@ -117,7 +173,8 @@ def test_the_text_shows_what_was_published_and_what_failed(tmp_path: Path) -> No
     assert json.loads((tmp_path / "report.json").read_text()) == json.loads(json.dumps(result))
     assert (tmp_path / "report.md").read_text() == text
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    assert ["this run", "", "50.0", "20.0", "", ""] in lines
+    note = "1 of 5 questions not played; 40.0 with them as wrong"
+    assert ["this run", "", "50.0", "20.0", "", note] in lines
     assert ["VideoZoomer", "VideoZoomer", "68.8", "-", "Table 1", "the text of section 4.2 says 66.8"] in lines
     assert ["EVA", "EVA", "68.3", "22.2", "Table 2", "the table says MLVU without a split"] in lines
     assert ["count", "3", "33.3", "66.7"] in lines

@@ -65,6 +65,8 @@ def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
     settings = {"model": "m", "system": {"max_turns": 5, "stop": ("x",)}}
     claim_folder(tmp_path / "out", settings)
     claim_folder(tmp_path / "out", settings)
+    with journal(tmp_path / "out", 0) as file:
+        append(file, record("a"))
     with pytest.raises(SetupError, match=r"system.max_turns = 5, and now it is 3"):
         claim_folder(tmp_path / "out", {**settings, "system": {"max_turns": 3, "stop": ("x",)}})
 

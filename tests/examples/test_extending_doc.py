@@ -1,6 +1,7 @@
 """The listings of docs/extending.md work as they stand."""
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -28,9 +29,12 @@ from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
+from agentic_video.utils.imports import make_importable
 from tests.config.configs import RECIPES, set_environment
+from tests.conftest import REPOSITORY
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 LISTED = re.compile(r"^`(recipes/moments/[\w./]+)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -38,16 +42,18 @@ LISTED = re.compile(r"^`(recipes/moments/[\w./]+)`:\n\n```\w+\n(.*?)^```", re.DO
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The page's recipe as files, with its folder on the path as its run_grpo.sh puts it there."""
+    """The page's recipe as files, with its folder on the path as the commands put it there."""
     root = tmp_path_factory.mktemp("repository")
     for name, content in LISTED.findall(DOC.read_text(encoding="utf-8")):
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
     folder = root / "recipes" / "moments"
-    sys.path.insert(0, str(folder))
-    yield folder
-    sys.path.remove(str(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", list(sys.path))
+        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        assert make_importable(folder)
+        yield folder
     for module in ("moments", "moments_oracle"):
         sys.modules.pop(module, None)
 
@@ -97,7 +103,8 @@ def system_of(config: DictConfig) -> System:
 def test_the_page_shows_all_files_of_the_recipe(recipe: Path) -> None:
     tree = DOC.read_text(encoding="utf-8").split("```\nrecipes/moments/\n")[1].split("```")[0]
     named = {line.split()[0] for line in tree.splitlines()}
-    assert named == {str(file.relative_to(recipe)) for file in recipe.rglob("*") if file.is_file()}
+    files = {file.relative_to(recipe) for file in recipe.rglob("*") if file.is_file()}
+    assert named == {str(file) for file in files if file.parts[0] != "__pycache__"}
 
 
 def test_the_small_system_plays(moments: Any, listings: dict[str, Any], video: str) -> None:
@@ -161,6 +168,63 @@ def test_the_recipe_s_command_starts_verl(recipe: Path) -> None:
     )
     assert "verl.trainer.main_ppo" in job.stdout
     assert f"--config-dir {recipe / 'config'} --config-name cluster trainer.total_epochs=2" in job.stdout
+
+
+@pytest.fixture
+def questions(tmp_path: Path, video: str) -> Path:
+    """Two questions about the film, in a folder with what a scripted agent says to each."""
+    rows = [VideoQA(name, video, "Which?", "B", options=("red", "blue"), data_source="mine") for name in ("a", "b")]
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(qa.to_row()) + "\n" for qa in rows), encoding="utf-8")
+    turns = ["<tool_call>3.5</tool_call>", "<answer>B</answer>"]
+    (tmp_path / "says.json").write_text(json.dumps({"a": turns, "b": ["<answer>A</answer>"]}), encoding="utf-8")
+    return file
+
+
+def run(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """A command in a process of its own, which finds the package by the working directory and nothing by PYTHONPATH."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MODEL_PATH")}
+    environment |= variables
+    command = [sys.executable, "-m", *words]
+    return subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+
+
+def scripted(questions: Path) -> list[str]:
+    return ["--engine", "tests.evaluation.scripted.FileBackend", "--data", str(questions), "--profile", "laptop"]
+
+
+def test_it_can_be_evaluated_and_distilled_without_pythonpath(recipe: Path, questions: Path, tmp_path: Path) -> None:
+    says, own = str(tmp_path / "says.json"), ["--recipe", str(recipe), *scripted(questions)]
+    job = run("agentic_video.cli", "eval", *own, "--model", says, "--out", str(tmp_path / "eval"))
+    assert job.returncode == 0, job.stderr
+    # one of two: the other answers at once, and wrong
+    assert "# moments on rows" in job.stdout and "Accuracy 50.0 %" in job.stdout
+    job = run("agentic_video.cli", "distill", *own, "--teacher", says, "--out", str(tmp_path / "made"))
+    assert job.returncode == 0, job.stderr
+    kept, _ = load_records([tmp_path / "made" / "kept.jsonl"])
+    assert [(one.qa.id, one.trajectory.system) for one in kept] == [("a", "moments")]
+
+
+@pytest.mark.ray
+def test_it_can_be_evaluated_in_shards_without_pythonpath(recipe: Path, questions: Path, tmp_path: Path) -> None:
+    words = ["--recipe", str(recipe), *scripted(questions), "--model", str(tmp_path / "says.json"), "--shards", "2"]
+    job = run("agentic_video.cli", "eval", *words, "--out", str(tmp_path / "eval"))
+    assert job.returncode == 0, job.stderr
+    assert "Accuracy 50.0 %" in job.stdout and len(list((tmp_path / "eval").glob("episodes-*.jsonl"))) == 2
+
+
+def test_its_sft_starts_without_pythonpath(recipe: Path) -> None:
+    words = ["agentic_video.launch.main", str(recipe), "--stage", "sft", "--profile", "cluster", "--dry-run"]
+    job = run(*words, MODEL_PATH=os.environ["MODEL_PATH"], GPUS_PER_NODE="1", NNODES="1")
+    assert job.returncode == 0, job.stderr
+    assert f"-m agentic_video.training.sft --config-dir {recipe / 'config'} --config-name sft" in job.stdout
+
+
+def test_its_sft_learns_what_its_grpo_can_hold(recipe: Path) -> None:
+    config, cluster = compose_recipe(recipe, "sft"), compose_recipe(recipe, "cluster")
+    for key in ("max_prompt_length", "max_response_length"):
+        assert config.data[key] == cluster.data[key]
+    assert system_of(config) == system_of(cluster)
 
 
 def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:

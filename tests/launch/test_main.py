@@ -1,5 +1,8 @@
 import json
+import os
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -156,6 +159,42 @@ def test_a_run_from_its_folder_to_its_summary(
     else:
         assert said.out.endswith("summary of run-001\n")
         assert (record["recipe"], record["profile"], record["peak_bytes"]) == ("framethinker", "laptop", 5)
+
+
+@pytest.mark.parametrize("address", ["", "auto"])
+def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold_starts: list[bool]
+) -> None:
+    recipe, started = tmp_path / "recipes" / "mine", []
+    shutil.copytree(RECIPE, recipe)
+    (recipe / "thinker_of_mine.py").write_text(
+        "from agentic_video.systems.framethinker.system import FrameThinker\n\n\nclass Mine(FrameThinker):\n    pass\n"
+    )
+
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, int]:
+        started.append((list(command), dict(environment)))
+        return 1, 0
+
+    variables = {"OUTPUT_DIR": str(tmp_path), "RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}
+    for name, value in {**variables, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(launching, "run_verl", run)
+    own = ("agentic_video.system._target_=thinker_of_mine.Mine",)
+    # the config is read here, before anything starts: the class was found
+    assert launch(LaunchOptions(recipe, profile="cluster" if address else "laptop", overrides=own)) == 1
+    ((command, environment),) = started
+    assert environment["PYTHONPATH"].split(os.pathsep)[-1] == str(recipe)
+    handed = [word for word in command if "env_vars.PYTHONPATH" in word]
+    assert len(handed) == (1 if address else 0) and all(str(recipe) in word for word in handed)
+
+
+def test_a_recipe_s_module_that_hides_another_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(RECIPE, tmp_path / "mine")
+    (tmp_path / "mine" / "bisect.py").write_text("")
+    assert main([str(tmp_path / "mine"), "--profile", "laptop", "--dry-run"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {tmp_path / 'mine' / 'bisect.py'}: ") and said.count("\n") == 1
 
 
 def test_a_cluster_s_processes_get_their_variables_from_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,12 @@ def test_losses_and_the_checkpoint_for_the_next_stage(tmp_path: Path) -> None:
     assert f"(`MODEL_PATH`): {checkpoint}" in text
 
 
+def test_an_unfinished_run_has_its_losses_too(tmp_path: Path) -> None:
+    run_folder(tmp_path, [{"train/loss": 2.0}])
+    (tmp_path / "run.json").write_text(json.dumps({"identity": [], "finished": False}))
+    assert f"# {tmp_path.parent.name}, profile unfinished" in write_losses(tmp_path)
+
+
 def test_a_run_that_saved_nothing_says_nothing_of_a_checkpoint(tmp_path: Path) -> None:
     text = write_losses(run_folder(tmp_path, [{"train/loss": 2.0}]))
     assert "MODEL_PATH" not in text and "held-out" not in text

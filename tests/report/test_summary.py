@@ -33,13 +33,32 @@ def test_summary_holds_curve_figures_and_episodes(tmp_path: Path) -> None:
     write_summary(tmp_path)
     text = (tmp_path / "summary.md").read_text()
     # thirds of six steps: (0.1 + 0.1) / 2 and (0.4 + 0.5) / 2
-    assert "first third of the steps 0.100, of the last third 0.450" in text
+    assert "Mean reward of all sampled episodes 0.100 in the first third of the steps, 0.450 in the last" in text
     # variances of (0.1, 0.1) and (0.4, 0.5) are 0 and 0.005: sqrt(0.005 / 2)
     assert "(difference +0.350, standard error 0.050)" in text
     assert "1.0 GiB" in text
     assert "[turn 1] a" in text
     assert f"agentic-video view {tmp_path}" in text
     assert (tmp_path / "reward.png").stat().st_size > 5_000
+
+
+def test_which_mean_reward_is_which(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.1, 0.2, 0.3, 0.4, 0.5])
+    # the groups that were left out earned more: all sampled episodes 1.2 in the mean, those trained on 0.1 to 0.5
+    data = {"episode/reward_sampled": 1.2}
+    lines = "".join(json.dumps({"step": step, "data": data}) + "\n" for step in range(1, 7))
+    (tmp_path / "metrics-002.jsonl").write_text(lines)
+    text = write_summary(tmp_path)
+    assert "| reward, all sampled | 1.200 | 1.200 |" in text
+    assert "| reward, trained on | 0.100 | 0.450 |" in text
+    assert "| reward |" not in text and "dynamic sampling leaves out the groups" in text
+
+
+def test_what_a_run_did_not_log_is_left_out(tmp_path: Path) -> None:
+    run_folder(tmp_path, [])
+    (tmp_path / "metrics-001.jsonl").write_text(json.dumps({"step": 1, "data": {"episode/reward_sampled": 0.5}}))
+    text = write_summary(tmp_path)
+    assert "| reward, all sampled | 0.500 | 0.500 |" in text and "| acc |" not in text
 
 
 def test_a_short_run_says_that_it_has_no_standard_error(tmp_path: Path) -> None:

@@ -67,5 +67,6 @@ def test_a_question_goes_to_a_server_and_its_tokens_are_counted(serve: Serve, mo
 
 
 def test_a_server_that_is_gone_is_said_with_its_option() -> None:
-    with pytest.raises(SetupError, match=r"--judge http://127\.0\.0\.1:1/v1.*--judge-name"):
-        chat_config(ServerOptions("http://127.0.0.1:1/v1"), "--judge", "--judge-name")
+    for name in ("", "named"):
+        with pytest.raises(SetupError, match=r"--judge http://127\.0\.0\.1:1/v1: no server answers there"):
+            chat_config(ServerOptions("http://127.0.0.1:1/v1", name), "--judge", "--judge-name")

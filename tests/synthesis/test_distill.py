@@ -183,8 +183,58 @@ def test_bad_options_name_the_remedy(data: Path, tmp_path: Path, capsys: Any, ch
     assert main(command("eva", "distill", str(checkpoint), data, tmp_path, "--engine", "toy")) == 2
     assert "--single-teacher" in capsys.readouterr().err
     assert main(command("videozoomer", "distill", "http://127.0.0.1:9/v1", data, tmp_path)) == 2
-    assert "--teacher-name" in capsys.readouterr().err
+    assert "--teacher http://127.0.0.1:9/v1: no server answers there" in capsys.readouterr().err
     assert not (tmp_path / "journal.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("teacher", "said"),
+    [
+        ("no-such-folder", "--teacher no-such-folder: no such folder"),
+        ("/no/such/folder", "--teacher /no/such/folder: no such folder"),
+        ("owner/no-such-model", "--teacher owner/no-such-model: no such folder here, not in the hub's cache"),
+        ("http://127.0.0.1:9/v1", "--teacher http://127.0.0.1:9/v1: no server answers there"),
+    ],
+)
+def test_a_teacher_that_is_not_there_costs_a_line_and_leaves_nothing(
+    teacher: str, said: str, data: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    out = tmp_path / "out"
+    assert main(command("videozoomer", "distill", teacher, data, out, "--teacher-name", "m")) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {said}") and err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_folder_in_which_nothing_was_done_takes_the_corrected_command(
+    data: Path, checkpoint: Path, tmp_path: Path, capsys: Any
+) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "model.safetensors").write_bytes(b"no weights")
+    out, more = tmp_path / "out", ("--engine", "toy", "--limit", "1")
+    assert main(command("videozoomer", "distill", str(broken), data, out, *more)) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"error: {broken} can't be loaded with ToyBackend: ")
+    # the folder knows the broken checkpoint already, and holds no result
+    assert (out / "journal.jsonl").read_bytes() == b""
+    assert main(command("videozoomer", "distill", str(checkpoint), data, out, *more)) == 0
+    assert json.loads((out / "settings.json").read_text())["teacher"] == str(checkpoint)
+    # now there is one: another teacher needs another folder
+    assert main(command("videozoomer", "distill", str(checkpoint), data, out, *more, "--temperature", "0.5")) == 2
+    assert "choose another --out" in capsys.readouterr().err
+
+
+def test_rows_that_are_left_out_are_in_the_report(
+    data: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"id": "half"}\n' + data.read_text())
+    more = ("--engine", "toy", "--limit", "1")
+    assert main(command("videozoomer", "distill", str(checkpoint), bad, tmp_path / "out", *more)) == 0
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["rows_left_out"] == 1
+    assert "rows left out" in capsys.readouterr().out
 
 
 def test_a_checkpoint_in_this_process_teaches_too(

@@ -52,6 +52,15 @@ def test_outputs_are_in_input_order_and_counted(tmp_path: Path) -> None:
     }
 
 
+def test_the_progress_says_how_many_of_how_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play(tmp_path, 3, broken={2})
+    said = capsys.readouterr().err
+    assert "0/3" in said and "3/3" in said and "kept 1, rejected 1, failed 1" in said
+    # what an earlier start did counts from the beginning
+    play(tmp_path, 5)
+    assert "2/5" in (said := capsys.readouterr().err) and "5/5" in said
+
+
 def test_a_job_that_was_cut_short_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
     play(tmp_path / "whole", 6)
     play(tmp_path / "cut", 6)

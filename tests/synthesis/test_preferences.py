@@ -13,12 +13,22 @@ from hypothesis import strategies as st
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
 from agentic_video.graders.endpoint import Unreadable
-from agentic_video.synthesis.preferences import mixture, question_for_judge, read_evidence, without_judge
+from agentic_video.synthesis.asking import ServerOptions
+from agentic_video.synthesis.jobs import JobOptions
+from agentic_video.synthesis.preferences import (
+    PreferenceOptions,
+    label,
+    mixture,
+    question_for_judge,
+    read_evidence,
+    without_judge,
+)
 from agentic_video.synthesis.preferences import with_evidence as verdict_of
 from agentic_video.toyworld.questions import World
 from agentic_video.training.kto_dataset import label_of
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.trajectory import EndReason
+from agentic_video.utils.errors import SetupError
 from tests.faulty_server import FaultyServer, Reply
 from tests.synthesis.conftest import Serve
 from tests.synthesis.made import CHOICE, OPEN, look, record, write
@@ -242,7 +252,10 @@ def test_rows_are_played_and_labelled(tmp_path: Path, serve: Serve, small_world:
         ([], "name --records"),
         (["--data", "x.jsonl"], "belong together"),
         (["--records", "none"], "no such file"),
-        (["--records", "none", "--share", "1"], "KTO needs both kinds"),
+        (
+            ["--data", "none.jsonl", "--teacher", "http://h/v1"],
+            "--data none.jsonl: no such file; name a parquet or jsonl",
+        ),
         (["--records", "none", "none.jsonl"], "not an option: none.jsonl"),
     ],
 )
@@ -252,6 +265,28 @@ def test_what_is_missing_is_said(
     arguments = ["preferences", "--judge", "http://127.0.0.1:1/v1", "--judge-name", "j", "--out", str(tmp_path), *more]
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_both_kinds_are_needed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["preferences", "--judge", "http://127.0.0.1:1/v1", "--out", str(tmp_path), "--records", "none"]
+    with pytest.raises(SystemExit):
+        main([*arguments, "--share", "1"])
+    assert "argument --share: expected a number above 0 and below 1" in capsys.readouterr().err
+    with pytest.raises(SetupError, match="KTO needs both kinds"):
+        label(PreferenceOptions(JobOptions(tmp_path), ServerOptions("http://127.0.0.1:1/v1"), share=1.0))
+
+
+def test_a_judge_that_is_not_there_is_said_with_its_own_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], serve: Serve
+) -> None:
+    write(tmp_path / "records.jsonl", [record()])
+    words = ["preferences", "--records", str(tmp_path / "records.jsonl"), "--out", str(tmp_path / "out"), "--judge"]
+    assert main([*words, "http://127.0.0.1:1/v1"]) == 2
+    assert "error: --judge http://127.0.0.1:1/v1: no server answers there" in capsys.readouterr().err
+    # this one answers, and has no list of its models
+    assert main([*words, serve(lambda body, request: Reply("x")).url]) == 2
+    assert "no list of models there; name one with --judge-name" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_question_without_options_is_the_question_alone() -> None:

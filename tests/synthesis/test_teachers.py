@@ -14,27 +14,33 @@ from tests.synthesis.conftest import RECIPES, Serve
 GONE = "http://127.0.0.1:1/v1"
 
 
+@pytest.fixture
+def url(serve: Serve) -> str:
+    """A server, which nobody asks here but whether it is there."""
+    return serve(lambda body, request: Reply("x")).url
+
+
 def options(url: str = GONE, name: str = "m", **more: Any) -> TeacherOptions:
     return TeacherOptions(RECIPES / "videozoomer", "laptop", ModelOptions(url, "chat", name), **more)
 
 
-def test_a_server_has_no_budgets_but_the_replys() -> None:
-    teacher = prepare(options(timeout=7.0, max_tokens=99))
+def test_a_server_has_no_budgets_but_the_replys(url: str) -> None:
+    teacher = prepare(options(url, timeout=7.0, max_tokens=99))
     assert (teacher.name, teacher.spec.chat.timeout, teacher.spec.chat.max_tokens) == ("m", 7.0, 99)
     assert teacher.limits.turn == 99 and teacher.limits.prompt == teacher.limits.response > 1 << 20
-    assert prepare(options()).spec.chat.max_tokens == prepare(options()).limits.turn
+    assert prepare(options(url)).spec.chat.max_tokens == prepare(options(url)).limits.turn
 
 
-def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent() -> None:
-    teacher = prepare(options())
+def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent(url: str) -> None:
+    teacher = prepare(options(url))
     assert teacher.identity()["sampling"]["seed"] is None
     seeded = replace(teacher, spec=replace(teacher.spec, seed=7), seeded=True)
     assert seeded.identity()["sampling"]["seed"] == 7
     assert seeded.identity()["system"]["class"] == "VideoZoomer"
 
 
-def test_samples_need_chance() -> None:
-    teacher = prepare(options())
+def test_samples_need_chance(url: str) -> None:
+    teacher = prepare(options(url))
     sure = replace(teacher, spec=replace(teacher.spec, temperature=0.0))
     sure.check_samples(1)
     with pytest.raises(SetupError, match="set --temperature"):
@@ -47,8 +53,17 @@ def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_pa
         options(overrides=("nonsense",))
     with pytest.raises(SetupError, match="no recipe"):
         TeacherOptions(tmp_path, "laptop", ModelOptions(GONE, "chat", "m"))
-    with pytest.raises(SetupError, match=r"--base http://127\.0\.0\.1:1/v1.*--base-name"):
-        prepare(options(name="", option="--base"))
+
+
+@pytest.mark.parametrize("name", ["", "m"])
+def test_a_server_that_is_not_there_is_named_with_its_option(name: str) -> None:
+    with pytest.raises(SetupError, match=r"^--base http://127\.0\.0\.1:1/v1: no server answers there"):
+        prepare(options(name=name, option="--base"))
+
+
+def test_a_server_without_a_list_of_models_needs_their_name(url: str) -> None:
+    with pytest.raises(SetupError, match=rf"^--base {url}: no list of models there; name one with --base-name"):
+        prepare(options(url, name="", option="--base"))
 
 
 def backends_of(teacher: Teacher, folder: Path, samples: int) -> int:

@@ -13,14 +13,32 @@ def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
     claim_folder(folder, settings, "job.json", "a job")
     claim_folder(folder, settings, "job.json", "a job")
     assert json.loads((folder / "job.json").read_text()) == {"a": 1, "b": {"c": [1, 2]}}
+    (folder / "journal.jsonl").write_text("one result\n")
     with pytest.raises(SetupError, match=r"holds a job with b\.c = \[1, 2\], and now it is \[1\]"):
         claim_folder(folder, {"a": 1, "b": {"c": [1]}}, "job.json", "a job")
     with pytest.raises(SetupError, match=r"d = None, and now it is 2"):
         claim_folder(folder, {**settings, "d": 2}, "job.json", "a job")
 
 
+@pytest.mark.parametrize("journal", [None, "", "torn"])
+def test_a_folder_without_a_result_takes_other_settings(tmp_path: Path, journal: str | None) -> None:
+    claim_folder(tmp_path, {"model": "mistyped"}, "job.json", "a job")
+    (tmp_path / "failures.jsonl").write_text('{"key": ["a"], "error": "no such model"}\n')
+    if journal is not None:
+        (tmp_path / "journal.jsonl").write_text(journal)
+    claim_folder(tmp_path, {"model": "right"}, "job.json", "a job")
+    assert json.loads((tmp_path / "job.json").read_text()) == {"model": "right"}
+
+
+def test_not_while_another_process_is_at_it(tmp_path: Path) -> None:
+    claim_folder(tmp_path, {"model": "one"}, "job.json", "a job")
+    with open_journal(tmp_path / "journal.jsonl", "job"), pytest.raises(SetupError, match="holds a job with model"):
+        claim_folder(tmp_path, {"model": "other"}, "job.json", "a job")
+
+
 def test_a_folder_whose_settings_are_damaged_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text("{")
+    (tmp_path / "journal.jsonl").write_text("one result\n")
     with pytest.raises(SetupError, match="can't be read"):
         claim_folder(tmp_path, {}, "job.json", "a job")
 
@@ -60,3 +78,20 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_whole(path, breaks())
     assert path.read_text() == "old text"
+    assert [one.name for one in path.parent.iterdir()] == ["file"], "nor is a part of it left"
+
+
+def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_whole(path, ["old"])
+    (tmp_path / "file.part").symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as full:
+        write_whole(path, ["new"])
+    assert full.value.filename == str(path)
+    assert path.read_text() == "old" and [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_is_named_by_the_file(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as refused:
+        write_whole(Path("/proc/no-such-file"), ["new"])
+    assert refused.value.filename == "/proc/no-such-file"

@@ -2,6 +2,8 @@
 
 from importlib import import_module
 
+from safetensors import SafetensorError
+
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.utils.errors import SetupError
@@ -11,6 +13,8 @@ BACKENDS = {
     "vllm": "agentic_video.evaluation.backends.vllm.VllmBackend",
 }
 """The engines that have a name."""
+MAX_ERROR_CHARS = 400
+"""Of why a model can't be loaded: libraries say it at length."""
 
 
 def backend_class(engine: str) -> type[Backend]:
@@ -39,6 +43,11 @@ def make_backend(spec: ModelSpec, visual_token_side: int) -> Backend:
         visual_token_side: Pixels along each side of one visual token, where the model doesn't say (a server).
 
     Raises:
-        SetupError: There is no such engine.
+        SetupError: There is no such engine, or the model can't be loaded.
     """
-    return backend_class(spec.engine)(spec, visual_token_side)
+    made = backend_class(spec.engine)
+    try:
+        return made(spec, visual_token_side)
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise SetupError(f"{spec.model} can't be loaded with {made.__name__}: {why[:MAX_ERROR_CHARS]}") from error

@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from tqdm import tqdm
+
 from agentic_video.report.viewer.episodes import Episodes, Grouping
 from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.pictures import make_strip
@@ -74,7 +76,7 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
         side: Longest side of a picture in pixels.
 
     Raises:
-        OSError: The file can't be written; an older report in its place is left as it was.
+        OSError: The file can't be written; an older report in its place is left as it was, and nothing of the new one.
     """
     chosen = episodes.newest(images)
     wanted: dict[str, set[int]] = {}
@@ -86,18 +88,21 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
     index["strips"] = [blocks.get(question.video) for question in episodes.questions]
     unreadable = 0
     partial = out.with_name(out.name + ".part")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(head(index, "file"))
-        for number, chunk in enumerate(_chunks(episodes)):
-            file.write(_block(f"chunk-{number}", chunk))
-        store = FrameStore()
-        for video, indices in wanted.items():
-            strip = make_strip(store, video, sorted(indices), side)
-            unreadable += bool(strip.error)
-            file.write(_block(f"strip-{blocks[video]}", asdict(strip)))
-        store.close()
-        file.write(tail())
-    partial.replace(out)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(head(index, "file"))
+            for number, chunk in enumerate(_chunks(episodes)):
+                file.write(_block(f"chunk-{number}", chunk))
+            store = FrameStore()
+            for video, indices in tqdm(wanted.items(), desc="pictures", unit="video", disable=None):
+                strip = make_strip(store, video, sorted(indices), side)
+                unreadable += bool(strip.error)
+                file.write(_block(f"strip-{blocks[video]}", asdict(strip)))
+            store.close()
+            file.write(tail())
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
     return Written(len(chosen), unreadable, out.stat().st_size)
 
 

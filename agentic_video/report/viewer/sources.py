@@ -9,9 +9,10 @@ import yaml
 
 from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Source, by_number
 from agentic_video.types.record import Record, RecordError
+from agentic_video.utils.errors import SetupError
 
 
-class ViewError(Exception):
+class ViewError(SetupError):
     """There is nothing to view; the message says what was looked for."""
 
 

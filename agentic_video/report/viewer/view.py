@@ -49,7 +49,7 @@ class View:
         try:
             return out, write_page(out, self.episodes, self.grouping, self.title, images=images, side=side)
         except OSError as error:
-            raise ViewError(f"can't write {out}: {error}; name another file with --out") from error
+            raise ViewError(f"can't write {out}: {error.strerror}; name another file with --out") from error
 
     def server(self, port: int, side: int) -> ViewServer:
         """A server of the same page, to be started and closed by the caller.

@@ -83,6 +83,8 @@ def layers_html(flowchart: str) -> str:
     for _ in boxes:  # the longest way down decides the row
         for upper, lower in arrows:
             height[upper] = max(height[upper], height[lower] + 1)
+    linked = {box for arrow in arrows for box in arrow}
+    height.update((box, len(boxes)) for box in boxes if box not in linked)  # the command imports what it is asked for
     rows = [[box for box in boxes if height[box] == level] for level in sorted(set(height.values()), reverse=True)]
 
     def span(box: str) -> str:

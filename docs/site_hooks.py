@@ -27,6 +27,7 @@ PAGES: Mapping[str, str] = {
 """Pages of the site by file of the repository."""
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 ONLY_ON_GITHUB = re.compile(r"<!-- github -->.*?<!-- /github -->\n*", re.DOTALL)
+ROLE = re.compile(r":(?:attr|class|data|func|meth|mod):<code>~?([\w.]+)(?:\(\))?</code>")
 FLOWCHART = re.compile(r"```mermaid\nflowchart TD\n(.*?)```", re.DOTALL)
 
 
@@ -48,6 +49,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         part if part.startswith("```") else LINK.sub(lambda found: link(found, uri, files), part)
         for part in re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
     )
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Make links of the names that docstrings mark with a role."""
+    return ROLE.sub(r'<autoref identifier="\1" optional><code>\1</code></autoref>', html)
 
 
 def parts() -> list[str]:

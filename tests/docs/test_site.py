@@ -93,7 +93,7 @@ def test_the_viewer_s_demo_is_one_small_file_without_a_machine_s_paths(site: Pat
     assert demo.stat().st_size < 2**20
     assert "Content-Security-Policy" in text and "What colour flashes" in text
     assert not MACHINE_PATHS.search(text)
-    assert 'href="viewer-demo.html"' in (site / "quickstart.html").read_text(encoding="utf-8")
+    assert 'href="viewer-demo.html#g=0"' in (site / "quickstart.html").read_text(encoding="utf-8")
 
 
 def test_badges_are_true() -> None:

@@ -7,6 +7,8 @@ from importlib import import_module
 from types import ModuleType
 
 COMMANDS = (
+    "run",
+    "install",
     "doctor",
     "summary",
     "eval",

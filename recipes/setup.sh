@@ -4,7 +4,14 @@ repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 setup_environment() {
   local kind=cpu python candidate wanted tool started=$SECONDS
-  if [ -n "${PYTHON:-}" ]; then return; fi
+  if [ -n "${PYTHON:-}" ]; then
+    if ! "$PYTHON" -c 'from importlib.util import find_spec as f; raise SystemExit(not (f("agentic_video") and f("verl")))' \
+      2>/dev/null; then
+      echo "error: PYTHON=$PYTHON has no agentic_video with verl: install them there, or unset PYTHON to use .venv" >&2
+      return 2
+    fi
+    return
+  fi
   if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then kind=gpu; fi
   PYTHON=$repository/.venv/bin/python
   # The packages are in the lock; the commands and the plugins that the environment registers are in pyproject.toml.

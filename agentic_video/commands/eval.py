@@ -153,12 +153,13 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
     Raises:
         SetupError: The synthetic world couldn't be built.
     """
-    from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
+    from agentic_video.launch.toyworld import ToyModel, build_toyworld, laptop_overrides
 
     # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
     plain = options.variant.kind == "baseline"
     named = options.model.model
-    paths = build_toyworld(options.recipe, options.overrides, cold_start=not named and not plain)
+    made: ToyModel = "none" if named else "base" if plain else "cold-start"
+    paths = build_toyworld(options.recipe, options.overrides, data=not options.data, model=made)
     model = named or paths["base" if plain else "model"]
     return replace(
         options,

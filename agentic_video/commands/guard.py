@@ -15,17 +15,19 @@ def set_environment() -> None:
         os.environ.setdefault(name, value)
 
 
-def guarded(work: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+def guarded(work: Callable[[argparse.Namespace], int], arguments: argparse.Namespace, *, models: bool = True) -> int:
     """Run a command that goes on where it was stopped.
 
     Args:
         work: The command; its exit status.
         arguments: Its arguments.
+        models: Whether models run in this process.
 
     Returns:
         The command's exit status; 2 with a message when it couldn't start, 130 when it was interrupted.
     """
-    set_environment()
+    if models:
+        set_environment()
     from hydra.errors import HydraException
     from omegaconf.errors import InterpolationResolutionError
 

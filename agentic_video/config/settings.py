@@ -1,13 +1,11 @@
 """The ``agentic_video`` block of a run's config, as typed settings."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from difflib import get_close_matches
-from typing import Any, get_type_hints
+from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.typed import class_at, dataclass_from, unknown_key
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
@@ -119,6 +117,10 @@ PARTS = {
 OTHERS = ("system", "max_turn_tokens", "toyworld", "episodes_dir", "episodes_per_step")
 
 
+_LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1}
+"""What every system has, and the least that makes sense."""
+
+
 def _build(block: DictConfig) -> Settings:
     known = {*PARTS, *OTHERS}
     for key in map(str, block):
@@ -141,58 +143,16 @@ def _build(block: DictConfig) -> Settings:
 
 
 def _system(values: Any) -> System:
-    target = values["_target_"]
-    try:
-        cls = get_class(target)
-    except Exception as error:  # whatever importing somebody's module raises
-        raise ValueError(f"agentic_video.system._target_: {error}") from error
+    where = "agentic_video.system"
+    cls = class_at(values["_target_"], f"{where}._target_")
     if not issubclass(cls, System) or not is_dataclass(cls):
-        raise ValueError(f"agentic_video.system._target_: {target} is not a System that is a dataclass")
-    system: System = dataclass_from(cls, values, "agentic_video.system")
+        raise ValueError(f"{where}._target_: {values['_target_']} is not a System that is a dataclass")
+    system: System = dataclass_from(cls, values, where)
+    for key, least in _LEAST.items():
+        if getattr(system, key) < least:
+            raise ValueError(f"{where}.{key} must be at least {least}, got {getattr(system, key)}")
+    for one in fields(cls):
+        value = getattr(system, one.name)
+        if isinstance(value, int) and isinstance(one.default, int) and value < 0 <= one.default:
+            raise ValueError(f"{where}.{one.name} can't be negative, got {value}")
     return system
-
-
-def unknown_key(where: str, key: str, known: Collection[str]) -> str:
-    """The message about a key that doesn't exist: where it stands, and what may be meant."""
-    close = get_close_matches(key, known, n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
-    return f"{where}.{key}: unknown key; {meant}known keys are {sorted(known)}"
-
-
-def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
-    """A dataclass, with the dataclasses that it holds, from a config's plain values; lists become tuples.
-
-    A field's ``_target_`` names another class than the one that the field is declared with.
-
-    Args:
-        where: The config key of the values, for messages.
-
-    Raises:
-        ValueError: A key doesn't exist or a value is refused; the message names it.
-    """
-    values = values or {}
-    if not isinstance(values, Mapping):
-        raise ValueError(f"{where}: expected keys and values, got {values!r}")
-    if "_target_" in values:
-        try:
-            cls = get_class(values["_target_"])
-        except Exception as error:
-            raise ValueError(f"{where}._target_: {error}") from error
-    hints = get_type_hints(cls)
-    known = {one.name: hints[one.name] for one in fields(cls) if one.init}
-    arguments = {}
-    for key, value in values.items():
-        if key == "_target_":
-            continue
-        if key not in known:
-            raise ValueError(unknown_key(where, key, known))
-        nested = is_dataclass(known[key])
-        arguments[key] = dataclass_from(known[key], value, f"{where}.{key}") if nested else _frozen(value)
-    try:
-        return cls(**arguments)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

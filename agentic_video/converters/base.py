@@ -1,5 +1,6 @@
 """What a converter is, and the checked access to a published row that every converter uses."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,8 +9,11 @@ from agentic_video.converters import choices
 from agentic_video.types.row import LETTERS, RowError
 
 Kind = Literal["train", "eval", "both"]
-ProblemKind = Literal["bad_file", "bad_row", "missing_video", "duplicate_id", "unsupported", "bad_subtitles"]
-"""``unsupported``: a good row of a sort that the schema can't hold, e.g. a question with several right options."""
+ProblemKind = Literal[
+    "bad_file", "bad_row", "bad_part", "missing_video", "duplicate_id", "unsupported", "bad_subtitles"
+]
+"""``unsupported``: a good row of a sort that the schema can't hold, e.g. a question with several right options.
+``bad_part``: a part of a row that is there without it."""
 
 
 class ConvertError(ValueError):
@@ -18,6 +22,10 @@ class ConvertError(ValueError):
 
 class UnsupportedRow(RowError):
     """A good row of a sort that the schema can't hold."""
+
+
+class BadPart(RowError):
+    """A part of a row that was left out; the row itself is there."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,8 @@ class Converter:
         videos: What to download into the videos' folder.
         splits: Official parts; the first is the default.
         convert: The questions of one published row and split. An element is a RowError where one of a row's questions
-            is bad; an empty result means that the row is of another split.
+            is bad, a BadPart where a row lost a part of itself; an empty result means that the row is of another
+            split.
         subtitles: Whether it has subtitles.
     """
 
@@ -188,8 +197,12 @@ class Fields:
             raise self.error(name, f"must be above 0 seconds, got {length:g}")
         return length
 
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A list of texts; numbers become texts (counts are published as either)."""
+    def texts(self, name: str, drop_blank: bool = False) -> tuple[str, ...]:
+        """A list of texts; numbers become texts (counts are published as either).
+
+        Args:
+            drop_blank: Leave blank texts out, instead of refusing the row for them.
+        """
         value = self.value(name)
         if not isinstance(value, Sequence) or isinstance(value, str):
             raise self.error(name, f"must be a list of texts, got {_short(value)}")
@@ -197,6 +210,8 @@ class Fields:
         for number, item in enumerate(value):
             if isinstance(item, int | float) and not isinstance(item, bool):
                 item = str(item)
+            if drop_blank and isinstance(item, str) and not item.strip():
+                continue
             if not isinstance(item, str) or not item.strip():
                 raise self.error(f"{name}[{number}]", f"must be a non-empty text, got {_short(item)}")
             texts.append(item.strip())
@@ -217,8 +232,20 @@ class Fields:
             except RowError as error:
                 yield error
 
-    def options(self, name: str) -> tuple[str, ...]:
-        """Options without letters, from a list of texts or an object ``{"A": text, ...}``."""
+    def members(self) -> Iterator["Fields | RowError"]:
+        """The objects that are this one's values; a value that is none is an error in its place."""
+        for name in map(str, self.raw):
+            try:
+                yield self.child(name)
+            except RowError as error:
+                yield error
+
+    def options(self, name: str, drop_blank: bool = False) -> tuple[str, ...]:
+        """Options without letters, from a list of texts or an object ``{"A": text, ...}``.
+
+        Args:
+            drop_blank: Leave a list's blank options out. Only where the gold is a text: the others' letters change.
+        """
         value = self.value(name)
         if isinstance(value, Mapping):
             given = {str(letter).strip(" ().").upper(): text for letter, text in value.items() if text is not None}
@@ -227,10 +254,25 @@ class Fields:
                 raise self.error(name, f"must have the letters A, B, ... as keys, got {letters}")
             texts = Fields({name: [given[letter] for letter in letters]}, self.where, prefix=self.prefix).texts(name)
         else:
-            texts = self.texts(name)
+            texts = self.texts(name, drop_blank)
         if not 2 <= len(texts) <= len(LETTERS):
             raise self.error(name, f"must hold 2 to {len(LETTERS)} options, got {len(texts)}")
-        return choices.undress(texts)
+        try:
+            return choices.undress(texts)
+        except choices.ChoiceError as error:
+            raise self.error(name, str(error)) from None
+
+    def question_and_options(self, name: str) -> tuple[str, tuple[str, ...]]:
+        """Question and options of a text that holds both (:func:`.choices.split_question`).
+
+        Returns:
+            The question and its options; no options where there are none.
+        """
+        text = self.text(name)
+        try:
+            return choices.split_question(text)
+        except choices.ChoiceError as error:
+            raise self.error(name, str(error)) from None
 
     def gold(self, name: str, how: Literal["letter", "text", "index"], options: Sequence[str]) -> str:
         """The letter of the right option.
@@ -275,6 +317,37 @@ def each(
         else:
             if question is not None:
                 yield question
+
+
+def graded_by(row: Fields, name: str) -> tuple[list[dict[str, str]], list[BadPart]]:
+    """The questions and answers by which a caption is graded.
+
+    Returns:
+        The good pairs, and an error for each bad one.
+
+    Raises:
+        RowError: None is good.
+    """
+    pairs, bad = [], []
+    for part in row.children(name):
+        try:
+            if isinstance(part, RowError):
+                raise part
+            pairs.append({"question": part.text("question"), "answer": part.label("answer")})
+        except RowError as error:
+            bad.append(BadPart(f"{error}; left out of the questions that grade the caption"))
+    if not pairs:
+        raise row.error(name, f"has no question with an answer: the caption can't be graded{_first_of(bad)}")
+    return pairs, bad
+
+
+def _first_of(errors: Sequence[RowError]) -> str:
+    return f" (first: {errors[0]})" if errors else ""
+
+
+def as_json(value: Any) -> str:
+    """A value as one column's text: columns of lists of objects differ between data sets."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def seconds(time: str) -> float:

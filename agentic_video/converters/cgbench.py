@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 
+from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.types.row import LETTERS
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
     options, video = row.options("choices"), row.label("video_uid")
     letter = row.gold("right_answer", "letter", options)
-    if row.has("answer") and row.gold("answer", "text", options) != letter:
-        raise row.error("answer", f"is another option's text than that of right_answer {letter}")
+    # Two options may have the same text: the letter decides, the text must only be that of its option.
+    if row.has("answer") and not choices.same(row.label("answer"), options[LETTERS.index(letter)]):
+        raise row.error("answer", f"is not the text of option {letter}, which right_answer names")
     yield Question(
         id=row.label("qid"),
         videos=(video,),

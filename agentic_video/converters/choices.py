@@ -2,7 +2,9 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from agentic_video.types.row import LETTERS
@@ -10,8 +12,8 @@ from agentic_video.types.row import LETTERS
 MAX_SHOWN = 60
 """Characters of an answer in an error message."""
 
-_MARK = r"[(\[]?{letter}[)\].:]+"
 _OPTION_LINE = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)")
+_DRESSED = re.compile(_OPTION_LINE.pattern, re.DOTALL)
 _INLINE = re.compile(r"(?:^|(?<=\s))[(\[]?([A-Z])[)\].:]+\s+")
 _HEADING = re.compile(
     r"\s*(?:the )?(?:options?|choices|candidates|candidate answers)\s*(?:are)?\s*:?\s*", re.IGNORECASE
@@ -36,66 +38,124 @@ def undress(options: Sequence[str]) -> tuple[str, ...]:
     """Options without their letters, if each begins with its own: "A. cat", "(A) cat", "(A): cat", "A: cat".
 
     A text that only looks so ("A. Lincoln" among names) stays as it is.
+
+    Raises:
+        ChoiceError: The options have the letters A, B, ... in another order: the right one's letter could mean either.
     """
-    bare = []
-    for letter, option in zip(LETTERS, options, strict=False):
-        found = re.fullmatch(_MARK.format(letter=letter) + r"\s*(.+)", option.strip(), re.DOTALL)
-        if not found:
-            return tuple(option.strip() for option in options)
-        bare.append(found[1].strip())
-    return tuple(bare)
+    marked = [_DRESSED.fullmatch(option) for option in options]
+    letters = [found[1] for found in marked if found and found[2].strip()]
+    if len(letters) < len(options) or not _is_complete(letters):
+        return tuple(option.strip() for option in options)
+    if letters != sorted(letters):
+        raise ChoiceError(f"has its options in the order {', '.join(letters)}; put them in the order of their letters")
+    return tuple(found[2].strip() for found in marked if found)
 
 
 def split_question(text: str) -> tuple[str, tuple[str, ...]]:
     """Question and options of a text that holds both.
 
-    The options are the last run of lines that begin with A, B, C ... in a dress; an instruction after them is left out.
-    Where no lines are marked, a run within one line counts.
+    The options are the last lines that begin with the letters A, B, C ... in a dress, each letter once, in any order:
+    they are read by their letters. An instruction after them is left out. Where no lines are marked, marks within one
+    line count.
 
     Returns:
-        The question and its options; no options where there are none.
+        The question and its options in the order of their letters; no options where there are none.
+
+    Raises:
+        ChoiceError: There are options, but one is blank, a letter is missing or there twice, or it is not
+            clear where they begin.
     """
     text = clean(text)
     lines = text.splitlines()
-    for start in reversed(range(len(lines))):
-        first = _OPTION_LINE.fullmatch(lines[start])
-        if first and first[1] == "A":
-            options = _options_from(lines[start:])
-            if len(options) >= 2 and all(options):
-                before = lines[:start]
-                while before and (not before[-1].strip() or _HEADING.fullmatch(before[-1])):
-                    before.pop()
-                return "\n".join(before).strip(), options
-    return _split_line(text)
+    marks = [_Mark(number, found[1]) for number, line in enumerate(lines) if (found := _OPTION_LINE.fullmatch(line))]
+    first = _first_option(marks, lambda start, end: "\n".join(lines[start:end]))
+    if first is None:
+        return _split_line(text)
+    run = marks[first:]
+    ends = [mark.place for mark in run[1:]] + [_end_of_options(lines, run[-1].place)]
+    texts = {}
+    for mark, end in zip(run, ends, strict=True):
+        own = _OPTION_LINE.sub(r"\2", lines[mark.place], count=1)
+        parts = map(str.strip, (own, *lines[mark.place + 1 : end]))
+        texts[mark.letter] = " ".join(part for part in parts if part)
+    options = _in_order(texts)
+    before = lines[: run[0].place]
+    while before and (not before[-1].strip() or _HEADING.fullmatch(before[-1])):
+        before.pop()
+    return "\n".join(before).strip(), options
 
 
-def _options_from(lines: Sequence[str]) -> tuple[str, ...]:
-    options: list[str] = []
-    for line in lines:
-        marked = _OPTION_LINE.fullmatch(line)
-        if marked and marked[1] == LETTERS[len(options) % len(LETTERS)] and len(options) < len(LETTERS):
-            options.append(marked[2].strip())
-        elif len(options) >= 2 and (not line.strip() or _INSTRUCTION.match(line)):
-            break
-        elif line.strip():
-            options[-1] = f"{options[-1]} {line.strip()}".strip()
-    return tuple(options)
+@dataclass(frozen=True)
+class _Mark:
+    """A letter in its dress, and the place (line or character) where it stands."""
+
+    place: int
+    letter: str
+
+
+def _is_complete(letters: Sequence[str]) -> bool:
+    """Whether letters are A, B, ... without a gap, each once, in any order."""
+    return len(letters) >= 2 and sorted(letters) == list(LETTERS[: len(letters)])
+
+
+def _first_option(marks: Sequence[_Mark], between: Callable[[int, int], str]) -> int | None:
+    """Which mark is the first option's, when all marks from it on are options; None where there are no options.
+
+    Args:
+        between: The text between two places.
+
+    Raises:
+        ChoiceError: See :func:`split_question`.
+    """
+    letters = [mark.letter for mark in marks]
+    starts = [start for start in range(len(marks)) if _is_complete(letters[start:])]
+    if not starts:
+        if "A" in letters and "B" in letters[letters.index("A") :]:
+            raise ChoiceError(
+                f"holds options that can't be told apart by their letters ({', '.join(letters)}): "
+                "each letter from A on must be there once"
+            )
+        return None
+    for start, shorter in pairwise(starts):
+        if not between(0, marks[start].place).strip():
+            continue  # it would leave no question
+        # "C. Berg asks:" before A and B is part of the question, "C. ice" an option out of order.
+        leading = between(marks[start].place, marks[shorter].place).splitlines()
+        if any(line.rstrip().endswith((":", "?")) for line in leading):
+            raise ChoiceError(
+                f"may begin its options with {letters[start]} or with {letters[shorter]}: "
+                "put them in the order of their letters"
+            )
+        return start
+    return starts[-1]
+
+
+def _end_of_options(lines: Sequence[str], last: int) -> int:
+    """The line where the last option's text ends: at a blank line or an instruction."""
+    for number in range(last + 1, len(lines)):
+        if not lines[number].strip() or _INSTRUCTION.match(lines[number]):
+            return number
+    return len(lines)
 
 
 def _split_line(text: str) -> tuple[str, tuple[str, ...]]:
-    marks = list(_INLINE.finditer(text))
-    for start in reversed(range(len(marks))):
-        if marks[start][1] != "A":
-            continue
-        run = [marks[start]]
-        for mark in marks[start + 1 :]:
-            if mark[1] == LETTERS[len(run) % len(LETTERS)]:
-                run.append(mark)
-        ends = [mark.start() for mark in run[1:]] + [len(text)]
-        options = tuple(text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True))
-        if len(options) >= 2 and all(options):
-            return text[: run[0].start()].strip(), options
-    return text, ()
+    found = list(_INLINE.finditer(text))
+    marks = [_Mark(mark.start(), mark[1]) for mark in found]
+    first = _first_option(marks, lambda start, end: text[start:end])
+    if first is None:
+        return text, ()
+    run = found[first:]
+    ends = [mark.start() for mark in run[1:]] + [len(text)]
+    texts = {mark[1]: text[mark.end() : end].strip() for mark, end in zip(run, ends, strict=True)}
+    return text[: run[0].start()].strip(), _in_order(texts)
+
+
+def _in_order(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """Options by letter, in the order of their letters."""
+    blank = [letter for letter in sorted(texts) if not texts[letter]]
+    if blank:
+        raise ChoiceError(f"holds no text for option {blank[0]}")
+    return tuple(texts[letter] for letter in sorted(texts))
 
 
 def in_tags(text: str) -> str:
@@ -122,7 +182,7 @@ def from_letter(value: Any, options: Sequence[str]) -> str:
     letter = named[1].upper() if named else ""
     if not letter or letter not in LETTERS[: len(options)]:
         raise ChoiceError(f"must be a letter from A to {LETTERS[len(options) - 1]}, got {_short(value)}")
-    if not alone and with_text and _fold(with_text[2]) != _fold(options[LETTERS.index(letter)]):
+    if not alone and with_text and not same(with_text[2], options[LETTERS.index(letter)]):
         raise ChoiceError(f"is {_short(value)}, but option {letter} is {_short(options[LETTERS.index(letter)])}")
     return letter
 
@@ -136,7 +196,7 @@ def from_text(value: Any, options: Sequence[str]) -> str:
     text = str(value).strip() if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
     named = [letter for letter, option in zip(LETTERS, options, strict=False) if option == text]
     if text and not named:
-        named = [letter for letter, option in zip(LETTERS, options, strict=False) if _fold(option) == _fold(text)]
+        named = [letter for letter, option in zip(LETTERS, options, strict=False) if same(option, text)]
     if len(named) != 1:
         number = f"{len(named)} options" if named else "no option"
         raise ChoiceError(f"must be the text of one option, but {number} of {_short(list(options))} is {_short(value)}")
@@ -156,6 +216,11 @@ def from_index(value: Any, options: Sequence[str]) -> str:
     if not 0 <= index < len(options):
         raise ChoiceError(f"must be a number from 0 to {len(options) - 1}, got {_short(value)}")
     return LETTERS[index]
+
+
+def same(text: str, other: str) -> bool:
+    """Whether two texts are the same up to case, white space and a final dot."""
+    return _fold(text) == _fold(other)
 
 
 def _fold(text: str) -> str:

@@ -4,19 +4,20 @@ from collections.abc import Iterator
 
 from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.types.row import RowError
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
-    text, extra = row.child("text"), row.child("extra_info")
+    extra = row.child("extra_info")
     video = row.label("vid") if row.has("vid") else row.label("idx")
-    named = row.text("video_file") if row.has("video_file") else ""
+    prompt, reference, named = _messages(row) if row.has("messages") else _text(row)
     # The release leaves a placeholder in video_file.
     videos = (video,) if not named or named.startswith("<") else (named, video)
     yield Question(
         id=row.label("idx"),
         videos=videos,
-        question=choices.clean(text.text("prompt")),
-        answer=text.text("response"),
+        question=prompt,
+        answer=reference,
         extra={
             "category": row.text("dataset").removeprefix("DREAM/"),
             "events": list(extra.texts("events")),
@@ -24,6 +25,34 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
             **extra.kept("n_subjects", "n_shots"),
         },
     )
+
+
+def _text(row: Fields) -> tuple[str, str, str]:
+    """Prompt, reference and video file of the first release."""
+    text = row.child("text")
+    named = row.text("video_file") if row.has("video_file") else ""
+    return choices.clean(text.text("prompt")), text.text("response"), named
+
+
+def _messages(row: Fields) -> tuple[str, str, str]:
+    """Prompt, reference and video file of the release of January 2025: messages of text and video parts."""
+    prompt, reference, named = "", "", ""
+    for message in row.children("messages"):
+        if isinstance(message, RowError):
+            raise message
+        for part in message.children("content"):
+            if isinstance(part, RowError):
+                raise part
+            if part.has("video"):
+                video = part.child("video")
+                named = video.text("video_file") if video.has("video_file") else ""
+            elif part.has("reference"):
+                reference = part.text("reference")
+            elif part.has("text"):
+                prompt = choices.clean(part.text("text"))
+    if not prompt or not reference:
+        raise row.error("messages", f"hold no {'reference' if prompt else 'text that asks for a description'}")
+    return prompt, reference, named
 
 
 CONVERTER = Converter(

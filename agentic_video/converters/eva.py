@@ -16,7 +16,10 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         video = video.get("video")
     if not isinstance(video, str) or not video.strip():
         raise row.error("videos", f"must hold one path, got {videos!r:.80}")
-    question, options = choices.split_question(_asked(row))
+    try:
+        question, options = choices.split_question(_asked(row))
+    except choices.ChoiceError as error:
+        raise row.error("prompt", str(error)) from None
     if not question:
         raise row.error("prompt", "holds no question")
     gold = row.child("reward_model")
@@ -46,7 +49,8 @@ def _asked(row: Fields) -> str:
                 content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
             if not isinstance(content, str) or not content.strip():
                 raise message.error("content", "must hold text")
-            return content
+            # Two of the files write a line break as a backslash and an n.
+            return content if "\n" in content else content.replace("\\n", "\n")
     raise row.error("prompt", "has no user message")
 
 

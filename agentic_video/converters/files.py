@@ -5,6 +5,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,6 +20,8 @@ REPORT_SUFFIX = ".report.json"
 PARQUET_BATCH = 256
 """Rows that are read at a time."""
 
+_OPEN_LINE = re.compile(r"\s*\{(?:[^\n]*[{\[,])?[ \t\r]*\n")
+"""A first line that leaves its object open: the object goes on over the next lines, so the file is no json lines."""
 _SPACE = re.compile(r"[\s]*")
 _DECODER = json.JSONDecoder()
 _FONT = re.compile(r"<[^>]+>")
@@ -70,7 +73,7 @@ def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
         elif path.suffix in (".csv", ".tsv"):
             rows = _csv(path, name)
         else:
-            rows = _json(path.read_text(encoding="utf-8-sig"), name, split.keyed)
+            rows = _json(path.read_text(encoding="utf-8-sig"), name, split.keyed and path.suffix != ".jsonl")
         count = 0
         for count, row in enumerate(rows, start=1):  # noqa: B007
             yield row
@@ -108,21 +111,28 @@ def _csv(path: Path, name: str) -> Iterator[Fields | Problem]:
 
 
 def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
-    """Rows of an array, of an object of objects, or of json lines.
+    """Rows of an array, of an object of objects, of json lines, or one row that is an object over several lines.
 
     An array is decoded element by element: what precedes a damage is kept.
     """
     start = text[_skip(text, 0) : _skip(text, 0) + 1]
     if start == "[" or (start == "{" and keyed):
         yield from _json_elements(text, name, keyed and start == "{")
+    elif _OPEN_LINE.match(text):
+        try:
+            yield _row(json.loads(text), f"{name} row 0", 0)
+        except (ValueError, RecursionError) as error:
+            yield _broken(name, 0, error)
     else:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
         for row, (number, line) in enumerate(lines):
             where = f"{name} line {number}"
             try:
                 raw = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                yield Problem("bad_row", where, f"is not a json object: {error}")
+            except json.JSONDecodeError as error:
+                yield Problem("bad_row", where, f"is not json: {error.msg} at column {error.colno}")
+            except RecursionError:
+                yield Problem("bad_row", where, "is not json: it is nested too deeply")
             else:
                 yield _row(raw, where, row)
 
@@ -130,6 +140,7 @@ def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
 def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:
     position, number, close = _skip(text, _skip(text, 0) + 1), 0, "}" if keyed else "]"
     if text[position : position + 1] == close:
+        yield from _nothing_after(text, position + 1, name, number)
         return
     while True:
         key = ""
@@ -145,12 +156,19 @@ def _json_elements(text: str, name: str, keyed: bool) -> Iterator[Fields | Probl
         yield _row(raw, f"{name} row {number}", number, str(key))
         number += 1
         if text[position : position + 1] == close:
+            yield from _nothing_after(text, position + 1, name, number)
             return
         try:
             position = _expect(text, position, ",")
         except ValueError as error:
             yield _broken(name, number, error)
             return
+
+
+def _nothing_after(text: str, position: int, name: str, number: int) -> Iterator[Problem]:
+    """A problem where text follows the end of an array or an object."""
+    if text[_skip(text, position) :]:
+        yield _broken(name, number, json.JSONDecodeError("more text after the end", text, _skip(text, position)))
 
 
 def _broken(name: str, number: int, error: Exception) -> Problem:
@@ -167,12 +185,24 @@ def _skip(text: str, position: int) -> int:
 def _expect(text: str, position: int, mark: str) -> int:
     position = _skip(text, position)
     if text[position : position + 1] != mark:
-        raise ValueError(f"expected {mark!r} at character {position}, got {text[position : position + 10]!r}")
+        raise json.JSONDecodeError(f"expected {mark!r}, got {text[position : position + 10]!r}", text, position)
     return _skip(text, position + 1)
 
 
+@dataclass(frozen=True)
+class FoundVideo:
+    """A video that was found.
+
+    Attributes:
+        whole: All folders of the published path were found with it; otherwise another published path may name it too.
+    """
+
+    path: Path
+    whole: bool
+
+
 class VideoFolder:
-    """Finds videos below a folder, by their path or, where it differs from the published one, by their name.
+    """Finds videos below a folder, by their published path as far as the folder has it (:meth:`find`).
 
     Args:
         root: The folder.
@@ -187,41 +217,48 @@ class VideoFolder:
         self.root = root.resolve()
         self._by_stem: dict[str, list[PurePosixPath]] | None = None
 
-    def find(self, names: Sequence[str], exact: bool = False) -> Path:
-        """The video that the first fitting name names.
+    def find(self, names: Sequence[str], exact: bool = False) -> FoundVideo:
+        """The video of the first name that fits one.
+
+        A file fits when all folders that it and the published path have, counted from the file's name, are the same:
+        of ``data/219/split_5.mp4``, ``219/split_5.mp4`` and ``videos/data/219/split_5.mp4`` do, and ``104/split_5.mp4``
+        doesn't. The one that shares most folders counts.
 
         Args:
             names: Published paths, with or without a suffix.
-            exact: The whole name must fit, not its last part alone.
+            exact: All folders of the name must be there.
 
         Raises:
             FileNotFoundError: There is none, it is empty, or several fit equally well; the message says so.
         """
+        elsewhere: list[PurePosixPath] = []
         for name in names:
             parts = _parts(name)
-            if parts:
-                path = self.root.joinpath(*parts)
-                for candidate in (path, *(path.with_name(path.name + suffix) for suffix in VIDEO_SUFFIXES)):
-                    if candidate.suffix.lower() in VIDEO_SUFFIXES and candidate.is_file():
-                        return self._checked(candidate)
-        best: dict[int, set[PurePosixPath]] = {}
-        for name in names:
-            parts = _parts(name)
-            for known in self._index().get(_stem(parts[-1]), []) if parts else []:
-                score = _common_tail(known.parts, parts)
-                if not exact or score == len(parts):
-                    best.setdefault(score, set()).add(known)
-        if not best:
-            raise FileNotFoundError(f"no video {names[0]!r} below {self.root}")
-        found = sorted(best[max(best)])
-        if len(found) > 1:
-            raise FileNotFoundError(f"video {names[0]!r} may be any of {[str(path) for path in found[:3]]}")
-        return self._checked(self.root / found[0])
+            if not parts:
+                continue
+            path = self.root.joinpath(*parts)
+            for candidate in (path, *(path.with_name(path.name + suffix) for suffix in VIDEO_SUFFIXES)):
+                if candidate.suffix.lower() in VIDEO_SUFFIXES and candidate.is_file():
+                    return self._found(candidate, True)
+            same_name = self._index().get(_stem(parts[-1]), [])
+            fitting = [
+                known for known in same_name if _common_tail(known.parts, parts) in (len(parts), len(known.parts))
+            ]
+            shared = max((_common_tail(known.parts, parts) for known in fitting), default=0)
+            best = [known for known in fitting if _common_tail(known.parts, parts) == shared]
+            best = [known for known in best if known.name == parts[-1]] or best
+            if best and (shared == len(parts) or not exact):
+                if len(best) > 1:
+                    raise FileNotFoundError(f"video {name!r} may be any of {[str(known) for known in best[:3]]}")
+                return self._found(self.root / best[0], shared == len(parts))
+            elsewhere += same_name
+        hint = f"; {str(elsewhere[0])!r} has the name, but lies in other folders" if elsewhere else ""
+        raise FileNotFoundError(f"no video {names[0]!r} below {self.root}{hint}")
 
-    def _checked(self, path: Path) -> Path:
+    def _found(self, path: Path, whole: bool) -> FoundVideo:
         if path.stat().st_size == 0:
             raise FileNotFoundError(f"video {path} is an empty file")
-        return path
+        return FoundVideo(path, whole)
 
     def _index(self) -> dict[str, list[PurePosixPath]]:
         if self._by_stem is None:

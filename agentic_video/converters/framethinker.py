@@ -12,7 +12,7 @@ from agentic_video.converters.base import Converter, Fields, Question, Split
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
     extra, gold = row.child("extra_info"), row.child("reward_model")
-    question, options = choices.split_question(extra.text("question"))
+    question, options = extra.question_and_options("question")
     answer = choices.in_tags(gold.label("ground_truth"))
     if not options and choices.is_letter(answer):
         raise extra.error("question", f"holds no options A, B, ..., but the answer is {answer!r}")

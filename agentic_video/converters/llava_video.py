@@ -35,7 +35,7 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
 def _question(row: Fields, asked: Fields, said: Fields, identity: str, video: str, split: str) -> Question:
     options: tuple[str, ...] = ()
     if split == "multi_choice":
-        question, options = choices.split_question(asked.text("value"))
+        question, options = asked.question_and_options("value")
         if not options:
             raise asked.error("value", "holds no options A, B, ...")
         answer = said.gold("value", "letter", options)

@@ -1,23 +1,26 @@
 """LongVideo-Reason: json lines with the options inside ``problem`` and the answer in ``<answer>`` tags."""
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
-    problem, answer = row.text("problem"), choices.in_tags(row.text("answer"))
+    answer = choices.in_tags(row.text("answer"))
     if not answer:
         raise row.error("answer", "holds empty <answer> tags")
-    question, options = choices.split_question(problem)
+    question, options = row.question_and_options("problem")
     if not options and choices.is_letter(answer):
         raise row.error("problem", f"holds no options A, B, ..., but the answer is {answer!r}")
     if not question:
         raise row.error("problem", "holds options without a question")
+    video = row.text("videos")
     yield Question(
         id=row.label("problem_id"),
-        videos=(row.text("videos"),),
+        # The archives unpack into other folders than longvila_videos/; the names are YouTube's, so one is enough.
+        videos=(video, PurePosixPath(video).name),
         question=question,
         options=options,
         answer=row.gold("answer", "letter", options) if options else answer,

@@ -13,8 +13,18 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         question=row.text("question"),
         options=options,
         answer=row.gold("correct_answer", "letter", options),
-        extra={"video_id": video, **row.kept("time_range", "original_question")},
+        extra={"video_id": video, "time_range": _range(row), **row.kept("original_question")},
     )
+
+
+def _range(row: Fields) -> str:
+    """Where the answer is, as ``HH:MM:SS-HH:MM:SS``: published as an object, or as a text."""
+    if not row.has("time_range"):
+        return ""
+    if isinstance(row.raw["time_range"], str):
+        return row.text("time_range")
+    span = row.child("time_range")
+    return f"{span.text('start')}-{span.text('end')}"
 
 
 CONVERTER = Converter(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from functools import partial
 
-from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split, each
 from agentic_video.types.row import RowError
 
@@ -18,7 +17,7 @@ def _question(row: Fields, part: Fields, video: str) -> Question:
     if part.has("options"):
         question, options = part.text("question"), part.options("options")
     else:
-        question, options = choices.split_question(part.text("question"))
+        question, options = part.question_and_options("question")
     if not options or not question:
         raise part.error("question", "must hold a question and options (A), (B), ...")
     kinds = part.texts("question_type")

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
 
 GENERATION = ("sub_scene", "summary")
@@ -30,12 +29,13 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         options: tuple[str, ...] = ()
         question, answer = row.text("question"), row.text("answer")
     elif inlined:
-        question, options = choices.split_question(row.text("question"))
+        question, options = row.question_and_options("question")
         if not options:
             raise row.error("question", "holds no options A, B, ...")
         answer = row.gold("answer", "letter", options)
     else:
-        question, options = row.text("question"), row.options("candidates")
+        # A blank distractor can't be shown; the gold is a text, so the others' letters may move.
+        question, options = row.text("question"), row.options("candidates", drop_blank=True)
         answer = row.gold("answer", "text", options)
     in_folders = re.match(r"[1-9]_", stem) and "/" not in name
     yield Question(

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from agentic_video.converters.base import Converter, Fields, Question, Split
 
 FOLDERS = {
-    "action_antonym": ("ssv2_video",),
+    "action_antonym": ("ssv2_video", "ssv2_video_mp4"),
     "action_count": ("perception/videos",),
     "action_localization": ("sta/sta_video_segment", "sta/sta_video"),
     "action_prediction": ("star/Charades_segment", "star/Charades_v1_480"),
@@ -48,6 +48,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
             "start": row.number_of("start") if row.has("start") else None,
             "end": row.number_of("end") if row.has("end") else None,
         },
+        exact_video=True,
     )
 
 

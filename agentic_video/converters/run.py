@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from agentic_video.converters.base import (
+    BadPart,
     Converter,
     ConvertError,
     Fields,
@@ -22,7 +23,7 @@ from agentic_video.converters.base import (
     Split,
     UnsupportedRow,
 )
-from agentic_video.converters.files import REPORT_SUFFIX, SubtitleFolder, VideoFolder, find_files, read
+from agentic_video.converters.files import REPORT_SUFFIX, FoundVideo, SubtitleFolder, VideoFolder, find_files, read
 from agentic_video.types.row import LETTERS, RowError, VideoQA
 
 MAX_PRINTED = 5
@@ -51,6 +52,16 @@ class Report:
     counts: dict[str, int]
     notes: dict[str, int]
     problems: list[Problem]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A row, its video's file and published path, and its subtitles if they are asked for."""
+
+    row: dict[str, Any]
+    video: FoundVideo
+    name: str
+    text: str | None
 
 
 def report_path(output: Path) -> Path:
@@ -100,17 +111,22 @@ def convert(
     except OSError as error:
         raise ConvertError(f"--out {output}: the folder can't be made: {error}") from error
 
-    rows: list[dict[str, Any]] = []
+    made: list[_Made] = []
     problems: list[Problem] = []
-    notes: dict[str, int] = {"with_subtitles": 0, "without_subtitles": 0} if subtitles else {}
     seen: dict[str, str] = {}
+    takers: dict[Path, dict[str, str]] = defaultdict(dict)
+    in_part = False
     with tqdm(unit=" rows", desc=converter.name, disable=not progress) as bar:
         for where, question in _questions(converter, split, part, files, source):
+            full = limit is not None and len(made) >= limit
+            if full and not in_part:
+                break
             if isinstance(question, Problem):
-                problems.append(question)
+                if not full:
+                    problems.append(question)
                 continue
             bar.update()
-            if question.id in seen:
+            if question.id in seen and not full:
                 message = f"id {question.id!r} is taken by {seen[question.id]}"
                 problems.append(Problem("duplicate_id", where, message))
                 continue
@@ -118,26 +134,29 @@ def convert(
             try:
                 video = folder.find(question.videos, question.exact_video)
             except FileNotFoundError as error:
-                problems.append(Problem("missing_video", where, str(error)))
+                if not full:
+                    problems.append(Problem("missing_video", where, str(error)))
                 continue
+            takers[video.path].setdefault(question.videos[0], where)
+            if full:
+                continue  # read on only to see whether another published path names the same file
             try:
-                row = _row(converter, question, split, where, _relative(video, output))
+                row = _row(converter, question, split, where, _relative(video.path, output))
+                text = _spoken(spoken, question) if subtitles else None
             except RowError as error:
                 problems.append(Problem("bad_row", where, str(error)))
                 continue
-            if subtitles:
-                try:
-                    duration = question.extra.get("duration")
-                    end = duration if isinstance(duration, float) else None
-                    text = spoken.read(question.subtitles, question.subtitle_offset, end)
-                except (OSError, ValueError) as error:
-                    problems.append(Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}"))
-                    continue
-                row = _with_subtitles(row, text)
-                notes["with_subtitles" if text else "without_subtitles"] += 1
-            rows.append(row)
-            if limit is not None and len(rows) >= limit:
-                break
+            except (OSError, ValueError) as error:
+                problems.append(Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}"))
+                continue
+            in_part = in_part or not video.whole
+            made.append(_Made(row if text is None else _with_subtitles(row, text), video, question.videos[0], text))
+
+    kept, contested = _uncontested(made, takers, folder.root)
+    problems += contested
+    rows = [one.row for one in kept]
+    told = [bool(one.text) for one in kept]
+    notes = {"with_subtitles": sum(told), "without_subtitles": told.count(False)} if subtitles else {}
 
     if rows:
         _write(rows, output)
@@ -178,8 +197,8 @@ def _questions(
 
 
 def _problem(fields: Fields, error: RowError) -> Problem:
-    kind: ProblemKind = "unsupported" if isinstance(error, UnsupportedRow) else "bad_row"
-    return Problem(kind, fields.where, str(error))
+    kinds: dict[type[RowError], ProblemKind] = {UnsupportedRow: "unsupported", BadPart: "bad_part"}
+    return Problem(kinds.get(type(error), "bad_row"), fields.where, str(error))
 
 
 def _row(converter: Converter, question: Question, split: str, where: str, video: str) -> dict[str, Any]:
@@ -208,6 +227,42 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
     except UnicodeEncodeError as error:
         raise RowError(f"{where}: holds half of a surrogate pair, which can't be written: {error.reason}") from None
     return row
+
+
+def _uncontested(
+    made: list[_Made], takers: Mapping[Path, Mapping[str, str]], root: Path
+) -> tuple[list[_Made], list[Problem]]:
+    """Rows without those whose video was found by a part of its path, where another published path may mean it too.
+
+    Args:
+        takers: For each file the published paths that it was found by, with the place of the first row of each.
+        root: The folder of the videos.
+    """
+    kept, problems = [], []
+    for one in made:
+        others = (
+            {} if one.video.whole else {name: at for name, at in takers[one.video.path].items() if name != one.name}
+        )
+        if not others:
+            kept.append(one)
+            continue
+        other, place = next(iter(others.items()))
+        message = (
+            f"video {one.name!r} may be '{one.video.path.relative_to(root)}', and so may {other!r} ({place}); "
+            "keep their folders below --videos"
+        )
+        problems.append(Problem("missing_video", one.row["extra_info"]["source_row"], message))
+    return kept, problems
+
+
+def _spoken(folder: SubtitleFolder, question: Question) -> str:
+    """A question's subtitles; "" where its video has none.
+
+    Raises:
+        OSError, ValueError: They can't be read.
+    """
+    duration = question.extra.get("duration")
+    return folder.read(question.subtitles, question.subtitle_offset, duration if isinstance(duration, float) else None)
 
 
 def _with_subtitles(row: dict[str, Any], text: str) -> dict[str, Any]:

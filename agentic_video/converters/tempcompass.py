@@ -2,32 +2,53 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import Converter, Fields, Question, Split, each
+from agentic_video.types.row import RowError
 
 _LABELLED = re.compile(r"\s*((?:Caption|Sentence|Option) \w+)\s*:\s*(.+)")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    video = row.label("video_id")
-    extra = {"category": row.label("dim"), "task": split, "video_id": video}
+def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
+    if not row.key:  # one question a row
+        return [_question(row, split, row.label("video_id"), row.label("dim"))]
+    return _of_video(row, split)
+
+
+def _of_video(row: Fields, split: str) -> Iterator[Question | RowError]:
+    """The questions of a video by dimension."""
+    for dimension in map(str, row.raw):
+        try:
+            parts = list(row.children(dimension))
+        except RowError as error:
+            yield error
+        else:
+            yield from each(parts, partial(_question, split=split, video=row.key, dimension=dimension))
+
+
+def _question(row: Fields, split: str, video: str, dimension: str) -> Question:
+    identity = f"{split}-{video}-{dimension}-{row.number}" if row.key else f"{split}-{row.number}"
+    extra = {"category": dimension, "task": split, "video_id": video}
     options: tuple[str, ...] = ()
     if split == "yes_no":
         question, options = row.text("question"), ("Yes", "No")
         answer = row.gold("answer", "text", options)
     elif split == "multi_choice":
-        question, options = choices.split_question(row.text("question"))
+        question, options = row.question_and_options("question")
         if not options:
             raise row.error("question", "holds no options A, B, ...")
         answer = row.gold("answer", "letter", options)
     elif split == "caption_matching":
         question, options, answer = _matching(row)
-    else:  # captioning: a judge answers mc_question from the caption
+    elif not row.key:  # captioning: a judge answers mc_question from the caption
         question, answer = row.text("question"), row.text("mc_answer")
         extra["mc_question"] = row.text("mc_question")
-    yield Question(f"{split}-{row.number}", (video,), question, answer, options, extra)
+    else:  # the files by video have it among the multiple-choice questions alone
+        question, answer = row.text("question"), row.text("answer")
+    return Question(identity, (video,), question, answer, options, extra)
 
 
 def _matching(row: Fields) -> tuple[str, tuple[str, ...], str]:
@@ -49,7 +70,8 @@ def _matching(row: Fields) -> tuple[str, tuple[str, ...], str]:
 
 
 def _split(name: str, rows: int) -> Split:
-    return Split((f"{name}/*.parquet", f"{name}*.json", f"{name}*.jsonl"), rows=rows)
+    patterns = (f"{name}/*.parquet", f"questions/{name}.json", f"{name}*.json", f"{name}*.jsonl")
+    return Split(patterns, rows=rows, keyed=True)
 
 
 CONVERTER = Converter(
@@ -57,8 +79,9 @@ CONVERTER = Converter(
     title="TempCompass",
     kind="eval",
     licence="see the source's page",
-    source="Hugging Face: lmms-lab/TempCompass",
-    files="multi-choice/, yes_no/, caption_matching/, captioning/ with test-*.parquet",
+    source="GitHub: llyx97/TempCompass, Hugging Face: lmms-lab/TempCompass",
+    files="questions/{multi-choice,yes_no,caption_matching,captioning}.json (GitHub), or folders of these names with "
+    "test-*.parquet (Hugging Face)",
     videos="tempcompass_videos.zip, unpacked",
     splits={
         "multi_choice": _split("multi-choice", 1_580),

@@ -17,7 +17,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     if split == "short_caption":
         answer = row.text("GT")
     else:
-        question, options = choices.split_question(question)
+        question, options = row.question_and_options("question")
         if not options:
             raise row.error("question", "holds no options A, B")
         answer = row.gold("GT", "letter", options)

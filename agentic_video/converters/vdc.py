@@ -1,10 +1,8 @@
 """VDC (AuroraCap): a reference caption and questions that grade a caption. Open ended: needs a judge."""
 
-import json
 from collections.abc import Iterator
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
-from agentic_video.types.row import RowError
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split, as_json, graded_by
 
 REQUESTS = {
     "detailed": "Describe this video in detail: what happens, who or what is in it, where, and how it is filmed.",
@@ -15,21 +13,16 @@ REQUESTS = {
 }
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Iterator[Question | BadPart]:
     video = row.text("video_name")
-    pairs = []
-    for part in row.children("qa_list"):
-        if isinstance(part, RowError):
-            raise part
-        pairs.append({"question": part.text("question"), "answer": part.label("answer")})
-    if not pairs:
-        raise row.error("qa_list", "is empty: the caption can't be graded")
+    pairs, bad = graded_by(row, "qa_list")
+    yield from bad
     yield Question(
         id=f"{split}-{video}",
         videos=(video,),
         question=REQUESTS[split],
         answer=row.text("caption"),
-        extra={"category": split, "qa_list": json.dumps(pairs, ensure_ascii=False)},
+        extra={"category": split, "qa_list": as_json(pairs)},
     )
 
 

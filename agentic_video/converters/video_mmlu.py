@@ -3,10 +3,9 @@
 The score is the mean of the three disciplines', so ``extra_info.category`` holds the discipline.
 """
 
-import json
 from collections.abc import Iterable
 
-from agentic_video.converters.base import Converter, Fields, Question, Split, each
+from agentic_video.converters.base import Converter, Fields, Question, Split, as_json, each, graded_by
 from agentic_video.types.row import RowError
 
 CAPTION_REQUEST = "Describe this lecture in detail: what is explained, step by step, and what is shown or written."
@@ -23,17 +22,11 @@ def convert(row: Fields, split: str) -> Iterable[Question | RowError]:
                 f"{video}-quiz-{part.number}", (video,), part.text("question"), part.label("answer"), extra=extra
             ),
         )
-    pairs = []
-    for part in row.children("captions_qa"):
-        if isinstance(part, RowError):
-            raise part
-        pairs.append({"question": part.text("question"), "answer": part.label("answer")})
-    if not pairs:
-        raise row.error("captions_qa", "is empty")
+    pairs, bad = graded_by(row, "captions_qa")
     # The caption is graded by whether these questions can be answered from it.
     answer = "\n".join(f"{pair['question']} {pair['answer']}" for pair in pairs)
-    listed = {**extra, "qa_list": json.dumps(pairs, ensure_ascii=False)}
-    return [Question(f"{video}-caption", (video,), CAPTION_REQUEST, answer, extra=listed)]
+    listed = {**extra, "qa_list": as_json(pairs)}
+    return [*bad, Question(f"{video}-caption", (video,), CAPTION_REQUEST, answer, extra=listed)]
 
 
 CONVERTER = Converter(

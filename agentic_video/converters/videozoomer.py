@@ -18,7 +18,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     question, options = choices.clean(row.text("problem")), tuple[str, ...]()
     answer = choices.in_tags(row.text("solution"))
     if kind == "multiple_choice":
-        question, options = choices.split_question(question)
+        question, options = row.question_and_options("problem")
         if not options:
             raise row.error("problem", "holds no options A, B, ..., but the row is multiple choice")
         answer = row.gold("solution", "letter", options)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,44 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         RowError: The file is missing, of another kind, or can't be read.
     """
+    return [row for _, row in placed_rows(path)]
+
+
+def placed_rows(path: Path) -> list[tuple[str, Any]]:
+    """All rows of a parquet or jsonl file, each with its place.
+
+    Places read ``a.jsonl line 3``, counted from 1, and ``a.parquet row 2``, counted from 0.
+
+    Raises:
+        RowError: See :func:`read_rows`.
+    """
     if not path.is_file():
-        raise RowError(f"{path}: no such file; set data.train_files and data.val_files to parquet or jsonl files")
+        raise RowError(f"{path}: no such file; expected a parquet or jsonl file of rows")
     try:
         if path.suffix == ".parquet":
-            return list(pq.read_table(path).to_pylist())
+            return [(f"{path} row {number}", row) for number, row in enumerate(pq.read_table(path).to_pylist())]
         if path.suffix in (".jsonl", ".json"):
             with path.open(encoding="utf-8") as lines:
-                return [json.loads(line) for line in lines if line.strip()]
+                return [
+                    (where, _row_of_line(line, where))
+                    for number, line in enumerate(lines, start=1)
+                    if line.strip() and (where := f"{path} line {number}")
+                ]
+    except RowError:
+        raise
     except (OSError, ValueError) as error:
         raise RowError(f"{path}: can't be read: {error}") from error
     raise RowError(f"{path}: expected .parquet or .jsonl")
+
+
+def _row_of_line(line: str, where: str) -> Any:
+    try:
+        return json.loads(line.rstrip("\r\n"))
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at column {error.colno}"
+    except RecursionError:
+        reason = "it is nested too deeply"
+    raise RowError(f"{where}: is not json: {reason}; each line must hold one whole row")
 
 
 def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tuple[list[VideoQA], list[str]]:
@@ -42,7 +70,7 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
         check_videos: ``exists`` looks whether each video file is there and not empty, ``probe`` opens each one.
 
     Returns:
-        The good rows, their videos as absolute paths, and one message for each bad row.
+        The good rows, their videos as absolute paths, and one message for each bad row, which names its place.
 
     Raises:
         RowError: A file can't be read at all, or no row is left.
@@ -51,8 +79,7 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
     problems: list[str] = []
     probed: dict[str, str] = {}
     for path in map(Path, paths):
-        for number, raw in enumerate(read_rows(path)):
-            where = f"{path.name} row {number}"
+        for where, raw in placed_rows(path):
             try:
                 if not isinstance(raw, Mapping):
                     raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
@@ -65,7 +92,7 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
             except RowError as error:
                 problems.append(str(error))
                 continue
-            rows.append(VideoQA(**{**qa.__dict__, "video": video}))
+            rows.append(replace(qa, video=video))
     if not rows:
         first = f"; the first problem: {problems[0]}" if problems else ""
         raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")

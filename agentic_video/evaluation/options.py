@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agentic_video.config.compose import check_overrides
+from agentic_video.config.overrides import check_overrides
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.utils.environment import output_folder
 from agentic_video.utils.errors import SetupError

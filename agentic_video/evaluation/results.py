@@ -41,14 +41,16 @@ def key_of(qa: VideoQA) -> Key:
 
 
 def distinct(rows: Sequence[VideoQA]) -> tuple[list[VideoQA], list[str]]:
-    """Rows without those whose data source and id were there before, and a message for each of these."""
+    """Rows without those whose data source and id were there before, and a message for each, with both places."""
     kept: dict[Key, VideoQA] = {}
     problems = []
     for qa in rows:
-        if key_of(qa) in kept:
-            problems.append(f"row {qa.id} of {qa.data_source}: field 'id' was there before; ids must be unique")
-        else:
-            kept[key_of(qa)] = qa
+        before = kept.setdefault(key_of(qa), qa)
+        if before is not qa:
+            problems.append(
+                f"{qa.where or 'row'}: id {qa.id!r} of data source {qa.data_source!r} is that of "
+                f"{before.where or 'an earlier row'} too; ids must be unique"
+            )
     return list(kept.values()), problems
 
 

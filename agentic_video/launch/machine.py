@@ -6,14 +6,32 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
 
+from agentic_video.launch.options import Stage
+from agentic_video.utils.errors import SetupError
+
+SEGMENTS = ("psm_*", "verl_weights_*")
+"""Names of the files in ``/dev/shm`` that a killed job may leave."""
+
+
+def require_engine(stage: Stage, gpus: int) -> None:
+    """Make sure that what plays rollouts is installed; the other stages play none.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    if stage == "grpo" and find_spec("vllm") is None:
+        raise SetupError(f"vLLM isn't installed in this environment: agentic-video install {'gpu' if gpus else 'cpu'}")
+
 
 def shared_segments() -> set[Path]:
-    """Shared-memory segments of Python programs."""
-    return set(Path("/dev/shm").glob("psm_*")) if Path("/dev/shm").is_dir() else set()
+    """Shared-memory segments of Python programs, and those through which verl sends weights to vLLM."""
+    folder = Path("/dev/shm")
+    return {segment for pattern in SEGMENTS for segment in folder.glob(pattern)}
 
 
 def remove_segments(candidates: set[Path]) -> int:

@@ -1,11 +1,10 @@
-"""What ``recipes/<system>/run_<stage>.sh`` runs: choose the profile, make what it needs, start verl, sum up.
+"""What ``agentic-video run`` does: choose the profile, make what it needs, start verl, sum up.
 
 The training itself is ``python -m verl.trainer.main_ppo`` (GRPO), or one of verl's torchrun trainers (the other
 stages), with the recipe's yaml; this package only finds out where it runs, hands it paths and environment variables,
 and cleans up behind it.
 """
 
-import argparse
 import os
 import shlex
 import sys
@@ -13,54 +12,25 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentic_video.config.compose import check_overrides
-from agentic_video.launch.machine import clean_machine
+from agentic_video.launch.inputs import check_inputs, input_overrides, named_inputs
+from agentic_video.launch.machine import clean_machine, require_engine
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import choose_profile
-from agentic_video.launch.run_folder import metrics_file, run_folder, run_identity, write_record
-from agentic_video.launch.stage import TORCHRUN, folder_overrides, ray_overrides, stage_command
+from agentic_video.launch.run_folder import link_model, metrics_file, run_folder, run_identity, write_record
+from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command
 from agentic_video.launch.submit import submit_job
-from agentic_video.launch.toyworld import MODEL_KEYS, build_toyworld, laptop_overrides, verifier_server
-from agentic_video.report.losses import write_losses
+from agentic_video.launch.toyworld import build_toyworld, laptop_overrides, verifier_server
+from agentic_video.report.losses import newest_checkpoint, write_losses
 from agentic_video.report.summary import write_summary
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder
-from agentic_video.utils.errors import SetupError
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line of the recipes' training scripts.
-
-    Returns:
-        Exit status: the training's, or 2 when it can't start.
-    """
-    parser = argparse.ArgumentParser(
-        prog="run_grpo.sh, run_sft.sh, run_kto.sh",
-        description="Trains one system. Everything else on the command line is a Hydra override for verl.",
-    )
-    parser.add_argument("recipe", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--stage", choices=("grpo", *TORCHRUN), default="grpo", help=argparse.SUPPRESS)
-    parser.add_argument("--profile", choices=("laptop", "cluster"), help="default: laptop without GPUs")
-    parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
-    parser.add_argument("--dry-run", action="store_true", help="print the command and stop")
-    known, overrides = parser.parse_known_args(arguments)
-    try:
-        check_overrides(overrides)
-    except SetupError as error:
-        parser.error(str(error))
-    options = LaunchOptions(
-        known.recipe.resolve(), known.stage, known.profile, known.submit, known.dry_run, tuple(overrides)
-    )
-    try:
-        return launch(options)
-    except SetupError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
 
 
 def launch(options: LaunchOptions) -> int:
     """Run a stage of a recipe, from the choice of its profile to its summary.
+
+    Whatever can be wrong with the command, its config, its model and its data is looked at before anything is built.
 
     Returns:
         Exit status of the training, or of the submitted job.
@@ -69,18 +39,35 @@ def launch(options: LaunchOptions) -> int:
         SetupError: It can't start.
     """
     environment, gpus = {**os.environ}, count_gpus()
-    profile = choose_profile(options.profile, gpus, environment, options.stage)
+    runs_here = not options.dry_run and not options.submit
+    profile = choose_profile(options.profile, gpus, environment, options.stage, runs_here=runs_here)
+    if not options.submit:
+        print(f"{options.title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
+    started = time.monotonic()
+    config = checked_config(options, profile, gpus, environment)
     if options.submit:
         return submit_job(options, profile, environment)
 
-    print(f"{options.title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
-    started = time.monotonic()
-    command = stage_command(options, profile, gpus, environment)
+    if runs_here:
+        require_engine(options.stage, gpus)
+    inputs = named_inputs(options.stage, options.overrides, environment)
+    elsewhere = profile == "cluster" and (
+        not gpus or (options.stage == "grpo" and bool(environment.get("RAY_ADDRESS")))
+    )
+    fitted = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
+    command = stage_command(options, profile, gpus, environment, config)
     paths: Mapping[str, str] = {}
     if profile == "laptop":
-        named = any(text.startswith(f"{MODEL_KEYS[options.stage]}=") for text in options.overrides)
-        paths = build_toyworld(options.recipe, options.overrides, options.stage, cold_start=not named)
-        command += laptop_overrides(paths, options.stage)
+        if options.stage == "grpo" or not (inputs.train and inputs.model):
+            paths = build_toyworld(
+                options.recipe,
+                options.overrides,
+                options.stage,
+                data=not inputs.train,
+                model="none" if inputs.model else "cold-start",
+                dry_run=options.dry_run,
+            )
+        command += [*laptop_overrides(paths, options.stage), *input_overrides(inputs, options.stage), *fitted]
     if options.dry_run:
         print(shlex.join([*command, *options.overrides]))
         return 0
@@ -92,10 +79,14 @@ def launch(options: LaunchOptions) -> int:
     folder, resumed = run_folder(root, run_identity(options.overrides, environment))
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     status, peak_bytes = _train(options, profile, command, environment, folder, paths.get("verifier"))
+    checkpoint = newest_checkpoint(folder)
     if status:
         print(f"verl stopped with status {status}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
-        print("the same command goes on from the last checkpoint", file=sys.stderr)
+        goes_on = "goes on from the last checkpoint" if checkpoint else "begins again: no checkpoint was written yet"
+        print(f"the same command {goes_on}", file=sys.stderr)
         return status
+    if checkpoint:
+        link_model(folder, checkpoint)
     seconds = time.monotonic() - started
     write_record(
         folder, finished=True, recipe=options.recipe.name, profile=profile, seconds=seconds, peak_bytes=peak_bytes
@@ -142,7 +133,3 @@ def _train(
         # Processes of a cluster don't see this machine's temporary folder.
         beside = {} if on_cluster else {"TMPDIR": str(temporary)}
         return run_verl(whole, {**environment, **variables, **beside}, folder / "log.txt")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

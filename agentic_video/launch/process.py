@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agentic_video.launch.machine import PeakMemory
-from agentic_video.launch.progress import interesting
+from agentic_video.launch.progress import Progress
 
 STOP_SECONDS = 20.0
 """Seconds that a training has for stopping: less than the 30 that Slurm and Kubernetes leave a job between their first
@@ -68,9 +68,10 @@ def run_verl(
 
         previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         assert process.stdout is not None
+        progress = Progress()
         for line in process.stdout:
             file.write(line)
-            if shown := interesting(line):
+            if shown := progress.shown(line):
                 print(shown, flush=True)
         status = process.wait()
         for number, handler in previous.items():

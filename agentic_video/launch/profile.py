@@ -6,30 +6,46 @@ from agentic_video.launch.options import Profile, Stage
 from agentic_video.utils.errors import SetupError
 
 
-def choose_profile(asked: Profile | None, gpus: int, environment: Mapping[str, str], stage: Stage = "grpo") -> Profile:
-    """``laptop`` without GPUs, ``cluster`` with them (or on a Ray cluster), unless one is asked for.
+def choose_profile(
+    asked: Profile | None,
+    gpus: int,
+    environment: Mapping[str, str],
+    stage: Stage = "grpo",
+    *,
+    runs_here: bool = True,
+) -> Profile:
+    """``laptop`` without GPUs, ``cluster`` with them (GRPO: or on a Ray cluster), unless one is asked for.
 
     Args:
         asked: The profile that the command names, if any.
         gpus: Number of GPUs of this machine.
-        environment: Environment variables; ``MODEL_PATH`` alone asks for the cluster too.
+        environment: Environment variables.
         stage: What is trained; says what its data must be.
+        runs_here: Whether it is to be started; False where its command is only printed.
 
     Raises:
-        SetupError: The cluster profile lacks a model or data.
+        SetupError: The cluster profile lacks a model, data, or something to run on.
     """
-    profile: Profile = asked or ("cluster" if gpus or environment.get("MODEL_PATH") else "laptop")
-    missing = [name for name in ("MODEL_PATH", "TRAIN_FILES") if not environment.get(name)]
-    if profile == "cluster" and missing:
+    on_ray = stage == "grpo" and bool(environment.get("RAY_ADDRESS"))
+    profile: Profile = asked or ("cluster" if gpus or on_ray else "laptop")
+    if profile == "laptop":
+        return profile
+    if missing := [name for name in ("MODEL_PATH", "TRAIN_FILES") if not environment.get(name)]:
         data = (
-            "a parquet or jsonl file of rows (the columns are in agentic_video/types/row.py)"
+            "a parquet or jsonl file of rows (the columns are in docs/data.md)"
             if stage == "grpo"
-            else "a jsonl file of trajectory records (the fields are in agentic_video/types/record.py)"
+            else "a jsonl file of trajectory records (the fields are in docs/data.md)"
         )
         raise SetupError(
-            f"{gpus} GPUs found, but {' and '.join(missing)} not set. MODEL_PATH is the checkpoint to train (the "
-            f"recipe's README says which), TRAIN_FILES {data}. To run the small job on the synthetic world "
+            f"{' and '.join(missing)} not set, which the cluster profile needs. MODEL_PATH is the checkpoint to train "
+            f"(the recipe's README says which), TRAIN_FILES {data}. To run the small job on the synthetic world "
             "instead: --profile laptop"
+        )
+    if runs_here and not gpus and not on_ray:
+        cluster = ", and RAY_ADDRESS names no cluster" if stage == "grpo" else ""
+        raise SetupError(
+            f"the cluster profile needs GPUs: this machine has none (nvidia-smi lists none){cluster}. "
+            "To run the small job without GPUs: --profile laptop"
         )
     return profile
 

@@ -1,5 +1,6 @@
 """What of verl's log a user wants to see."""
 
+import re
 from collections.abc import Mapping
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
@@ -10,29 +11,37 @@ LOSSES = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": 
 """What is shown of a step of the other stages, and under which name."""
 SHOWN_WHOLE = ("row left out", "rows left out", "Resuming from", "agentic_video could not")
 """Lines with one of these texts are shown as they are."""
+TOTAL = re.compile(r"Total training steps: (\d+)")
+"""How verl says, once, how many steps there are."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
 
 
-def interesting(line: str) -> str:
-    """The part of a log line that a user wants to see: each step's key figures, warnings of ours, errors.
+class Progress:
+    """Picks from a log what a user wants to see: each step's key figures, warnings of ours, errors."""
 
-    Returns:
-        One line or several; empty for a line that nobody needs.
-    """
-    if "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
-        return _grpo_step(*_figures(line))
-    if "step:" in line and ("train/loss:" in line or "val/loss:" in line):
-        step, values = _figures(line)
-        shown = [f"{name} {_number(values[key], 4)}" for key, name in LOSSES.items() if key in values]
-        return f"step {step}: " + ", ".join(shown)
-    if any(mark in line for mark in SHOWN_WHOLE):
-        return line.rstrip()
-    if "Warning" in line:
+    def __init__(self) -> None:
+        self._total = ""
+
+    def shown(self, line: str) -> str:
+        """What is shown of the log's next line.
+
+        Returns:
+            One line or several; empty for a line that nobody needs.
+        """
+        if total := TOTAL.search(line):
+            self._total = f" of {total[1]}"
+        elif "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
+            return _grpo_step(*_figures(line), self._total)
+        elif "step:" in line and ("train/loss:" in line or "val/loss:" in line):
+            step, values = _figures(line)
+            figures = [f"{name} {_number(values[key], 4)}" for key, name in LOSSES.items() if key in values]
+            return f"step {step}{self._total}: " + ", ".join(figures)
+        elif any(mark in line for mark in SHOWN_WHOLE):
+            return line.rstrip()
+        elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):
+            return line.rstrip()[:ERROR_CHARACTERS]
         return ""
-    if "Error" in line or "error:" in line.lower():
-        return line.rstrip()[:ERROR_CHARACTERS]
-    return ""
 
 
 def _figures(line: str) -> tuple[str, dict[str, str]]:
@@ -41,8 +50,8 @@ def _figures(line: str) -> tuple[str, dict[str, str]]:
     return step.strip(), dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
 
 
-def _grpo_step(step: str, values: Mapping[str, str]) -> str:
-    """A line for a training step, and one for each data source of a validation."""
+def _grpo_step(step: str, values: Mapping[str, str], total: str) -> str:
+    """A line for a training step (``total`` says of how many), and one for each data source of a validation."""
     held_out = _held_out(step, values)
     if "episode/reward_sampled" not in values:
         return "\n".join(held_out)
@@ -51,7 +60,7 @@ def _grpo_step(step: str, values: Mapping[str, str]) -> str:
     shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
     shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
     shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
-    return "\n".join([f"step {step}: " + ", ".join(shown), *held_out])
+    return "\n".join([f"step {step}{total}: " + ", ".join(shown), *held_out])
 
 
 def _held_out(step: str, values: Mapping[str, str]) -> list[str]:

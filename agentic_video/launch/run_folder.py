@@ -55,6 +55,13 @@ def metrics_file(folder: Path) -> Path:
     return folder / f"metrics-{len(list(folder.glob('metrics-*.jsonl'))) + 1:03d}.jsonl"
 
 
+def link_model(folder: Path, checkpoint: Path) -> None:
+    """Let ``model`` in a run's folder lead to its last checkpoint in Hugging Face's format."""
+    link = folder / "model"
+    link.unlink(missing_ok=True)
+    link.symlink_to(checkpoint.relative_to(folder))
+
+
 def write_record(folder: Path, **fields: Any) -> None:
     """Note facts about a run: what it is, whether it has finished, what it took."""
     file = folder / RUN_FILE

@@ -1,11 +1,10 @@
 """The command that trains: verl's program for a stage, with the recipe's config."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import compose_recipe
@@ -15,56 +14,105 @@ from agentic_video.launch.profile import config_name
 from agentic_video.systems.reward_function import load_function
 from agentic_video.utils.errors import SetupError
 
+POSITIVE = (
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    "actor_rollout_ref.rollout.n",
+    "actor_rollout_ref.rollout.max_model_len",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size",
+    "actor_rollout_ref.actor.ppo_mini_batch_size",
+    "actor_rollout_ref.actor.ppo_epochs",
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    "trainer.total_epochs",
+    "trainer.total_training_steps",
+)
+"""Counts of which verl says nothing, or something else much later, when they are zero or less."""
 TORCHRUN: Mapping[Stage, str] = {"sft": "agentic_video.training.sft", "kto": "agentic_video.training.kto_trainer"}
 """The stages that torchrun starts, one process a device, and their programs. GRPO's processes are Ray's."""
 
 
-def stage_command(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
-    """The command that trains, without what depends on the run's folder and without the user's overrides.
+def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> DictConfig:
+    """A stage's config: composed, its ``agentic_video`` block read, its reward function loaded.
 
-    The config is composed and its ``agentic_video`` block read first: a mistake in it costs no build and no start.
+    A mistake in it costs no build and no start.
 
     Args:
-        options: Whose overrides may set the number of machines and of devices.
+        options: Of the job.
         profile: The chosen one.
         gpus: Number of GPUs of this machine.
         environment: Environment variables; ``NNODES`` and ``GPUS_PER_NODE`` set the sizes of a cluster.
 
     Raises:
-        SetupError: The config doesn't compose, a key of ours is wrong, or a torchrun over several machines isn't told
-            where they meet.
+        SetupError: The config doesn't compose, or a key's value makes no sense; the message names the key.
     """
-    name = config_name(options.stage, profile)
-    config = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
-    if options.stage not in TORCHRUN:
-        _checked_config(options, name, options.overrides)
-        return [sys.executable, "-m", "verl.trainer.main_ppo", *config]
-    sizes = []
-    if profile == "cluster":
-        sizes = [
-            f"trainer.nnodes={environment.get('NNODES') or 1}",
-            f"trainer.n_gpus_per_node={environment.get('GPUS_PER_NODE') or gpus}",
-        ]
-    trainer = _checked_config(options, name, [*sizes, *options.overrides]).trainer
-    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
-    command += ["--standalone"] if trainer.nnodes == 1 else _meeting(trainer.nnodes, options, environment)
-    return [*command, "-m", TORCHRUN[options.stage], *config, *sizes]
-
-
-def _checked_config(options: LaunchOptions, name: str, overrides: Sequence[str]) -> DictConfig:
-    """A stage's config, whose ``agentic_video`` block can be used.
-
-    Raises:
-        SetupError: It can't; the message names the key.
-    """
+    overrides = [*size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
-        config = compose_recipe(options.recipe, name, overrides)
+        config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
         settings = settings_of(config)
         if settings.reward.path:
             load_function(settings.reward.path, settings.reward.name)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        raise SetupError(str(error)) from error
+        check_sizes(config, options.stage)
+    except (OmegaConfBaseException, ValueError) as error:
+        raise SetupError(" ".join(str(error).split())) from error
     return config
+
+
+def check_sizes(config: DictConfig, stage: Stage) -> None:
+    """Make sure that counts which verl takes as they are make sense.
+
+    Args:
+        config: Of a run, composed.
+
+    Raises:
+        SetupError: One doesn't; the message names it.
+    """
+    for key in POSITIVE:
+        value = OmegaConf.select(config, key, throw_on_missing=False)
+        if value is not None and value < 1:
+            raise SetupError(f"{key}: must be at least 1, got {value}")
+    if stage == "grpo" and config.actor_rollout_ref.rollout.n == 1 and config.algorithm.filter_groups.enable:
+        raise SetupError(
+            "actor_rollout_ref.rollout.n: a group of one has no advantages, and algorithm.filter_groups.enable would "
+            "drop every group; set n to 2 or more"
+        )
+
+
+def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
+    """How many machines and GPUs a stage that torchrun starts has on a cluster."""
+    if options.stage not in TORCHRUN or profile == "laptop":
+        return []
+    return [
+        f"trainer.nnodes={environment.get('NNODES') or 1}",
+        f"trainer.n_gpus_per_node={environment.get('GPUS_PER_NODE') or gpus}",
+    ]
+
+
+def stage_command(
+    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
+) -> list[str]:
+    """The command that trains, without what depends on the run's folder and without the user's overrides.
+
+    Args:
+        options: Whose overrides may name the folder of checkpoints.
+        profile: The chosen one.
+        gpus: Number of GPUs of this machine.
+        environment: Environment variables; ``MASTER_ADDR`` and ``NODE_RANK`` say where several machines meet.
+        config: See :func:`checked_config`.
+
+    Raises:
+        SetupError: A torchrun over several machines isn't told where they meet.
+    """
+    name = config_name(options.stage, profile)
+    named = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
+    if options.stage not in TORCHRUN:
+        return [sys.executable, "-m", "verl.trainer.main_ppo", *named]
+    trainer = config.trainer
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
+    command += ["--standalone"] if trainer.nnodes == 1 else _meeting(trainer.nnodes, options, environment)
+    sizes = size_overrides(options, profile, gpus, environment)
+    return [*command, "-m", TORCHRUN[options.stage], *named, *sizes]
 
 
 def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, str]) -> list[str]:

@@ -37,7 +37,7 @@ POLL_SECONDS = 2.0
 def entrypoint(recipe: Path, profile: Profile, overrides: Sequence[str], python: str) -> str:
     """The command that the cluster runs, in its copy of the repository."""
     relative = recipe.relative_to(recipe.parents[1])
-    command = [python, "-m", "agentic_video.launch.main", str(relative), "--profile", profile, *overrides]
+    command = [python, "-m", "agentic_video.cli", "run", str(relative), "--profile", profile, *overrides]
     return shlex.join(command)
 
 

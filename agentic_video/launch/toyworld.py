@@ -1,11 +1,14 @@
 """The synthetic world that a laptop job needs, built before it and served beside it."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
+from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage
 from agentic_video.launch.process import stop_with_launcher
 from agentic_video.launch.profile import config_name
@@ -19,50 +22,61 @@ BUILDERS: Mapping[Stage, str] = {
 """The programs that make each stage's synthetic data and the model that it starts from."""
 BUILT = ("train", "heldout", "base", "model", "clip", "verifier")
 """The paths that they print, one a line, each after its name and a colon."""
-MODEL_KEYS: Mapping[Stage, str] = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
-"""The config key of the model that each stage starts from."""
+ToyModel = Literal["cold-start", "base", "none"]
+"""The tiny model that is made: one that speaks the system's grammar, what it begins as, or none."""
 
 
 def build_toyworld(
-    recipe: Path, overrides: Sequence[str], stage: Stage = "grpo", *, cold_start: bool = True
+    recipe: Path,
+    overrides: Sequence[str],
+    stage: Stage = "grpo",
+    *,
+    data: bool = True,
+    model: ToyModel = "cold-start",
+    dry_run: bool = False,
 ) -> dict[str, str]:
     """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
+
+    The build ends with this process.
 
     Args:
         recipe: Folder of the recipe.
         overrides: Hydra overrides, which may change what is built.
         stage: What they are made for.
-        cold_start: For GRPO: False where another checkpoint is used.
+        data: False where the user names files of their own.
+        model: For GRPO and evaluations: which model is made.
+        dry_run: Whether nothing is built: what is missing is only said, and the paths are those that it would have.
 
     Returns:
-        Paths by name: ``train``, ``heldout``, ``base``, ``model`` and, where GRPO needs them, ``clip`` and
-        ``verifier``.
+        Paths by name: of ``train``, ``heldout``, ``model``, ``base``, ``clip`` and ``verifier`` those that are needed.
 
     Raises:
-        SetupError: The build failed; its own message came before.
+        SetupError: The build failed.
     """
     command = [sys.executable, "-m", BUILDERS[stage], str(recipe), *overrides]
-    if stage != "grpo":
-        command += ["--profile", config_name(stage, "laptop")]
-    elif not cold_start:
-        command.append("--no-cold-start")
-    paths = {}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as build:
+    command += ["--model", model] if stage == "grpo" else ["--profile", config_name(stage, "laptop")]
+    command += [*([] if data else ["--no-data"]), *(["--dry-run"] if dry_run else [])]
+    paths, problem = {}, "see above"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=stop_with_launcher) as build:
         assert build.stdout is not None
         for line in build.stdout:
             name, _, value = line.strip().partition(": ")
             if name in BUILT:
                 paths[name] = value
+            elif name == "error":
+                problem = value
             elif line.startswith("["):
                 print(line, end="", flush=True)
+    if build.returncode in (130, -signal.SIGINT):
+        raise KeyboardInterrupt
     if build.returncode:
-        raise SetupError("the synthetic world and its tiny model could not be built")
+        raise SetupError(f"the synthetic world and its tiny model could not be built: {problem}")
     return paths
 
 
 def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[str]:
     """Overrides that name the files of :func:`build_toyworld` to verl."""
-    overrides = [f"data.train_files={paths['train']}", f"data.val_files={paths['heldout']}"]
+    overrides = [f"data.train_files={paths['train']}", f"data.val_files={paths['heldout']}"] if "train" in paths else []
     if "model" in paths:
         overrides.append(f"{MODEL_KEYS[stage]}={paths['model']}")
     if "clip" in paths:

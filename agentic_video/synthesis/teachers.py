@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.config.compose import check_overrides, compose_recipe
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.overrides import check_overrides
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend

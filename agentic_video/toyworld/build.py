@@ -5,57 +5,50 @@ import shutil
 import tempfile
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal, get_args
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.toyworld.cache import (
-    DEFAULT_CACHE,
-    base_facts,
-    content_key,
-    ensure_base,
-    ensure_world,
-    once,
-    system_facts,
-)
+from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught
 from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
-from agentic_video.toyworld.command_line import print_paths, recipe_parser
+from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
 from agentic_video.toyworld.gate import GateError, Setting, check
 from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+
+Model = Literal["cold-start", "base", "none"]
+"""The tiny model that a build makes: one that speaks the system's grammar, what it begins as, or none."""
 
 
 @dataclass(frozen=True)
 class ToyPaths:
-    """What a build leaves behind.
+    """What a build leaves behind; None is what nobody asked for.
 
     Attributes:
         world: Folder of the videos and rows.
         base: Checkpoint of the base model.
-        model: Checkpoint of the cold start; None where none was asked for.
-        clip: Folder of the tiny CLIP; None where the recipe has none.
+        model: Checkpoint of the cold start.
+        clip: Folder of the tiny CLIP; None too where the recipe has none.
     """
 
-    world: Path
-    base: Path
+    world: Path | None = None
+    base: Path | None = None
     model: Path | None = None
     clip: Path | None = None
 
-    @property
-    def train(self) -> Path:
-        """Training rows."""
-        return self.world / "train.parquet"
-
-    @property
-    def heldout(self) -> Path:
-        """Held-out rows."""
-        return self.world / "heldout.parquet"
-
 
 def ensure(
-    system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE, *, cold_start: bool = True
+    system: System,
+    limits: TokenLimits,
+    recipe: ToyRecipe,
+    cache: Cache,
+    *,
+    data: bool = True,
+    model: Model = "cold-start",
 ) -> ToyPaths:
     """The world and the models of a recipe, built as far as they aren't in the cache. Recipes share what is equal.
 
@@ -63,34 +56,37 @@ def ensure(
         system: Whose grammar the cold start teaches.
         limits: Token budgets of its episodes.
         recipe: What to build.
-        cache: Folder of finished builds.
-        cold_start: False where another checkpoint is trained or evaluated.
+        cache: Of finished builds.
+        data: False where other rows are trained on, or asked.
+        model: Which model is trained or evaluated, if it is none of the user's.
 
     Raises:
         GateError: The cold start came out unfit.
         ValueError: The system has no oracle.
     """
-    turns = turns_of(system, recipe.oracle)
-    world = ensure_world(recipe, cache)
+    cold_start = model == "cold-start"
+    turns = turns_of(system, recipe.oracle) if cold_start else None
+    world = ensure_world(recipe, cache) if data or cold_start else None
     clip = None
     if recipe.clip:
-        clip_key = content_key(asdict(recipe.world), recipe.seed)
-        clip = once(cache / f"clip-{clip_key}", lambda folder: make_clip(folder, recipe.world, recipe.seed))
-    base = ensure_base(recipe, cache)
-    if not cold_start:
-        return ToyPaths(world.train.parent, base, clip=clip)
-    setting = Setting(system, limits, turns, clip, base if recipe.verifier else None)
-    model_key = content_key(
-        *system_facts(system, limits),
-        asdict(recipe),
-        content_key(*base_facts(recipe)),
-        turns.__module__,
+        facts = {"world": asdict(recipe.world), "seed": recipe.seed}
+        clip = cache.once("clip", facts, lambda folder: make_clip(folder, recipe.world, recipe.seed))
+    base = ensure_base(recipe, cache) if model != "none" or recipe.verifier else None
+    paths = ToyPaths(world.train.parent if world else None, base, clip=clip)
+    if turns is None or world is None or base is None:
+        return paths
+    neutral = taught(system)
+    setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
+    facts = {
+        **system_facts(neutral, limits),
+        "toyworld": asdict(recipe),
+        "corpus": base_facts(recipe)["corpus"],
+        "oracle": turns.__module__,
+    }
+    return replace(
+        paths,
+        model=cache.once(system.name, facts, lambda folder: _teach(folder, base, world.heldout, setting, recipe)),
     )
-    model = once(
-        cache / f"{system.name}-{model_key}",
-        lambda folder: _teach(folder, base, world.heldout, setting, recipe),
-    )
-    return ToyPaths(world.train.parent, base, model, clip)
 
 
 def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRecipe) -> None:
@@ -134,16 +130,20 @@ def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRe
 def main() -> None:
     """Command line of the build."""
     parser = recipe_parser("agentic_video.toyworld.build", __doc__, "laptop")
-    parser.add_argument("--no-cold-start", action="store_true", help="the model is another one; make what it needs")
+    parser.add_argument("--no-data", action="store_true", help="other rows are used; make what they need")
+    parser.add_argument(
+        "--model", choices=get_args(Model), default="cold-start", help="which model to make (%(default)s)"
+    )
     arguments = parser.parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
-    recipe = toy_recipe(config)
+    recipe, cache = toy_recipe(config), Cache(arguments.cache, arguments.dry_run)
     system, limits = settings_of(config).system, limits_of(config)
-    paths = ensure(system, limits, recipe, arguments.cache, cold_start=not arguments.no_cold_start)
+    paths = ensure(system, limits, recipe, cache, data=not arguments.no_data, model=arguments.model)
+    world = World.of(paths.world) if paths.world and not arguments.no_data else None
     print_paths(
         {
-            "train": paths.train,
-            "heldout": paths.heldout,
+            "train": world.train if world else None,
+            "heldout": world.heldout if world else None,
             "base": paths.base,
             "model": paths.model,
             "clip": paths.clip,
@@ -153,4 +153,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_builder(main)

@@ -1,15 +1,19 @@
 """Finished builds, each in a folder that is named after what it was made from."""
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
+import socket
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
@@ -18,72 +22,176 @@ from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.recipe import ToyRecipe
 
-VERSION = 4
+VERSION = 5
 """Raise it when a change of the code changes what is built."""
 
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
 
+FACTS_FILE = "made_from.json"
+"""In each build: what it was made from."""
+MOST_REASONS = 3
+"""So many differences from an earlier build are named."""
+VALUE_CHARACTERS = 40
+"""A value is named up to this many characters."""
 
-def content_key(*content: Any) -> str:
+Facts = Mapping[str, Any]
+"""What a build is made from: plain data by name, nested."""
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder of finished builds.
+
+    Attributes:
+        folder: Where they are.
+        dry: Whether nothing is built: what is missing is only named.
+    """
+
+    folder: Path = DEFAULT_CACHE
+    dry: bool = False
+
+    def once(self, kind: str, facts: Facts, build: Callable[[Path], None]) -> Path:
+        """The build of these facts, made if it isn't there; what is made, and why, is said.
+
+        It happens in a temporary folder beside its final one and is renamed when it is done: an interrupted one leaves
+        nothing that a later call could mistake for a finished one.
+
+        Args:
+            kind: What is built, in a word or two; its folder's name begins with it.
+            facts: What it is made from.
+            build: Fills the folder that it is given.
+
+        Returns:
+            Its folder; in a dry cache one that may not exist.
+        """
+        folder = self.folder / f"{kind}-{content_key(facts)}"
+        if folder.is_dir():
+            print(f"[toyworld] found {folder}", flush=True)
+            return folder
+        why = reason(self.folder, kind, facts)
+        print(f"[toyworld] {'would build' if self.dry else 'building'} {folder} ({why})", flush=True)
+        if self.dry:
+            return folder
+        self.folder.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(self.folder)
+        started = time.monotonic()
+        building = Path(
+            tempfile.mkdtemp(prefix=f".{folder.name}-{socket.gethostname()}-{os.getpid()}-", dir=self.folder)
+        )
+        try:
+            build(building)
+            (building / FACTS_FILE).write_text(json.dumps(facts, default=str, indent=2), encoding="utf-8")
+            try:
+                building.rename(folder)
+            except OSError:
+                # Another process finished the same build first; its files are as good.
+                if not folder.is_dir():
+                    raise
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+        print(f"[toyworld] built {folder} in {time.monotonic() - started:.0f} s", flush=True)
+        return folder
+
+
+def content_key(facts: Facts) -> str:
     """A short name of what something is made from; another for any other content."""
-    return hashlib.sha256(json.dumps([VERSION, *content], sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps([VERSION, facts], sort_keys=True, default=str).encode()).hexdigest()[:12]
 
 
-def once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """A cached folder, built if it isn't there.
-
-    A build happens in a temporary folder beside its final one and is renamed when it is done: an interrupted one
-    leaves nothing that a later call could mistake for a finished one.
+def reason(folder: Path, kind: str, facts: Facts) -> str:
+    """Why something isn't there: what differs from the build of its kind that is most like it.
 
     Args:
-        folder: Where it belongs.
-        build: Fills the folder that it is given.
+        folder: Of finished builds.
+        kind: See :meth:`Cache.once`.
+        facts: What it is to be made from.
     """
-    if folder.is_dir():
-        print(f"[toyworld] found {folder}", flush=True)
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        build(building)
-        try:
-            building.rename(folder)
-        except OSError:
-            # Another process finished the same build first; its files are as good.
-            if not folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-    print(f"[toyworld] built {folder} in {time.monotonic() - started:.0f} s", flush=True)
-    return folder
+    wanted = _flat(json.loads(json.dumps(facts, default=str)))
+    nearest: list[str] | None = None
+    for file in sorted(folder.glob(f"{kind}-*/{FACTS_FILE}")):
+        if "-" in file.parent.name.removeprefix(f"{kind}-"):  # another kind, whose name begins alike
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            found = _flat(json.loads(file.read_text(encoding="utf-8")))
+            differences = [
+                f"{key} is {_short(wanted.get(key))}, {_short(found.get(key))} in {file.parent.name}"
+                for key in sorted({*wanted, *found})
+                if wanted.get(key) != found.get(key)
+            ]
+            if nearest is None or len(differences) < len(nearest):
+                nearest = differences
+    if nearest is None:
+        return "the first one"
+    if not nearest:
+        return "made anew by this version"
+    more = f" and {len(nearest) - MOST_REASONS} more" if len(nearest) > MOST_REASONS else ""
+    return "; ".join(nearest[:MOST_REASONS]) + more
 
 
-def ensure_world(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> World:
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+    """Nested plain data as one level, its keys dotted."""
+    if not isinstance(value, dict):
+        return {path: value}
+    return {
+        key: item
+        for name, part in value.items()
+        for key, item in _flat(part, f"{path}.{name}" if path else name).items()
+    }
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}..."
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what builds left that were killed on this machine."""
+    for left in folder.glob(f".*-{socket.gethostname()}-*-*"):
+        number = left.name.rsplit("-", 2)[1]
+        if number.isdigit() and not psutil.pid_exists(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def ensure_world(recipe: ToyRecipe, cache: Cache) -> World:
     """The videos and rows of a recipe, built if they aren't in the cache."""
 
     def make_world(folder: Path) -> None:
         build_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
 
-    return World.of(once(cache / f"world-{content_key(*world_facts(recipe))}", make_world))
+    return World.of(cache.once("world", world_facts(recipe), make_world))
 
 
-def world_facts(recipe: ToyRecipe) -> tuple[Any, ...]:
-    """What a recipe's world is made from, for :func:`content_key`."""
-    return asdict(recipe.world), recipe.train, recipe.heldout, recipe.seed
+def world_facts(recipe: ToyRecipe) -> Facts:
+    """What a recipe's world is made from."""
+    return {"world": asdict(recipe.world), "train": recipe.train, "heldout": recipe.heldout, "seed": recipe.seed}
 
 
-def system_facts(system: System, limits: TokenLimits) -> tuple[Any, ...]:
-    """What episodes of a system depend on, for :func:`content_key`: its constants, its instructions, its budgets."""
-    return repr(system), load_prompt(system.prompt) if system.prompt else "", asdict(limits)
+def taught(system: System) -> System:
+    """A system as its cold start is taught and gated: with the default weights of its reward, whatever a run sets.
+
+    Another reward needs no other start.
+    """
+    weights: Any = getattr(system, "weights", None)
+    if not is_dataclass(weights):
+        return system
+    cls: Any = type(weights)
+    return replace(system, weights=cls())  # type: ignore[type-var]
 
 
-def ensure_base(recipe: ToyRecipe, cache: Path = DEFAULT_CACHE) -> Path:
+def system_facts(system: System, limits: TokenLimits) -> Facts:
+    """What episodes of a system depend on: its constants, its instructions, its budgets."""
+    return {
+        "system": {"class": f"{type(system).__module__}.{type(system).__qualname__}", **asdict(system)},  # type: ignore[call-overload]
+        "instructions": load_prompt(system.prompt) if system.prompt else "",
+        "limits": asdict(limits),
+    }
+
+
+def ensure_base(recipe: ToyRecipe, cache: Cache) -> Path:
     """The base model of a recipe, built if it isn't in the cache."""
-    name = content_key(*base_facts(recipe))
-    return once(cache / f"base-{name}", lambda folder: make_base(folder, recipe.model, recipe.base))
+    return cache.once("base", base_facts(recipe), lambda folder: make_base(folder, recipe.model, recipe.base))
 
 
-def base_facts(recipe: ToyRecipe) -> tuple[Any, ...]:
-    """What a recipe's base model is made from, for :func:`content_key`."""
-    return asdict(recipe.model), asdict(recipe.base), tokenizer_corpus()
+def base_facts(recipe: ToyRecipe) -> Facts:
+    """What a recipe's base model is made from."""
+    return {"model": asdict(recipe.model), "base": asdict(recipe.base), "corpus": content_key({"": tokenizer_corpus()})}

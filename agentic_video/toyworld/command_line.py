@@ -1,14 +1,19 @@
-"""What the programs that build for a recipe have in common: their arguments, and the paths that they print."""
+"""What the programs that build for a recipe have in common: arguments, the paths that they print, how they end."""
 
 import argparse
-from collections.abc import Mapping
+import signal
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 
 from agentic_video.toyworld.cache import DEFAULT_CACHE
+from agentic_video.toyworld.gate import GateError
+from agentic_video.utils.errors import SetupError
 
 
 def recipe_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
-    """A parser of ``recipe``, ``overrides``, ``--profile`` and ``--cache``.
+    """A parser of ``recipe``, ``overrides``, ``--profile``, ``--cache`` and ``--dry-run``.
 
     Args:
         module: Dotted path of the program.
@@ -20,6 +25,14 @@ def recipe_parser(module: str, description: str | None, profile: str) -> argpars
     parser.add_argument("overrides", nargs="*", help="Hydra overrides")
     parser.add_argument("--profile", default=profile, help="name of the recipe's config (%(default)s)")
     parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE, help="folder of finished builds (%(default)s)")
+    parser.add_argument("--dry-run", action="store_true", help="build nothing: say what is missing")
+    return parser
+
+
+def stage_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
+    """:func:`recipe_parser` for the stages on records: with ``--no-data``."""
+    parser = recipe_parser(module, description, profile)
+    parser.add_argument("--no-data", action="store_true", help="other records are trained on: make only the model")
     return parser
 
 
@@ -28,3 +41,27 @@ def print_paths(paths: Mapping[str, Path | None]) -> None:
     for name, path in paths.items():
         if path is not None:
             print(f"{name}: {path}")
+
+
+def run_builder(main: Callable[[], None]) -> None:
+    """Run a build as a program: what stops it is one line, ``error: ...``, and nothing half built is left.
+
+    Args:
+        main: Its command line.
+    """
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (SetupError, GateError, ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", flush=True)
+        sys.exit(2)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    # An exception, so that temporary folders are removed on the way out.
+    sys.exit(128 + number)

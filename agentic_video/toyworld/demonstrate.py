@@ -13,17 +13,8 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
-from agentic_video.toyworld.cache import (
-    DEFAULT_CACHE,
-    base_facts,
-    content_key,
-    ensure_base,
-    ensure_world,
-    once,
-    system_facts,
-    world_facts,
-)
-from agentic_video.toyworld.command_line import print_paths, recipe_parser
+from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught, world_facts
+from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
 from agentic_video.toyworld.model import load_chat_format
 from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
@@ -89,7 +80,7 @@ async def demonstrations(
 
 
 def ensure_demonstrations(
-    system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Path = DEFAULT_CACHE
+    system: System, limits: TokenLimits, recipe: ToyRecipe, cache: Cache
 ) -> tuple[Path, Path, Path]:
     """What the laptop's SFT starts from, built as far as it isn't in the cache.
 
@@ -99,26 +90,34 @@ def ensure_demonstrations(
     Raises:
         ValueError: The system has no oracle.
     """
-    turns = turns_of(system, recipe.oracle)
+    turns, system = turns_of(system, recipe.oracle), taught(system)
     world, base = ensure_world(recipe, cache), ensure_base(recipe, cache)
-    key = content_key(*system_facts(system, limits), *world_facts(recipe), *base_facts(recipe), turns.__module__)
+    facts = {
+        **system_facts(system, limits),
+        "toyworld": {**world_facts(recipe), **base_facts(recipe)},
+        "oracle": turns.__module__,
+    }
 
     def make(folder: Path) -> None:
         write_demonstrations(folder, world, base, system, limits, turns, recipe.world)
 
-    folder = once(cache / f"{system.name}-demonstrations-{key}", make)
+    folder = cache.once(f"{system.name}-demonstrations", facts, make)
     return folder / "train.jsonl", folder / "heldout.jsonl", base
 
 
 def main() -> None:
     """Command line."""
-    arguments = recipe_parser("agentic_video.toyworld.demonstrate", __doc__, "sft_laptop").parse_args()
+    arguments = stage_parser("agentic_video.toyworld.demonstrate", __doc__, "sft_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
+    recipe, cache = toy_recipe(config), Cache(arguments.cache, arguments.dry_run)
     settings = settings_of(config)
+    if arguments.no_data:
+        print_paths({"model": ensure_base(recipe, cache)})
+        return
     limits = episode_limits(config.data, settings)
-    train, heldout, base = ensure_demonstrations(settings.system, limits, toy_recipe(config), arguments.cache)
+    train, heldout, base = ensure_demonstrations(settings.system, limits, recipe, cache)
     print_paths({"train": train, "heldout": heldout, "model": base})
 
 
 if __name__ == "__main__":
-    main()
+    run_builder(main)

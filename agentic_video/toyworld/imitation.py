@@ -114,5 +114,8 @@ def train(
         losses.append([part.item() for part in parts])
         if step % 50 == 0 or step == steps:
             recent = " ".join(f"{loss:.4f}" for loss in np.mean(losses[-25:], 0))
-            print(f"[cold start] {phase}: step {step}, loss {recent}, {time.monotonic() - started:.0f} s", flush=True)
+            print(
+                f"[cold start] {phase}: step {step} of {steps}, loss {recent}, {time.monotonic() - started:.0f} s",
+                flush=True,
+            )
     model.eval()

@@ -19,8 +19,8 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.build import ensure
-from agentic_video.toyworld.cache import once
-from agentic_video.toyworld.command_line import print_paths, recipe_parser
+from agentic_video.toyworld.cache import Cache, taught
+from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
 from agentic_video.toyworld.model import load_chat_format
 from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
@@ -114,23 +114,26 @@ def write_preferences(
 
 def main() -> None:
     """Command line."""
-    arguments = recipe_parser("agentic_video.toyworld.preferences", __doc__, "kto_laptop").parse_args()
+    arguments = stage_parser("agentic_video.toyworld.preferences", __doc__, "kto_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
-    settings = settings_of(config)
-    system, limits, recipe = settings.system, episode_limits(config.data, settings), toy_recipe(config)
+    settings, cache = settings_of(config), Cache(arguments.cache, arguments.dry_run)
+    system, limits, recipe = taught(settings.system), episode_limits(config.data, settings), toy_recipe(config)
     turns = turns_of(system, recipe.oracle)
     # KTO goes on from what GRPO's laptop profile goes on from: the tiny model after its cold start
-    paths = ensure(system, limits, recipe, arguments.cache)
-    model = paths.model
-    assert model is not None
+    paths = ensure(system, limits, recipe, cache)
+    if arguments.no_data:
+        print_paths({"model": paths.model})
+        return
+    assert paths.world is not None and paths.model is not None
+    world, model = World.of(paths.world), paths.model
 
     def make(folder: Path) -> None:
-        write_preferences(folder, World.of(paths.world), model, system, limits, turns, recipe.world)
+        write_preferences(folder, world, model, system, limits, turns, recipe.world)
 
     # the model's name depends on the system, its limits and its oracle
-    folder = once(arguments.cache / f"preferences-{paths.world.name}-{model.name}", make)
+    folder = cache.once("preferences", {"world": paths.world.name, "model": model.name}, make)
     print_paths({"train": folder / "train.jsonl", "heldout": folder / "heldout.jsonl", "model": model})
 
 
 if __name__ == "__main__":
-    main()
+    run_builder(main)

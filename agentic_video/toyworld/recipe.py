@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.config.settings import dataclass_from
+from agentic_video.config.typed import dataclass_from
 from agentic_video.toyworld.base import BaseRecipe
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateLimits

@@ -42,6 +42,7 @@ class VideoQA:
         answer: The letter of the right option (multiple choice) or the reference answer (open ended).
         options: Option texts without letters, in order; empty for an open-ended question.
         extra: Whatever else a system needs.
+        where: The row's place, e.g. ``train.jsonl line 12``, for messages; no part of the row.
     """
 
     id: str
@@ -52,6 +53,7 @@ class VideoQA:
     options: tuple[str, ...] = ()
     data_source: str = "unknown"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    where: str = field(default="", compare=False, repr=False)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], where: str = "row") -> "VideoQA":
@@ -100,6 +102,7 @@ class VideoQA:
             options=options,
             data_source=text("data_source", "unknown"),
             extra=dict(extra or {}),
+            where=where,
         )
 
     def to_row(self) -> dict[str, Any]:

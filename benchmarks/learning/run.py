@@ -84,8 +84,8 @@ def train(stage: str, system: str, overrides: Sequence[str], folder: Path) -> tu
     Returns:
         The run's folder, its last checkpoint as a Hugging Face folder, and its seconds.
     """
-    command = [sys.executable, "-m", "agentic_video.launch.main", str(recipe_of(system)), "--profile", "laptop"]
-    command += ["--stage", stage, *overrides]
+    command = [sys.executable, "-m", "agentic_video.cli", "run", str(recipe_of(system)), stage]
+    command += ["--profile", "laptop", *overrides]
     seconds = run(command, folder, folder / f"{stage}.log")
     title = system if stage == "grpo" else f"{system}-{stage}"
     ended = max((folder / f"{title}-laptop").glob("run-*"))

@@ -5,4 +5,4 @@
 set -euo pipefail
 recipe=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 source "$recipe/../setup.sh"
-exec "$PYTHON" -m agentic_video.launch.main "$recipe" --stage sft "$@"
+exec "$PYTHON" -m agentic_video.cli run "$recipe" sft "$@"

@@ -98,7 +98,7 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
         (["--baseline", "0"], "at least 1 frame"),
         (["--baseline", "2", "--sweep", "calls", "1"], "makes no calls"),
         (["agentic_video.system.no_such_key=1"], "no_such_key"),
-        (["stray"], "not a Hydra override"),
+        (["stray"], "nor a Hydra override"),
         (["--concurrency", "0"], "at least 1"),
         (["--engine", "chat"], "needs the address"),
         (["--engine", "tests.no_such.Engine"], "--engine tests.no_such.Engine: "),
@@ -178,25 +178,23 @@ def test_without_a_model_the_tiny_one_plays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "cold_start", "model", "data"),
+    ("words", "made", "model", "data"),
     [
-        ((), True, "model", "heldout"),
-        (("--baseline", "2"), False, "base", "heldout"),
-        (("--data", "mine.jsonl"), True, "model", "mine.jsonl"),
+        ((), (True, "cold-start"), "model", "heldout"),
+        (("--baseline", "2"), (True, "base"), "base", "heldout"),
+        (("--data", "mine.jsonl"), (False, "cold-start"), "model", "mine.jsonl"),
     ],
 )
 def test_the_synthetic_world_fills_in_what_is_not_named(
-    words: Sequence[str], cold_start: bool, model: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: Sequence[str], made: tuple[bool, str], model: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[Any] = []
+    asked_data = data
 
-    def build(
-        recipe: Path, overrides: Sequence[str], stage: str = "grpo", *, cold_start: bool = True
-    ) -> dict[str, str]:
-        built.append((recipe, tuple(overrides), cold_start))
+    def build(recipe: Path, overrides: Sequence[str], *, data: bool, model: str) -> dict[str, str]:
+        built.append((recipe, tuple(overrides), (data, model)))
         return {
-            "train": "train",
-            "heldout": "heldout",
+            **({"train": "train", "heldout": "heldout"} if data else {}),
             "base": str(tmp_path / "base"),
             "model": str(tmp_path / "model"),
         }
@@ -206,9 +204,9 @@ def test_the_synthetic_world_fills_in_what_is_not_named(
         (tmp_path / name / "model.safetensors").write_bytes(b"small")
     monkeypatch.setattr(toyworld, "build_toyworld", build)
     options = with_toyworld(parsed(*words, "a=1"), "auto", 0)
-    assert built == [((RECIPES / "eva").resolve(), ("a=1",), cold_start)]
+    assert built == [((RECIPES / "eva").resolve(), ("a=1",), made)]
     assert (options.model.model, options.model.engine) == (str(tmp_path / model), TOY)
-    assert options.data == (Path(data),)
+    assert options.data == (Path(asked_data),)
     assert options.overrides[-1] == "a=1" and f"actor_rollout_ref.model.path={tmp_path / model}" in options.overrides
 
 

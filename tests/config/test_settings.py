@@ -58,7 +58,7 @@ def test_lists_become_tuples() -> None:
         ({"max_trun": 3}, r"agentic_video\.system\.max_trun: unknown key; did you mean max_turns\?"),
         ({"weights": {"tol": 1}}, r"agentic_video\.system\.weights\.tol: unknown key; did you mean tool\?"),
         ({"weights": 3}, r"agentic_video\.system\.weights: expected keys and values, got 3"),
-        ({"overview": "some"}, r"agentic_video\.system: overview must be one of"),
+        ({"overview": "some"}, r"agentic_video\.system\.overview: expected one of uniform, "),
         ({"_target_": "agentic_video.systems.Nothing"}, r"agentic_video\.system\._target_: "),
         ({"_target_": "agentic_video.types.row.VideoQA"}, r"agentic_video\.system\._target_: .* is not a System"),
     ],

@@ -86,6 +86,8 @@ SRT = """1
 bye
 """
 
+AT_THE_END = "The image that the following question is about (<image 1>) is shown at the end of the video."
+
 SAMPLES: dict[str, Sample] = {
     "longvideo_reason": Sample(
         file="test.jsonl",
@@ -414,15 +416,16 @@ SAMPLES: dict[str, Sample] = {
     "video_mmmu": Sample(
         file="Adaptation/test-00000-of-00001.parquet",
         rows=[
-            {"id": "dev_Art_Theory_3", "question": "Which <image> style?", "options": ["A. Cubism", "B. Dada"],
+            {"id": "dev_Art_Theory_3", "question": "Which <image 1> style?", "options": ["A. Cubism", "B. Dada"],
              "answer": "B", "question_type": "multiple-choice"},
             {"id": "test_Math_7", "question": "How much?", "options": [], "answer": "['12', '12.0']",
              "question_type": "open"},
         ],
         videos=["Art/dev_Art_Theory_3.mp4", "Science/test_Math_7.mp4"],
         expected=[
-            ("adaptation-dev_Art_Theory_3", "Art/dev_Art_Theory_3.mp4", "Which  style?", ["Cubism", "Dada"], "B"),
-            ("adaptation-test_Math_7", "Science/test_Math_7.mp4", "How much?", [], "12 or 12.0"),
+            ("adaptation-dev_Art_Theory_3", "Art/dev_Art_Theory_3.mp4", f"{AT_THE_END}\nWhich <image 1> style?",
+             ["Cubism", "Dada"], "B"),
+            ("adaptation-test_Math_7", "Science/test_Math_7.mp4", f"{AT_THE_END}\nHow much?", [], "12 or 12.0"),
         ],
         extra={"category": "Adaptation", "subject": "Art_Theory"},
         fields=["id", "question", "options", "answer"],

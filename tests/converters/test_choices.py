@@ -20,12 +20,19 @@ from agentic_video.types.row import LETTERS
         (["A.cat", "B.dog"], ("cat", "dog")),
         ([" cat ", "dog"], ("cat", "dog")),
         (["A. Lincoln", "G. Washington"], ("A. Lincoln", "G. Washington")),  # names, not letters
-        (["B. cat", "A. dog"], ("B. cat", "A. dog")),  # letters of another order are left for the eye
+        (["B. cat", "D. dog"], ("B. cat", "D. dog")),
+        (["A. cat", "dog"], ("A. cat", "dog")),
+        (["A. cat\nand dog", "B. cow"], ("cat\nand dog", "cow")),
         (["A.", "B."], ("A.", "B.")),
     ],
 )
 def test_undress(options: list[str], bare: tuple[str, ...]) -> None:
     assert choices.undress(options) == bare
+
+
+def test_undress_refuses_another_order() -> None:
+    with pytest.raises(choices.ChoiceError, match="in the order B, A; put them in the order of their letters"):
+        choices.undress(["B. cat", "A. dog"])
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,19 @@ def test_undress(options: list[str], bare: tuple[str, ...]) -> None:
         ("Who? (A) he (B) she", "Who?", ("he", "she")),
         ("Does vitamin A. help?", "Does vitamin A. help?", ()),
         ("Who?\nA. he", "Who?\nA. he", ()),
-        ("Who?\nA. \nB. she", "Who?\nA. \nB. she", ()),
+        # out of order: read by the letters
+        ("Who?\nC. z\nA. x\nB. y\nD. w", "Who?", ("x", "y", "z", "w")),
+        ("Who?\nA. x\nB. y\nD. w\nC. z", "Who?", ("x", "y", "z", "w")),
+        ("Who?\nD. w\nC. z\nB. y\nA. x", "Who?", ("x", "y", "z", "w")),
+        ("Who?\n\nC. z\nmore\n\nA. x\n\nB. y\n\nGive a letter.", "Who?", ("x", "y", "z more")),
+        ("Who? C. z A. x B. y", "Who?", ("x", "y", "z")),
+        ("Who? B. y A. x", "Who?", ("x", "y")),
+        # an instruction's first word, and blank lines, within the options
+        ("Who?\nA. x\nB. y\nonly he\nC. z", "Who?", ("x", "y only he", "z")),
+        ("Who?\nA. x\n\nB. y\n\nC. z\n\nAnswer with a letter.", "Who?", ("x", "y", "z")),
+        # statements, then options about them
+        ("A. 1 is\nB. 2 is\nWhich?\nA. one\nB. two", "A. 1 is\nB. 2 is\nWhich?", ("one", "two")),
+        ("C. Smith\nA. he\nB. she", "C. Smith", ("he", "she")),  # all three would leave no question
         ("A. he\nB. she", "", ("he", "she")),
         ("", "", ()),
     ],
@@ -113,6 +132,23 @@ def test_is_letter(text: str, yes: bool) -> None:
     assert choices.is_letter(text) is yes
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Who?\nA. x\nB. y\nD. w", r"can't be told apart by their letters \(A, B, D\)"),
+        ("Who?\nA. x\nB. y\nB. z", r"\(A, B, B\)"),
+        ("Who? A. x B. y D. w", r"\(A, B, D\)"),
+        ("Who?\nA. x\nB.\nC. z", "holds no text for option B"),
+        ("Who?\nA. x\nB.\nGive a letter.", "holds no text for option B"),
+        ("Hear!\nC. Berg asks:\nA. he\nB. she", "may begin its options with C or with A"),
+        ("Hear!\nC. Berg speaks.\nWho is it?\nA. he\nB. she", "may begin its options with C or with A"),
+    ],
+)
+def test_split_question_refuses_what_is_not_clear(text: str, message: str) -> None:
+    with pytest.raises(choices.ChoiceError, match=message):
+        choices.split_question(text)
+
+
 WORDS = st.text(st.sampled_from("abc xyz12"), min_size=1, max_size=12).map(str.strip).filter(bool)
 
 
@@ -124,12 +160,22 @@ def test_round_trip(question: str, options: list[str], dress: str) -> None:
     assert choices.split_question("\n".join([f"{question}?", *dressed])) == (f"{question}?", tuple(options))
 
 
+@given(WORDS, st.permutations("ABCDEF"), st.sampled_from(["{}. {}", "({}) {}"]))
+def test_order_does_not_matter(question: str, order: list[str], dress: str) -> None:
+    lines = [dress.format(letter, letter.lower() * 3) for letter in order]
+    assert choices.split_question("\n".join([question, *lines])) == (
+        question,
+        ("aaa", "bbb", "ccc", "ddd", "eee", "fff"),
+    )
+
+
 @given(st.text(max_size=300))
-def test_no_text_raises(text: str) -> None:
-    question, options = choices.split_question(text)
-    assert isinstance(question, str)
-    assert all(options)
-    assert len(options) != 1
+def test_no_text_raises_anything_else(text: str) -> None:
+    with contextlib.suppress(choices.ChoiceError):
+        question, options = choices.split_question(text)
+        assert isinstance(question, str)
+        assert all(options)
+        assert len(options) != 1
     choices.is_letter(text)
     for read in (choices.from_letter, choices.from_text, choices.from_index):
         with contextlib.suppress(choices.ChoiceError):

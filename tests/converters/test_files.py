@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.converters.base import ConvertError, Fields, Problem, Split, seconds
-from agentic_video.converters.files import SubtitleFolder, VideoFolder, find_files, read
+from agentic_video.converters.files import FoundVideo, SubtitleFolder, VideoFolder, find_files, read
 from agentic_video.types.row import RowError
 
 
@@ -43,6 +43,11 @@ def test_find_files_takes_the_first_pattern_and_no_caches(tmp_path: Path) -> Non
 def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
     path = touch(tmp_path / "a.json", b'\xef\xbb\xbf[{"x": 1}, 3, {"x": 2} {"x": 3}]')
     assert places(path) == ["a.json row 0", "!a.json row 1", "a.json row 2", "!a.json row 3"]
+    path = touch(tmp_path / "t.json", b'[{"x": 1}]\n[{"x": 2}]')
+    told = list(read(path, tmp_path, Split(())))[-1]
+    assert isinstance(told, Problem)
+    assert told.where == "t.json row 1"
+    assert "more text after the end: line 2 column 1" in told.message
     path = touch(tmp_path / "k.json", b'{"v1": {"x": 1}, "v2": {"x": ')
     rows = list(read(path, tmp_path, Split((), keyed=True)))
     assert isinstance(rows[0], Fields)
@@ -54,6 +59,10 @@ def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
 def test_a_bad_line_does_not_end_json_lines(tmp_path: Path) -> None:
     path = touch(tmp_path / "l.jsonl", b'{"x": 1}\n\n{"x":\n[1]\n{"x": 2}')
     assert places(path) == ["l.jsonl line 1", "!l.jsonl line 3", "!l.jsonl line 4", "l.jsonl line 5"]
+    assert [row.message for row in read(path, tmp_path, Split(())) if isinstance(row, Problem)] == [
+        "is not json: Expecting value at column 6",
+        "l.jsonl line 4: expected an object, got [1]",
+    ]
     rows = [row for row in read(path, tmp_path, Split(())) if isinstance(row, Fields)]
     assert [row.number for row in rows] == [0, 3]  # blank lines don't count, bad ones do
 
@@ -81,12 +90,27 @@ def test_no_content_raises(tmp_path_factory: pytest.TempPathFactory, content: by
     assert all(path.name in row.where for row in rows)
 
 
+def test_an_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
+    path = touch(tmp_path / "o.json", json.dumps({"a": {"b": [1, 2]}, "c": 3}, indent=2).encode())
+    (row,) = read(path, tmp_path, Split(()))
+    assert isinstance(row, Fields)
+    assert (row.where, row.raw) == ("o.json row 0", {"a": {"b": [1, 2]}, "c": 3})
+    assert places(path, keyed=True) == ["o.json row 0", "!o.json row 1"]
+    path.write_text(path.read_text()[:-5])
+    assert places(path) == ["!o.json row 0"]
+    assert places(touch(tmp_path / "p.json", b'{"a": {\n"b": 1}}\n')) == ["p.json row 0"]
+    assert places(touch(tmp_path / "k.jsonl", b'{"a": {}}\n{"a": {}}\n'), keyed=True) == [
+        "k.jsonl line 1",
+        "k.jsonl line 2",
+    ]
+
+
 def test_deep_json_is_a_problem_not_a_crash(tmp_path: Path) -> None:
     assert places(touch(tmp_path / "d.json", b"[" * 100_000)) == ["!d.json row 0"]
     assert places(touch(tmp_path / "d.jsonl", b'{"a":' * 100_000)) == ["!d.jsonl line 1"]
 
 
-def test_videos_by_path_by_name_and_with_another_suffix(tmp_path: Path) -> None:
+def test_videos_by_path_and_with_another_suffix(tmp_path: Path) -> None:
     flat = touch(tmp_path / "flat.mp4")
     deep = touch(tmp_path / "x" / "y" / "deep.1.MKV")
     first, second = touch(tmp_path / "1_a" / "1.mp4"), touch(tmp_path / "2_b" / "1.mp4")
@@ -94,26 +118,57 @@ def test_videos_by_path_by_name_and_with_another_suffix(tmp_path: Path) -> None:
     touch(tmp_path / "empty.mp4", b"")
     touch(tmp_path / "note.txt")
     videos = VideoFolder(tmp_path)
-    assert videos.find(["flat.mp4"]) == flat
-    assert videos.find(["flat"]) == flat
-    assert videos.find(["else/flat.webm"]) == flat
-    assert videos.find(["deep.1"]) == deep
-    assert videos.find(["/their/disk/y/deep.1.mp4"]) == deep
-    assert videos.find(["b/1.mp4", "2_b/1.mp4"]) == second
-    assert videos.find(["/their/disk/1_a/1.mp4"]) == first
-    assert videos.find(["1_a/1.mp4"], exact=True) == first
-    assert VideoFolder(tmp_path / "x").find(["y/deep.1.mkv"], exact=True) == deep
+    assert videos.find(["flat.mp4"]) == FoundVideo(flat, True)
+    assert videos.find(["flat"]) == FoundVideo(flat, True)
+    assert videos.find(["else/flat.webm"]) == FoundVideo(flat, False)
+    assert videos.find(["deep.1"]) == FoundVideo(deep, True)
+    assert videos.find(["x/y/deep.1.mp4"]) == FoundVideo(deep, True)
+    assert videos.find(["/their/disk/x/y/deep.1.mp4"]) == FoundVideo(deep, False)
+    assert videos.find(["no/1.mp4", "2_b/1.mp4"]) == FoundVideo(second, True)
+    assert videos.find(["/their/disk/1_a/1.mp4"]) == FoundVideo(first, False)
+    assert videos.find(["1_a/1.mp4"], exact=True) == FoundVideo(first, True)
+    assert VideoFolder(tmp_path / "x").find(["y/deep.1.mkv"], exact=True) == FoundVideo(deep, True)
     with pytest.raises(FileNotFoundError, match="may be any of"):
         videos.find(["1.mp4"])
     for name in ("no.mp4", "hidden.mp4", "note.txt", "../flat.mp4", "", "/", "a\0b"):
         with pytest.raises(FileNotFoundError, match="no video"):
             videos.find([name])
-    with pytest.raises(FileNotFoundError, match=r"no video '3_c/1\.mp4'"):
-        videos.find(["3_c/1.mp4"], exact=True)
+    with pytest.raises(FileNotFoundError, match=r"no video 'x/1_a/1\.mp4'"):
+        videos.find(["x/1_a/1.mp4"], exact=True)
     with pytest.raises(FileNotFoundError, match="empty file"):
         videos.find(["empty.mp4"])
     with pytest.raises(ConvertError, match="download the videos there first"):
         VideoFolder(tmp_path / "none")
+
+
+def test_a_video_of_the_same_name_in_other_folders_is_another_video(tmp_path: Path) -> None:
+    touch(tmp_path / "cooking" / "219" / "Sg" / "split_5.mp4")
+    touch(tmp_path / "perception" / "videos" / "video_9.mp4")
+    videos = VideoFolder(tmp_path)
+    for name in (
+        "cooking/104/qL/split_5.mp4",
+        "cooking/104/Sg/split_5.mp4",  # the last folder alone isn't enough
+        "/their/disk/219/qL/split_5.mp4",
+        "clevrer/validation/video_9.mp4",
+        "clevrer/videos/video_9.mp4",
+    ):
+        with pytest.raises(FileNotFoundError, match=r"no video .*; '.*' has the name, but lies in other folders"):
+            videos.find([name])
+    # a name that was published without folders may lie in any
+    assert videos.find(["video_9.mp4"]).path == tmp_path / "perception" / "videos" / "video_9.mp4"
+    assert videos.find(["clevrer/video_9.mp4", "video_9.mp4"]).whole
+
+
+def test_the_file_that_shares_most_folders_counts(tmp_path: Path) -> None:
+    whole, part = touch(tmp_path / "data" / "a" / "b" / "1.mp4"), touch(tmp_path / "b" / "1.mp4")
+    videos = VideoFolder(tmp_path)
+    assert videos.find(["a/b/1.mp4"]) == FoundVideo(whole, True)
+    assert videos.find(["c/b/1.mp4"]) == FoundVideo(part, False)
+    mkv = touch(tmp_path / "data" / "a" / "b" / "1.mkv")
+    videos = VideoFolder(tmp_path)
+    assert videos.find(["a/b/1.mkv"]) == FoundVideo(mkv, True)  # the published suffix, where both are there
+    with pytest.raises(FileNotFoundError, match="may be any of"):
+        videos.find(["a/b/1.avi"])
 
 
 @pytest.mark.parametrize(

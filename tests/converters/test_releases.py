@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from agentic_video.converters import CONVERTERS
-from agentic_video.converters.base import Fields, Question, UnsupportedRow
+from agentic_video.converters.base import BadPart, Fields, Question, UnsupportedRow
 from agentic_video.converters.elv_halluc import hallucination_scores, sah_ratio
+from agentic_video.converters.files import VideoFolder
 from agentic_video.types.row import RowError
 from tests.converters.published import SAMPLES
 
@@ -42,9 +43,29 @@ def test_longvideo_reason_malformed(changes: dict[str, Any], message: str) -> No
     assert message in str(caught.value)
 
 
+def test_longvideo_reason_options_out_of_order() -> None:
+    problem = "Why?  \nA. Rain  \nB. A call  \nD. Fear  \nC. Fatigue  \n"
+    (question,) = questions("longvideo_reason", first("longvideo_reason", problem=problem, answer="<answer>D</answer>"))
+    assert (question.question, question.answer) == ("Why?", "D")
+    assert question.options == ("Rain", "A call", "Fatigue", "Fear")
+    with pytest.raises(RowError, match=r"f\.json row 0: field 'problem' holds options that can't be told apart"):
+        questions("longvideo_reason", first("longvideo_reason", problem=problem.replace("C. Fat", "A. Fat")))
+
+
+def test_longvideo_reason_videos_lie_in_the_archives_folders(tmp_path: Path) -> None:
+    found = tmp_path / "longvideo_eval_subset3" / "x1.mp4"
+    found.parent.mkdir()
+    found.write_bytes(b"x")
+    (question,) = questions("longvideo_reason", first("longvideo_reason"))
+    assert VideoFolder(tmp_path).find(question.videos, question.exact_video).path == found
+
+
 def test_cgbench_gold_must_agree() -> None:
-    with pytest.raises(RowError, match=r"field 'answer' is another option's text than that of right_answer A"):
+    with pytest.raises(RowError, match=r"field 'answer' is not the text of option A, which right_answer names"):
         questions("cgbench", first("cgbench", right_answer="A"))
+    # the letter decides between two options of the same text
+    (question,) = questions("cgbench", first("cgbench", choices=["b.", "x", "B"], right_answer="A"))
+    assert (question.answer, question.options) == ("A", ("b.", "x", "B"))
     with pytest.raises(RowError, match="clue_intervals"):
         questions("cgbench", first("cgbench", clue_intervals=[3, 4]))
 
@@ -147,6 +168,15 @@ def test_mlvu_tasks() -> None:
         questions("mlvu", first("mlvu", answer="A, really"), "dev")
 
 
+def test_mlvu_blank_distractors() -> None:
+    raw = first("mlvu", candidates=["", "it is", "it isn't", " "], answer="it isn't")
+    (question,) = questions("mlvu", raw, "dev", "json/2_needle.json")
+    assert (question.options, question.answer) == (("it is", "it isn't"), "B")
+    for change in ({"answer": ""}, {"candidates": ["", "it is", ""], "answer": "it is"}, {"question": ""}):
+        with pytest.raises(RowError, match=r"field '(answer|candidates|question)' must"):
+            questions("mlvu", {**raw, **change}, "dev", "json/2_needle.json")
+
+
 def test_lvbench_one_bad_question_leaves_the_others() -> None:
     raw = SAMPLES["lvbench"].rows[0]
     bad = {**raw, "qa": [{**raw["qa"][0], "answer": "E"}, raw["qa"][1], "nothing"]}
@@ -175,10 +205,20 @@ def test_lsdbench_letters_must_be_complete() -> None:
         questions("lsdbench", first("lsdbench", options={"A": "x", "C": "y"}))
 
 
+def test_lsdbench_time_range() -> None:
+    (question,) = questions("lsdbench", first("lsdbench", time_range={"start": "00:10:00", "end": "00:11:00"}))
+    assert question.extra["time_range"] == "00:10:00-00:11:00"
+    (question,) = questions("lsdbench", first("lsdbench", time_range="00:10-00:11"))
+    assert question.extra["time_range"] == "00:10-00:11"
+    with pytest.raises(RowError, match=r"field 'time_range\.end' is missing"):
+        questions("lsdbench", first("lsdbench", time_range={"start": "00:10:00"}))
+
+
 def test_mvbench_needs_a_task() -> None:
     raw = SAMPLES["mvbench"].rows[0]
     (question,) = questions("mvbench", raw, file="scene_transition/train-0.parquet")
     assert question.videos == ("scene_qa/video/ZS9XR.mp4",)
+    assert question.exact_video  # names repeat between the folders of the tasks
     with pytest.raises(RowError, match="belongs to no task"):
         questions("mvbench", raw, file="json/other.json")
     with pytest.raises(RowError, match="2 options"):
@@ -190,11 +230,32 @@ def test_video_mmmu_needs_a_stage() -> None:
         questions("video_mmmu", SAMPLES["video_mmmu"].rows[0], file="other/test.parquet")
 
 
+def test_video_mmmu_of_github() -> None:
+    """One object of rows below the stage's name; the image is mentioned in the adaptation stage alone."""
+    rows = {str(number): row for number, row in enumerate(SAMPLES["video_mmmu"].rows)}
+    found = list(CONVERTERS["video_mmmu"].convert(Fields({**rows, "2": 3}, "a_video.json row 0", "Adaptation"), "all"))
+    assert [one.id for one in found[:2] if isinstance(one, Question)] == [
+        "adaptation-dev_Art_Theory_3",
+        "adaptation-test_Math_7",
+    ]
+    assert isinstance(found[2], RowError)
+    (question,) = CONVERTERS["video_mmmu"].convert(Fields({"0": rows["0"]}, "p.json row 0", "Perception"), "all")
+    assert isinstance(question, Question)
+    assert question.question == "Which <image 1> style?"
+
+
+@pytest.mark.parametrize("answer", ["['12', '12.0]", "[]", "[12"])
+def test_video_mmmu_refuses_a_malformed_list_of_answers(answer: str) -> None:
+    raw = {**SAMPLES["video_mmmu"].rows[1], "answer": answer}
+    with pytest.raises(RowError, match=r"field 'answer' must be an answer or a list of answers"):
+        questions("video_mmmu", raw, file="Adaptation/test.parquet")
+
+
 def test_video_mmlu_caption() -> None:
     (question,) = questions("video_mmlu", SAMPLES["video_mmlu"].rows[0], "caption")
     assert (question.id, question.options, question.answer) == ("m1-caption", (), "What is drawn? A cone")
     assert question.extra["qa_list"] == '[{"question": "What is drawn?", "answer": "A cone"}]'
-    with pytest.raises(RowError, match="'captions_qa' is empty"):
+    with pytest.raises(RowError, match="'captions_qa' has no question with an answer"):
         questions("video_mmlu", first("video_mmlu", captions_qa=[]), "caption")
 
 
@@ -202,6 +263,45 @@ def test_video_mmlu_caption() -> None:
 def test_eva_needs_one_video(videos: object) -> None:
     with pytest.raises(RowError, match="field 'videos' must hold one path"):
         questions("eva", first("eva", videos=videos))
+
+
+@pytest.mark.parametrize("dress", ["{}: {}", "({}) {}"])
+def test_eva_line_breaks_as_a_backslash_and_an_n(dress: str) -> None:
+    lines = ["Which?", *(dress.format(letter, text) for letter, text in (("A", "x"), ("B", "a\\nabla")))]
+    gold = {"style": "rule", "ground_truth": "B", "reward_fn": "mc"}
+    raw = first("eva", prompt=[{"role": "user", "content": "\\n".join(lines)}], reward_model=gold)
+    (question,) = questions("eva", raw, file="l.jsonl")
+    assert (question.question, question.options[0], question.answer) == ("Which?", "x", "B")
+    # where there are line breaks, a backslash and an n stays what it is
+    raw = first("eva", prompt=[{"role": "user", "content": "\n".join(lines)}])
+    assert questions("eva", raw, file="l.jsonl")[0].options == ("x", "a\\nabla")
+    raw = first("eva", prompt=[{"role": "user", "content": "Which?\nA. x\nB.\nOnly give the best option."}])
+    with pytest.raises(RowError, match=r"field 'prompt' holds no text for option B"):
+        questions("eva", raw, file="l.jsonl")
+
+
+DREAM_MESSAGES = [
+    {
+        "role": "user",
+        "content": [
+            {"type": "video", "text": None, "reference": None, "video": {"video_file": "<placeholder>"}},
+            {"type": "text", "text": "Tell what happens.", "reference": None, "video": None},
+        ],
+    },
+    {"role": "assistant", "content": [{"type": "text", "text": "", "reference": "A fox runs.", "video": None}]},
+]
+
+
+def test_dream1k_in_messages() -> None:
+    raw = {name: value for name, value in first("dream1k", messages=DREAM_MESSAGES).items() if name != "text"}
+    (question,) = questions("dream1k", raw)
+    assert (question.question, question.answer, question.videos) == ("Tell what happens.", "A fox runs.", ("9",))
+    asked, told = DREAM_MESSAGES
+    named = {**asked, "content": [{"video": {"video_file": "v/9.mp4"}}, {"text": "Tell."}]}
+    assert questions("dream1k", {**raw, "messages": [named, told]})[0].videos == ("v/9.mp4", "9")
+    for messages, missing in (([asked], "reference"), ([told], "text that asks"), ([{"role": "user"}], "content")):
+        with pytest.raises(RowError, match=rf"'messages.*{missing}"):
+            questions("dream1k", {**raw, "messages": messages})
 
 
 def test_temporalbench_caption() -> None:
@@ -233,6 +333,42 @@ def test_tempcompass_tasks() -> None:
         "captioning",
     )
     assert (told.options, told.answer, told.extra["mc_question"]) == ((), "A. yes", "Fast?\nA. yes")
+
+
+def test_tempcompass_by_video() -> None:
+    """The files of the project's own repository: video, dimension, questions."""
+    raw = {
+        "action": [{"question": "Runs it?", "answer": "yes"}, {"question": "", "answer": "no"}],
+        "speed": [{"question": "Is it slow?", "answer": "no"}],
+        "order": 3,
+    }
+    found = list(CONVERTERS["tempcompass"].convert(Fields(raw, "yes_no.json row 0", "104_reverse"), "yes_no"))
+    assert [(one.id, one.videos, one.answer, one.extra["category"]) for one in found if isinstance(one, Question)] == [
+        ("yes_no-104_reverse-action-0", ("104_reverse",), "A", "action"),
+        ("yes_no-104_reverse-speed-0", ("104_reverse",), "B", "speed"),
+    ]
+    assert [str(one) for one in found if isinstance(one, RowError)] == [
+        "yes_no.json row 0: field 'action[1].question' must be a non-empty text, got ''",
+        "yes_no.json row 0: field 'order' must be a list of objects, got 3",
+    ]
+    told = {"speed": [{"question": "Tell.", "answer": "B. slow"}]}
+    (question,) = CONVERTERS["tempcompass"].convert(Fields(told, "captioning.json row 0", "1"), "captioning")
+    assert isinstance(question, Question)
+    assert (question.answer, "mc_question" in question.extra) == ("B. slow", False)
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "split"), [("vdc", "qa_list", "short"), ("video_mmlu", "captions_qa", "caption")]
+)
+def test_a_blank_question_leaves_the_others(name: str, field: str, split: str) -> None:
+    pairs = [{"question": "What falls?", "answer": "rain"}, {"question": "", "answer": "?"}, 3]
+    *bad, question = CONVERTERS[name].convert(Fields(first(name, **{field: pairs}), "f.json row 0"), split)
+    assert isinstance(question, Question)
+    assert question.extra["qa_list"] == '[{"question": "What falls?", "answer": "rain"}]'
+    assert [type(error) for error in bad] == [BadPart, BadPart]
+    assert f"field '{field}[1].question' must be a non-empty text" in str(bad[0])
+    with pytest.raises(RowError, match=rf"field '{field}' has no question .* \(first: .*\[0\]\.question"):
+        questions(name, first(name, **{field: pairs[1:]}), split)
 
 
 def test_vdc_needs_questions() -> None:

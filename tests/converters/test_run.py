@@ -117,6 +117,52 @@ def test_video_paths(tmp_path: Path) -> None:
             report_path(elsewhere).unlink(missing_ok=True)
 
 
+def conversation(video: str) -> dict[str, Any]:
+    turns = [{"from": "human", "value": "Who?\nA. he\nB. she"}, {"from": "gpt", "value": "B"}]
+    return {"id": "1", "data_source": "d", "video": video, "conversations": turns}
+
+
+def test_a_file_that_two_published_paths_may_mean_is_nobodys(tmp_path: Path) -> None:
+    names = ["cooking/104/qL/split_5.mp4", "cooking/219/Sg/split_5.mp4", "cooking/219/Sg/split_6.mp4"]
+    SAMPLES["llava_video"].write(tmp_path, [conversation(name) for name in (*names, names[2])])
+    (tmp_path / "videos" / "split_5.mp4").write_bytes(b"x")
+    (tmp_path / "videos" / "split_6.mp4").write_bytes(b"x")
+    assert main(command(tmp_path, "llava_video")) == 0
+    assert [row["video"] for row in lines(tmp_path / "rows.jsonl")] == ["videos/split_6.mp4"] * 2
+    report = json.loads(report_path(tmp_path / "rows.jsonl").read_text())
+    assert report["counts"] == {"missing_video": 2}
+    file = SAMPLES["llava_video"].file
+    assert report["problems"][0]["message"] == (
+        f"video '{names[0]}' may be 'split_5.mp4', and so may '{names[1]}' ({file} row 1); "
+        "keep their folders below --videos"
+    )
+    # also where the other one comes after the limit
+    assert main(command(tmp_path, "llava_video", "--limit", "1")) == 1
+
+    (tmp_path / "videos" / "219/Sg").mkdir(parents=True)
+    (tmp_path / "videos" / "split_5.mp4").rename(tmp_path / "videos" / "219/Sg/split_5.mp4")
+    assert main(command(tmp_path, "llava_video")) == 0
+    assert lines(tmp_path / "rows.jsonl")[0]["video"] == "videos/219/Sg/split_5.mp4"
+    report = json.loads(report_path(tmp_path / "rows.jsonl").read_text())
+    assert report["problems"][0]["message"] == (
+        f"no video '{names[0]}' below {(tmp_path / 'videos').resolve()}; "
+        "'219/Sg/split_5.mp4' has the name, but lies in other folders"
+    )
+
+
+def test_a_bad_part_leaves_its_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pairs = [{"question": "What falls?", "answer": "rain"}, {"question": "", "answer": "?"}]
+    path = tmp_path / "source" / "short.jsonl"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"video_name": "k1", "caption": "Rain.", "qa_list": pairs}) + "\n")
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "k1.mp4").write_bytes(b"x")
+    assert main(command(tmp_path, "vdc", "--split", "short")) == 0
+    assert "left out: 1 bad part" in capsys.readouterr().out
+    (row,) = lines(tmp_path / "rows.jsonl")
+    assert json.loads(row["extra_info"]["qa_list"]) == pairs[:1]
+
+
 def test_again_into_the_source_folder(tmp_path: Path) -> None:
     """The output and its report are no input the next time."""
     sample = SAMPLES["framethinker"]
@@ -209,8 +255,11 @@ def test_the_listing_in_the_documentation_runs(tmp_path: Path) -> None:
 
 def test_documentation_names_every_data_set_and_split() -> None:
     text = DOCS.read_text(encoding="utf-8")
+    listing = text.partition("\n## The data sets\n")[2].partition("\n## ")[0]
+    expected = text.partition("\n## What to expect of the published files\n")[2].partition("\n## ")[0]
     for converter in CONVERTERS.values():
-        rows = [line for line in text.splitlines() if line.startswith(f"| `{converter.name}` |")]
+        assert f"`{converter.name}`" in expected, f"docs/datasets.md doesn't say whether {converter.name} was tried"
+        rows = [line for line in listing.splitlines() if line.startswith(f"| `{converter.name}` |")]
         assert len(rows) == 1, converter.name
         for part in (converter.title, converter.licence, converter.source, *converter.splits):
             assert part in rows[0], (converter.name, part)

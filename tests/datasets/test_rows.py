@@ -1,6 +1,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from agentic_video.datasets.rows import load_rows, read_rows, video_problem
@@ -28,8 +30,34 @@ def test_good_rows_are_kept_and_bad_ones_named(folder: Path) -> None:
     (folder / "train.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     rows, problems = load_rows([folder / "train.jsonl"])
     assert [qa.video for qa in rows] == [str((folder / "good.mp4").resolve())]
-    assert [problem.split(": ")[0] for problem in problems] == ["train.jsonl row 1", "train.jsonl row 2"]
+    file = folder / "train.jsonl"
+    assert [problem.split(": ")[0] for problem in problems] == [f"{file} line 2", f"{file} line 3"]
     assert "expected an object, got str" in problems[1]
+
+
+def test_rows_know_their_places(folder: Path) -> None:
+    lines = f"\n{json.dumps(row('good.mp4'))}\n\n{json.dumps({**row('good.mp4'), 'answer': 3})}\n"
+    (folder / "train.jsonl").write_text(lines, encoding="utf-8")
+    (qa,), problems = load_rows([folder / "train.jsonl"])
+    assert qa.where == f"{folder / 'train.jsonl'} line 2"
+    assert problems[0].startswith(f"{folder / 'train.jsonl'} line 4: field 'answer'")
+    pq.write_table(pa.Table.from_pylist([row("none.mp4"), row("good.mp4")]), folder / "train.parquet")
+    (qa,), problems = load_rows([folder / "train.parquet"])
+    assert qa.where == f"{folder / 'train.parquet'} row 1"
+    assert problems[0].startswith(f"{folder / 'train.parquet'} row 0: field 'video'")
+
+
+def test_a_broken_line_is_named(folder: Path) -> None:
+    (folder / "train.jsonl").write_text('{"a": 1}\n{"id": "7", \n{"a": 2}\n', encoding="utf-8")
+    with pytest.raises(RowError) as caught:
+        load_rows([folder / "train.jsonl"])
+    assert str(caught.value) == (
+        f"{folder / 'train.jsonl'} line 2: is not json: Expecting property name enclosed in double quotes "
+        "at column 13; each line must hold one whole row"
+    )
+    (folder / "deep.jsonl").write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(RowError, match=r"deep\.jsonl line 1: is not json: it is nested too deeply"):
+        read_rows(folder / "deep.jsonl")
 
 
 def test_blank_lines_are_no_rows(folder: Path) -> None:

@@ -39,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, s
     for line in first.stdout:
         killed += line
         print(line, end="", flush=True)
-        if re.match(r"step 1[3-9]:", line):  # a checkpoint was written after step 10
+        if re.match(r"step 1[3-9] of 20:", line):  # a checkpoint was written after step 10
             first.send_signal(signal.SIGKILL)
             break
     first.stdout.close()
@@ -63,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, s
 def test_resumes_at_the_step_after_the_checkpoint(run: tuple[Path, str, str]) -> None:
     folder, _, finished = run
     assert "resuming" in finished
-    steps = [int(number) for number in re.findall(r"^step (\d+):", finished, re.MULTILINE)]
+    steps = [int(number) for number in re.findall(r"^step (\d+) of 20:", finished, re.MULTILINE)]
     assert steps[0] == 11
     assert steps == list(range(11, steps[-1] + 1))
     assert (folder / "checkpoints" / "latest_checkpointed_iteration.txt").read_text() == str(steps[-1])

@@ -21,7 +21,7 @@ def options(**changes: Any) -> EvalOptions:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"overrides": ("a=1", "stray")}, "not an option and not a Hydra override (key=value): stray"),
+        ({"overrides": ("a=1", "stray")}, "stray: neither an option nor a Hydra override (key=value)"),
         ({"concurrency": 0}, "--concurrency must be at least 1"),
         ({"shards": 0}, "--shards must be at least 1"),
         ({"recipe": RECIPES}, f"{RECIPES}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)"),

@@ -70,10 +70,13 @@ def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
 
 
 def test_ids_are_unique_within_a_data_source() -> None:
-    rows = [VideoQA("1", "v", "?", "a", data_source=source) for source in ("x", "y", "x")]
+    rows = [
+        VideoQA("1", "v", "?", "a", data_source=source, where=f"{file}.jsonl line 3")
+        for source, file in (("x", "a"), ("y", "a"), ("x", "b"))
+    ]
     kept, problems = distinct(rows)
     assert [(qa.data_source, qa.id) for qa in kept] == [("x", "1"), ("y", "1")]
-    assert problems == ["row 1 of x: field 'id' was there before; ids must be unique"]
+    assert problems == ["b.jsonl line 3: id '1' of data source 'x' is that of a.jsonl line 3 too; ids must be unique"]
 
 
 def test_failures_of_the_latest_run(tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ def test_kuberay_starts_a_recipe_that_the_image_has(ray_job: dict[str, Any]) -> 
     python, *rest = ray_job["entrypoint"].split()
     dockerfile = (REPOSITORY / "docker" / "Dockerfile.gpu").read_text(encoding="utf-8")
     assert f"PYTHON={python}" in dockerfile
-    assert rest[:2] == ["-m", "agentic_video.launch.main"]
+    assert rest[:3] == ["-m", "agentic_video.cli", "run"]
     workdir = re.search(r"^WORKDIR (\S+)$", dockerfile, re.MULTILINE)
     assert workdir
-    assert (REPOSITORY / Path(rest[2]).relative_to(workdir[1]) / "config" / f"{rest[-1]}.yaml").is_file()
+    assert (REPOSITORY / Path(rest[3]).relative_to(workdir[1]) / "config" / f"{rest[-1]}.yaml").is_file()
 
 
 def test_slurm_script_is_bash() -> None:

@@ -2,28 +2,19 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from agentic_video.launch import main as launching
-from agentic_video.launch.main import launch, main
+from agentic_video.launch.inputs import MODEL_KEYS
+from agentic_video.launch.main import launch
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
 RECIPE = RECIPES / "framethinker"
-
-
-def test_words_that_are_no_override_are_refused() -> None:
-    with pytest.raises(SystemExit):
-        main(["recipes/videozoomer", "--profile", "laptop", "oops"])
-
-
-def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.delenv("MODEL_PATH", raising=False)
-    assert main([str(RECIPE), "--profile", "cluster"]) == 2
-    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_sft_is_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,27 +23,90 @@ def test_sft_is_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
         launch(LaunchOptions(RECIPE, "sft", "laptop", submit=True))
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What was asked of a build."""
+
+    stage: str
+    data: bool
+    model: str
+    dry_run: bool
+
+
 @pytest.fixture
-def cold_starts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Nothing is built; whether a cold start was asked for is noted."""
+def builds(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
+    """Nothing is built; what was asked for is noted."""
     asked = []
 
-    def build(recipe: Path, overrides: Sequence[str], stage: str, *, cold_start: bool) -> dict[str, str]:
-        asked.append(cold_start)
-        paths = {"train": "t.parquet", "heldout": "h.parquet", "base": "b"}
-        return {**paths, "model": "cold"} if cold_start else paths
+    def build(
+        recipe: Path, overrides: Sequence[str], stage: str, *, data: bool, model: str, dry_run: bool
+    ) -> dict[str, str]:
+        asked.append(Asked(stage, data, model, dry_run))
+        paths = {"train": "t.parquet", "heldout": "h.parquet"} if data else {}
+        return {**paths, "model": "cold"} if model == "cold-start" else paths
 
     monkeypatch.setattr(launching, "build_toyworld", build)
+    for name in ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
     return asked
 
 
-def test_a_named_checkpoint_needs_no_cold_start(cold_starts: list[bool], capsys: pytest.CaptureFixture[str]) -> None:
-    named = ("actor_rollout_ref.model.path=mine",)
-    launch(LaunchOptions(RECIPE, profile="laptop", dry_run=True, overrides=named))
-    command = capsys.readouterr().out
-    assert cold_starts == [False] and command.count("model.path=") == 1 and "model.path=mine" in command
-    launch(LaunchOptions(RECIPE, profile="laptop", dry_run=True))
-    assert cold_starts == [False, True] and "actor_rollout_ref.model.path=cold" in capsys.readouterr().out
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def command_of(options: LaunchOptions, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The command that a dry run prints."""
+    assert launch(replace(options, dry_run=True)) == 0
+    return shlex.split(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_a_dry_run_builds_nothing(builds: list[Asked], capsys: pytest.CaptureFixture[str]) -> None:
+    command = command_of(LaunchOptions(RECIPE), capsys)
+    assert builds == [Asked("grpo", data=True, model="cold-start", dry_run=True)]
+    assert command[-3:] == ["data.train_files=t.parquet", "data.val_files=h.parquet", f"{MODEL_KEYS['grpo']}=cold"]
+
+
+def test_a_wrong_key_costs_no_build(builds: list[Asked]) -> None:
+    with pytest.raises(SetupError, match=r"did you mean trainer\.total_epochs"):
+        launch(LaunchOptions(RECIPE, overrides=("trainer.total_epoch=1",)))
+    assert builds == []
+
+
+def test_a_named_checkpoint_needs_no_cold_start(
+    builds: list[Asked], checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    named = (f"actor_rollout_ref.model.path={checkpoint}",)
+    assert named[0] == command_of(LaunchOptions(RECIPE, overrides=named), capsys)[-1]
+    monkeypatch.setenv("MODEL_PATH", str(checkpoint))
+    assert f"actor_rollout_ref.model.path='{checkpoint}'" in command_of(LaunchOptions(RECIPE), capsys)
+    assert [(one.data, one.model) for one in builds] == [(True, "none")] * 2
+
+
+def test_data_of_one_s_own_is_trained_on(
+    builds: list[Asked],
+    tmp_path: Path,
+    checkpoint: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "v.mp4").write_bytes(b"video")
+    row = {"id": "1", "data_source": "mine", "video": "v.mp4", "question": "?", "options": ["x", "y"], "answer": "A"}
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f"{json.dumps({**row, 'id': str(number)})}\n" for number in range(4)))
+    monkeypatch.setenv("TRAIN_FILES", str(rows))
+    command = command_of(LaunchOptions(RECIPE), capsys)
+    assert builds == [Asked("grpo", data=False, model="cold-start", dry_run=True)]
+    # validated on itself, in batches that four rows fill
+    assert f"data.train_files=['{rows}']" in command and f"data.val_files=['{rows}']" in command
+    assert command[-2:] == ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4"]
+    monkeypatch.setenv("MODEL_PATH", str(checkpoint))
+    with pytest.raises(SetupError, match=r"rows\.jsonl: no usable record; the first: .*rows\.jsonl line 1"):
+        command_of(LaunchOptions(RECIPE, "sft"), capsys)
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -60,7 +114,7 @@ def test_a_run_from_its_folder_to_its_summary(
     status: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    cold_starts: list[bool],
+    builds: list[Asked],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []

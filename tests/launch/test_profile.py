@@ -1,30 +1,48 @@
 import pytest
 
+from agentic_video.launch.options import Profile, Stage
 from agentic_video.launch.profile import choose_profile, config_name
 from agentic_video.utils.errors import SetupError
 
+NAMED = {"MODEL_PATH": "m", "TRAIN_FILES": "t"}
 
-def test_no_gpu_means_laptop() -> None:
-    assert choose_profile(None, 0, {}) == "laptop"
+
+@pytest.mark.parametrize(
+    ("asked", "gpus", "environment", "stage", "profile"),
+    [
+        (None, 0, {}, "grpo", "laptop"),
+        (None, 0, NAMED, "grpo", "laptop"),  # a model of one's own is trained where one is
+        (None, 8, NAMED, "grpo", "cluster"),
+        (None, 0, {**NAMED, "RAY_ADDRESS": "auto"}, "grpo", "cluster"),
+        (None, 0, {**NAMED, "RAY_ADDRESS": "auto"}, "sft", "laptop"),  # torchrun knows no Ray
+        ("laptop", 8, {}, "grpo", "laptop"),
+        ("cluster", 0, {**NAMED, "RAY_ADDRESS": "auto"}, "grpo", "cluster"),
+    ],
+)
+def test_the_machine_decides(
+    asked: Profile | None, gpus: int, environment: dict[str, str], stage: Stage, profile: Profile
+) -> None:
+    assert choose_profile(asked, gpus, environment, stage) == profile
 
 
 def test_gpus_without_model_or_data_say_what_to_set() -> None:
-    with pytest.raises(SetupError, match="MODEL_PATH and TRAIN_FILES"):
+    with pytest.raises(SetupError, match=r"^MODEL_PATH and TRAIN_FILES not set"):
         choose_profile(None, 8, {})
-    with pytest.raises(SetupError, match="TRAIN_FILES"):
+    with pytest.raises(SetupError, match=r"^TRAIN_FILES not set"):
         choose_profile(None, 8, {"MODEL_PATH": "m"})
-    assert choose_profile(None, 8, {"MODEL_PATH": "m", "TRAIN_FILES": "t"}) == "cluster"
-    assert choose_profile("laptop", 8, {}) == "laptop"
 
 
-def test_a_model_alone_asks_for_the_cluster() -> None:
-    assert choose_profile(None, 0, {"MODEL_PATH": "m", "TRAIN_FILES": "t"}) == "cluster"
+@pytest.mark.parametrize(("stage", "said"), [("grpo", ", and RAY_ADDRESS names no cluster"), ("sft", r"none\)\. To")])
+def test_a_cluster_s_job_without_gpus_is_refused_at_once(stage: Stage, said: str) -> None:
+    with pytest.raises(SetupError, match=f"^the cluster profile needs GPUs: .*{said}"):
+        choose_profile("cluster", 0, NAMED, stage)
+    assert choose_profile("cluster", 0, NAMED, stage, runs_here=False) == "cluster"
 
 
 def test_each_stage_asks_for_its_own_data() -> None:
-    with pytest.raises(SetupError, match=r"parquet or jsonl file of rows .*types/row\.py"):
+    with pytest.raises(SetupError, match=r"parquet or jsonl file of rows .*docs/data\.md"):
         choose_profile("cluster", 8, {})
-    with pytest.raises(SetupError, match=r"jsonl file of trajectory records .*types/record\.py"):
+    with pytest.raises(SetupError, match=r"jsonl file of trajectory records .*docs/data\.md"):
         choose_profile("cluster", 8, {}, "sft")
 
 

@@ -1,4 +1,16 @@
-from agentic_video.launch.progress import interesting
+from agentic_video.launch.progress import Progress
+
+
+def interesting(line: str) -> str:
+    return Progress().shown(line)
+
+
+def test_steps_are_counted_once_their_number_is_known() -> None:
+    progress = Progress()
+    assert progress.shown("(TaskRunnerV1 pid=5782) INFO:2026-11-22:Total training steps: 20\n") == ""
+    assert progress.shown("step:3 - train/loss:1.5\n") == "step 3 of 20: loss 1.5000"
+    assert progress.shown("step:4 - episode/reward_sampled:1.25\n").startswith("step 4 of 20: reward 1.25, ")
+    assert progress.shown("step:4 - val-agentic/a/accuracy:0.5\n") == "step 4, held out, a: accuracy 0.50"
 
 
 def test_metrics_line_is_shortened() -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -68,5 +69,11 @@ def test_what_failed_is_tried_again(repository: Path) -> None:
 
 
 def test_an_environment_of_one_s_own_is_used_as_it_is(repository: Path) -> None:
-    assert set_up(repository, PYTHON="/opt/python") == (0, "/opt/python")
+    assert set_up(repository, PYTHON=sys.executable) == (0, sys.executable)
     assert syncs(repository) == 0
+
+
+@pytest.mark.parametrize("python", ["/no/such/python", "/bin/false"])
+def test_an_environment_without_the_packages_is_refused(python: str, repository: Path) -> None:
+    status, _ = set_up(repository, PYTHON=python)
+    assert status == 2 and syncs(repository) == 0

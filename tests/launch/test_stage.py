@@ -1,21 +1,27 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.options import LaunchOptions
-from agentic_video.launch.stage import folder_overrides, ray_overrides, stage_command
+from agentic_video.launch.options import LaunchOptions, Profile
+from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
 RECIPE = RECIPES / "framethinker"
 
 
+def command_of(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
+    config = checked_config(options, profile, gpus, environment)
+    return stage_command(options, profile, gpus, environment, config)
+
+
 def sft_command(*overrides: str, **environment: str) -> list[str]:
-    return stage_command(LaunchOptions(RECIPE, "sft", overrides=overrides), "cluster", 8, environment)
+    return command_of(LaunchOptions(RECIPE, "sft", overrides=overrides), "cluster", 8, environment)
 
 
 def test_grpo_is_stock_verl() -> None:
-    command = stage_command(LaunchOptions(RECIPE), "laptop", 0, {})
+    command = command_of(LaunchOptions(RECIPE), "laptop", 0, {})
     assert command[1:] == [
         "-m",
         "verl.trainer.main_ppo",
@@ -52,22 +58,29 @@ def test_a_bad_override_of_sft_is_named() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("agentic_video.system.turns=3", r"Could not override 'agentic_video\.system\.turns'"),
+        ("agentic_video.system.turns=3", r"agentic_video\.system\.turns: no such key; did you mean "),
         ("+agentic_video.system.max_turn=3", r"agentic_video\.system\.max_turn: unknown key; did you mean max_turns"),
         (
             "agentic_video.reward.path=none.py agentic_video.reward.name=f",
             r"path=none\.py: no such Python file",
         ),
         ("agentic_video.reward.path=none.py", r"agentic_video\.reward: path and name belong together"),
+        ("agentic_video.system._target_=a.B", r"agentic_video\.system\._target_: a\.B: ModuleNotFoundError"),
+        ("agentic_video.system.max_turns=-2", r"agentic_video\.system\.max_turns must be at least 1, got -2"),
+        ("agentic_video.system.overview_frames=-2", r"agentic_video\.system\.overview_frames can't be negative"),
+        ("agentic_video.system.max_turns=abc", r"agentic_video\.system\.max_turns: expected a whole number, got 'abc'"),
+        ("actor_rollout_ref.rollout.n=-1", r"actor_rollout_ref\.rollout\.n: must be at least 1, got -1"),
+        ("actor_rollout_ref.rollout.n=1 algorithm.filter_groups.enable=true", r"rollout\.n: a group of one"),
+        ("trainer.total_training_steps=0", r"trainer\.total_training_steps: must be at least 1, got 0"),
     ],
 )
 def test_a_bad_override_of_grpo_costs_no_build(override: str, message: str) -> None:
     with pytest.raises(SetupError, match=message):
-        stage_command(LaunchOptions(RECIPE, overrides=tuple(override.split())), "laptop", 0, {})
+        command_of(LaunchOptions(RECIPE, overrides=tuple(override.split())), "laptop", 0, {})
 
 
 def test_kto_starts_its_own_trainer() -> None:
-    command = " ".join(stage_command(LaunchOptions(RECIPES / "eva", "kto"), "laptop", 0, {}))
+    command = " ".join(command_of(LaunchOptions(RECIPES / "eva", "kto"), "laptop", 0, {}))
     assert "--nproc-per-node=1 --standalone -m agentic_video.training.kto_trainer " in command
     assert command.endswith("--config-name kto_laptop")
 

@@ -15,7 +15,8 @@ def test_the_job_runs_the_recipe_in_its_own_copy() -> None:
     assert command == [
         "/env/bin/python",
         "-m",
-        "agentic_video.launch.main",
+        "agentic_video.cli",
+        "run",
         "recipes/videozoomer",
         "--profile",
         "cluster",

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides, verifier_server
 from agentic_video.utils.errors import SetupError
+from tests.config.configs import RECIPES
 
 
 @pytest.fixture
@@ -24,21 +26,45 @@ def test_paths_are_read_and_progress_is_shown(programs: Path, capfd: pytest.Capt
     (programs / "does").write_text("echo '[toyworld] built it'; echo chatter: 1; echo train: /t; echo model: /a: b")
     assert build_toyworld(Path("r"), ["a=1"]) == {"train": "/t", "model": "/a: b"}
     assert capfd.readouterr().out == "[toyworld] built it\n"
-    build_toyworld(Path("r"), [], cold_start=False)
+    build_toyworld(Path("r"), [], data=False, model="none", dry_run=True)
     build_toyworld(Path("r"), ["a=1"], "sft")
     build_toyworld(Path("r"), [], "kto")
     assert (programs / "arguments").read_text().splitlines() == [
-        "-m agentic_video.toyworld.build r a=1",
-        "-m agentic_video.toyworld.build r --no-cold-start",
+        "-m agentic_video.toyworld.build r a=1 --model cold-start",
+        "-m agentic_video.toyworld.build r --model none --no-data --dry-run",
         "-m agentic_video.toyworld.demonstrate r a=1 --profile sft_laptop",
         "-m agentic_video.toyworld.preferences r --profile kto_laptop",
     ]
 
 
 def test_a_failed_build_is_said(programs: Path) -> None:
-    (programs / "does").write_text("echo train: /t; exit 1")
-    with pytest.raises(SetupError, match="could not be built"):
+    (programs / "does").write_text("echo train: /t; echo error: no room; exit 2")
+    with pytest.raises(SetupError, match=r"could not be built: no room$"):
         build_toyworld(Path("r"), [])
+
+
+def test_a_build_that_is_interrupted_interrupts_its_launcher(programs: Path) -> None:
+    (programs / "does").write_text("exit 130")
+    with pytest.raises(KeyboardInterrupt):
+        build_toyworld(Path("r"), [])
+
+
+def test_a_build_ends_with_its_launcher(tmp_path: Path) -> None:
+    """For real: a launcher is killed while it builds a world; the build goes, and takes what is half built with it."""
+    program = (
+        "from pathlib import Path; from agentic_video.launch.toyworld import build_toyworld\n"
+        f"build_toyworld(Path({str(RECIPES / 'videozoomer')!r}), ['++agentic_video.toyworld.train=100000'])\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    cache = tmp_path / "agentic_video" / "toyworld"
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as launcher:
+        while not list(cache.glob(".world-*/*")):
+            time.sleep(0.05)
+        (build,) = psutil.Process(launcher.pid).children()
+        launcher.terminate()
+    psutil.wait_procs([build], timeout=60)
+    assert not build.is_running()
+    assert list(cache.iterdir()) == []
 
 
 def test_what_was_built_is_named_to_verl() -> None:

@@ -43,7 +43,7 @@ def test_samples_need_chance() -> None:
 
 
 def test_options_that_make_no_sense_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="not an option and not a Hydra override"):
+    with pytest.raises(SetupError, match="neither an option nor a Hydra override"):
         options(overrides=("nonsense",))
     with pytest.raises(SetupError, match="no recipe"):
         TeacherOptions(tmp_path, "laptop", ModelOptions(GONE, "chat", "m"))

@@ -6,6 +6,7 @@ import pytest
 from agentic_video.toyworld import build, cache
 from agentic_video.toyworld.base import BaseRecipe
 from agentic_video.toyworld.build import ensure
+from agentic_video.toyworld.cache import Cache
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateError, GateLimits, Setting, summarize
 from agentic_video.toyworld.recipe import ToyRecipe
@@ -37,7 +38,7 @@ def test_what_a_failed_gate_costs(
     monkeypatch.setattr(build, "make_cold_start", make_model)
     monkeypatch.setattr(build, "check", refuse)
     with pytest.raises(GateError):
-        ensure(setting.system, setting.limits, ToyRecipe(attempts=2), tmp_path)
+        ensure(setting.system, setting.limits, ToyRecipe(attempts=2), Cache(tmp_path))
     # The first starts from the base model in the cache, the second from the first or from the base model again.
     assert taught == [(0, True), (1, too_good)]
     assert sorted(entry.name.split("-")[0] for entry in tmp_path.iterdir()) == ["base", "world"]
@@ -49,18 +50,45 @@ def test_other_systems_share_the_world_and_the_base(
 ) -> None:
     monkeypatch.setattr(build, "make_cold_start", lambda folder, *args: folder.mkdir())
     monkeypatch.setattr(build, "check", lambda *args: summarize([], 0.0))
-    first = ensure(setting.system, setting.limits, ToyRecipe(), tmp_path)
-    second = ensure(replace(setting.system, max_turns=2), setting.limits, ToyRecipe(), tmp_path)  # type: ignore[type-var]
-    third = ensure(setting.system, setting.limits, ToyRecipe(train=5), tmp_path)
+    first = ensure(setting.system, setting.limits, ToyRecipe(), Cache(tmp_path))
+    second = ensure(replace(setting.system, max_turns=2), setting.limits, ToyRecipe(), Cache(tmp_path))  # type: ignore[type-var]
+    third = ensure(setting.system, setting.limits, ToyRecipe(train=5), Cache(tmp_path))
     assert first.world == second.world != third.world
     assert first.base == second.base == third.base
     assert len({first.model, second.model, third.model}) == 3
 
 
 @pytest.mark.usefixtures("nothing_is_made")
-def test_without_a_cold_start_no_model_is_taught(tmp_path: Path, setting: Setting) -> None:
-    paths = ensure(setting.system, setting.limits, ToyRecipe(), tmp_path, cold_start=False)
-    assert paths.base.is_dir() and paths.model is None and paths.clip is None
+def test_another_reward_needs_no_other_cold_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting
+) -> None:
+    gated = []
+    monkeypatch.setattr(build, "make_cold_start", lambda folder, *args: folder.mkdir())
+    monkeypatch.setattr(build, "check", lambda *args: gated.append(args[2].system) or summarize([], 0.0))
+    weights = replace(setting.system.weights, tool=0.0)  # type: ignore[attr-defined]
+    other = replace(setting.system, weights=weights)  # type: ignore[type-var]
+    first = ensure(other, setting.limits, ToyRecipe(), Cache(tmp_path))
+    second = ensure(setting.system, setting.limits, ToyRecipe(), Cache(tmp_path))
+    assert first == second and gated == [setting.system]
+
+
+@pytest.mark.usefixtures("nothing_is_made")
+def test_only_what_is_needed_is_built(tmp_path: Path, setting: Setting) -> None:
+    made = {}
+    for data, model in ((True, "none"), (False, "base"), (False, "none")):
+        paths = ensure(setting.system, setting.limits, ToyRecipe(), Cache(tmp_path), data=data, model=model)  # type: ignore[arg-type]
+        assert paths.model is None and paths.clip is None
+        made[data, model] = (paths.world is not None, paths.base is not None)
+    assert made == {(True, "none"): (True, False), (False, "base"): (False, True), (False, "none"): (False, False)}
+    served = ensure(setting.system, setting.limits, ToyRecipe(verifier=True), Cache(tmp_path), data=False, model="none")
+    assert served.base is not None and served.world is None
+
+
+def test_a_dry_run_says_what_is_missing(tmp_path: Path, setting: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ensure(setting.system, setting.limits, ToyRecipe(), Cache(tmp_path / "cache", dry=True))
+    said = capsys.readouterr().out.splitlines()
+    assert said == [f"[toyworld] would build {path} (the first one)" for path in (paths.world, paths.base, paths.model)]
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.slow
@@ -73,7 +101,9 @@ def test_a_very_short_build(tmp_path: Path, setting: Setting) -> None:
         cold_start=ColdStartRecipe(demonstrations=200, aiming_steps=10, steps=30),
         gate=GateLimits(grammar=0.0, perception=0.0, margin=-2.0, max_accuracy=1.0),
     )
-    paths = ensure(setting.system, setting.limits, recipe, tmp_path)
+    paths = ensure(setting.system, setting.limits, recipe, Cache(tmp_path))
     assert paths.model is not None
-    for path in (paths.train, paths.heldout, paths.model / "model.safetensors", paths.model / "gate.json"):
+    assert paths.world is not None
+    rows = (paths.world / "train.parquet", paths.world / "heldout.parquet")
+    for path in (*rows, paths.model / "model.safetensors", paths.model / "gate.json"):
         assert path.is_file()

@@ -1,13 +1,30 @@
+import json
+import os
+import socket
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
-from agentic_video.toyworld import cache
+from agentic_video.toyworld import cache as caching
 from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.cache import content_key, ensure_base, ensure_world, once, system_facts
+from agentic_video.toyworld.cache import (
+    FACTS_FILE,
+    Cache,
+    content_key,
+    ensure_base,
+    ensure_world,
+    reason,
+    remove_abandoned,
+    system_facts,
+    taught,
+)
 from agentic_video.toyworld.gate import Setting
 from agentic_video.toyworld.recipe import ToyRecipe
+
+FACTS = {"a": 1}
+NAME = f"thing-{content_key(FACTS)}"
 
 
 def test_a_build_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -19,33 +36,65 @@ def test_a_build_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         if len(built) == 1:
             raise KeyboardInterrupt
 
+    cache = Cache(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        once(tmp_path / "thing", half)
+        cache.once("thing", FACTS, half)
     assert not list(tmp_path.iterdir())
-    assert (once(tmp_path / "thing", half) / "half").exists()
-    assert once(tmp_path / "thing", half) == tmp_path / "thing"
+    assert (cache.once("thing", FACTS, half) / "half").exists()
+    assert cache.once("thing", FACTS, half) == tmp_path / NAME
     assert len(built) == 2
-    assert [entry.name for entry in tmp_path.iterdir()] == ["thing"]
+    assert [entry.name for entry in tmp_path.iterdir()] == [NAME]
+    assert json.loads((tmp_path / NAME / FACTS_FILE).read_text()) == FACTS
 
 
 def test_of_two_processes_that_build_the_same_the_first_wins(tmp_path: Path) -> None:
     def slow(folder: Path) -> None:
         (folder / "mine").touch()
-        (tmp_path / "thing").mkdir()
-        (tmp_path / "thing" / "theirs").touch()
+        (tmp_path / NAME).mkdir()
+        (tmp_path / NAME / "theirs").touch()
 
-    assert [entry.name for entry in once(tmp_path / "thing", slow).iterdir()] == ["theirs"]
-    assert [entry.name for entry in tmp_path.iterdir()] == ["thing"]
+    assert [entry.name for entry in Cache(tmp_path).once("thing", FACTS, slow).iterdir()] == ["theirs"]
+    assert [entry.name for entry in tmp_path.iterdir()] == [NAME]
+
+
+def test_what_is_built_and_why_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Cache(tmp_path).once("thing", FACTS, lambda folder: None)
+    Cache(tmp_path).once("thing", FACTS, lambda folder: None)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"[toyworld] building {tmp_path / NAME} (the first one)"
+    assert said[2] == f"[toyworld] found {tmp_path / NAME}"
+
+
+def test_the_reason_is_what_differs_from_the_nearest_build(tmp_path: Path) -> None:
+    Cache(tmp_path).once("thing", {"system": {"turns": 3, "name": "x"}}, lambda folder: None)
+    Cache(tmp_path).once("thing", {"system": {"turns": 9, "name": "y"}}, lambda folder: None)
+    Cache(tmp_path).once("thing-other", {"system": {"turns": 2, "name": "x"}}, lambda folder: None)
+    like = f"thing-{content_key({'system': {'turns': 3, 'name': 'x'}})}"
+    assert reason(tmp_path, "thing", {"system": {"turns": 2, "name": "x"}}) == f"system.turns is 2, 3 in {like}"
+    assert reason(tmp_path, "thing", {"system": {"turns": 3, "name": "x"}}) == "made anew by this version"
+    assert reason(tmp_path, "else", {}) == "the first one"
+    many = reason(tmp_path, "thing", {"a": 1, "b": 2, "c": 3, "d": "x" * 50})
+    assert many.endswith(" and 3 more") and many.startswith("a is 1, null in thing-")
+
+
+def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
+    gone = next(number for number in range(4_000_000, 2_000_000, -1) if not psutil.pid_exists(number))
+    host = socket.gethostname()
+    names = [f".x-1-{host}-{gone}-a_b", f".x-1-{host}-{os.getpid()}-ab", f".x-1-elsewhere-{gone}-ab", "x-1"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    remove_abandoned(tmp_path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names[1:])
 
 
 def test_only_what_a_build_is_made_from_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("build_world", "make_base"):
-        monkeypatch.setattr(cache, name, lambda *args, **kwargs: None)
-    recipe = ToyRecipe()
-    worlds = [ensure_world(one, tmp_path) for one in (recipe, replace(recipe, attempts=9), replace(recipe, seed=1))]
+        monkeypatch.setattr(caching, name, lambda *args, **kwargs: None)
+    recipe, cache = ToyRecipe(), Cache(tmp_path)
+    worlds = [ensure_world(one, cache) for one in (recipe, replace(recipe, attempts=9), replace(recipe, seed=1))]
     assert worlds[0] == worlds[1] != worlds[2]
     other = replace(recipe, base=BaseRecipe(reading=5))
-    bases = [ensure_base(one, tmp_path) for one in (recipe, replace(recipe, seed=1), other)]
+    bases = [ensure_base(one, cache) for one in (recipe, replace(recipe, seed=1), other)]
     assert bases[0] == bases[1] != bases[2]
 
 
@@ -54,4 +103,9 @@ def test_a_key_follows_from_its_content(setting: Setting) -> None:
     facts = system_facts(setting.system, setting.limits)
     assert facts != system_facts(replace(setting.system, max_turns=2), setting.limits)  # type: ignore[type-var]
     assert facts != system_facts(setting.system, replace(setting.limits, turn=1))
-    assert system_facts(replace(setting.system, prompt=""), setting.limits)[1] == ""  # type: ignore[type-var]
+    assert system_facts(replace(setting.system, prompt=""), setting.limits)["instructions"] == ""  # type: ignore[type-var]
+
+
+def test_a_system_is_taught_with_its_own_reward(setting: Setting) -> None:
+    weights = replace(setting.system.weights, acc=0.0)  # type: ignore[attr-defined]
+    assert taught(replace(setting.system, weights=weights)) == setting.system  # type: ignore[type-var]

@@ -46,4 +46,4 @@ def test_training_learns_and_follows_from_its_seed(checkpoint: Path, capsys: pyt
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
     assert all(after < before / 2 for before, after in losses)
     # of the two sets only one takes part
-    assert capsys.readouterr().out.startswith("[cold start] words: step 20, loss ")
+    assert capsys.readouterr().out.startswith("[cold start] words: step 20 of 20, loss ")

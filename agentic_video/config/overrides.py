@@ -1,0 +1,139 @@
+"""Hydra overrides, checked against the config that they change: a mistake costs one line that names the key."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, OverrideType
+from hydra.errors import HydraException
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agentic_video.utils.errors import SetupError
+
+WORDS: Mapping[str, Sequence[str]] = {"trainer.test_freq": ("after_each_epoch",)}
+"""Words that verl takes where a number stands in its config."""
+
+
+def check_overrides(overrides: Sequence[str], others: str = "an option") -> None:
+    """Make sure that words which are no options are Hydra overrides.
+
+    Args:
+        others: What the words could have been.
+
+    Raises:
+        SetupError: One isn't; the message names it.
+    """
+    bad = [text for text in overrides if "=" not in text and not text.startswith("~")]
+    if bad:
+        raise SetupError(f"{bad[0]}: neither {others} nor a Hydra override (key=value)")
+
+
+def parse_overrides(overrides: Sequence[str]) -> list[Override]:
+    """Overrides as Hydra reads them.
+
+    Raises:
+        SetupError: One can't be read, or asks for a sweep; the message names it.
+    """
+    parser = OverridesParser.create()
+    parsed = []
+    for text in overrides:
+        try:
+            override = parser.parse_override(text)
+        except HydraException as error:
+            raise SetupError(f"not a Hydra override: {text!r} ({one_line(error)}); quote special characters") from error
+        if override.is_sweep_override():
+            raise SetupError(f"{text!r} asks for several runs; write a list as key=[a,b]")
+        parsed.append(override)
+    return parsed
+
+
+def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
+    """Make sure that overrides change keys which exist, to values of the kind that stands there.
+
+    What adds a key (``+key``), deletes one or chooses another file of a group is left to Hydra.
+
+    Args:
+        config: What the overrides will change, composed without them.
+
+    Raises:
+        SetupError: A key doesn't exist (the message has the nearest one), or its value is of another kind.
+    """
+    for override in overrides:
+        key = override.key_or_group
+        if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
+            continue
+        parent, _, name = key.rpartition(".")
+        block = _select(config, parent) if parent else config
+        exists = isinstance(block, DictConfig) and name in block
+        if override.type is OverrideType.CHANGE and not exists:
+            raise SetupError(_unknown(config, key))
+        if exists:
+            _check_kind(key, _select(config, key), override.value())
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message with its line breaks as spaces."""
+    return " ".join(str(error).split())
+
+
+def _unknown(config: DictConfig, key: str) -> str:
+    """The message about a key that doesn't exist."""
+    names, block, path = key.split("."), config, ""
+    while isinstance(child := _select(block, names[0]), DictConfig):
+        block, path, names = child, f"{path}{names[0]}.", names[1:]
+    near = [f"{path}{name}" for name in get_close_matches(names[0], [str(name) for name in block], n=1)]
+    if not near:
+        same = [one for one in _keys(config) if one.rpartition(".")[2] == key.rpartition(".")[2]]
+        near = same[:1] or get_close_matches(key, list(_keys(config)), n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    return f"{key}: no such key; {meant}(+{key}=... would add it)"
+
+
+def _keys(block: DictConfig, path: str = "") -> Iterator[str]:
+    """All keys of a config, blocks included, from the top."""
+    for name in map(str, block):
+        yield path + name
+        child = _select(block, name)
+        if isinstance(child, DictConfig):
+            yield from _keys(child, f"{path}{name}.")
+
+
+def _select(block: DictConfig, key: str) -> Any:
+    """A value of a config; None for what isn't there or can't be resolved."""
+    try:
+        return OmegaConf.select(block, key)
+    except OmegaConfBaseException:  # an environment variable that isn't set
+        return None
+
+
+def _check_kind(key: str, before: Any, value: Any) -> None:
+    """Make sure that a value is of the kind that stands in the config; null and interpolations are left to verl.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    if before is None or value is None or (isinstance(value, str) and ("${" in value or value in WORDS.get(key, ()))):
+        return
+    if isinstance(before, DictConfig):
+        if isinstance(value, Mapping) or (isinstance(value, str) and "." not in key):  # another file of a group
+            return
+        some = sorted(map(str, before))
+        raise SetupError(f"{key}: expected keys and values, e.g. {key}.{some[0] if some else 'key'}=..., got {value!r}")
+    for kinds, fits, expected in (
+        (bool, bool, "true or false"),
+        (int, int, "a whole number"),
+        (float, (int, float), "a number"),
+        (ListConfig, (list, str), "a list, e.g. [a,b]"),
+    ):
+        if isinstance(before, kinds):  # bool comes first: it is an int too
+            number_for_bool = isinstance(value, bool) and kinds is not bool
+            if number_for_bool or not isinstance(value, fits):
+                raise SetupError(f"{key}: expected {expected}, got {_written(value)}")
+            return
+
+
+def _written(value: Any) -> str:
+    """A value as a user wrote it."""
+    return str(value).lower() if isinstance(value, bool) else repr(getattr(value, "text", value))

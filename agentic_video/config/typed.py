@@ -1,0 +1,109 @@
+"""Dataclasses from a config's plain values: every key known, every value of the field's type."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+
+def class_at(target: str, where: str) -> type[Any]:
+    """The class at a dotted path.
+
+    Args:
+        where: The config key that names it, for messages.
+
+    Raises:
+        ValueError: There is none, or its module doesn't run.
+    """
+    module, _, name = str(target).rpartition(".")
+    try:
+        found = getattr(import_module(module), name, None) if module else None
+    except Exception as error:  # whatever importing somebody's module raises
+        raise ValueError(f"{where}: {target}: {' '.join(f'{type(error).__name__}: {error}'.split())}") from error
+    if not isinstance(found, type):
+        raise ValueError(f"{where}: {target}: no such class (expected package.module.Class)")
+    return found
+
+
+def unknown_key(where: str, key: str, known: Collection[str]) -> str:
+    """The message about a key that doesn't exist: where it stands, and what may be meant."""
+    close = get_close_matches(key, known, n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{where}.{key}: unknown key; {meant}known keys are {sorted(known)}"
+
+
+def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
+    """A dataclass, with the dataclasses that it holds, from a config's plain values; lists become tuples.
+
+    A field's ``_target_`` names another class than the one that the field is declared with.
+
+    Args:
+        where: The config key of the values, for messages.
+
+    Raises:
+        ValueError: A key doesn't exist, a value is of another type, or the class refuses it; the message names it.
+    """
+    values = values or {}
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{where}: expected keys and values, got {values!r}")
+    if "_target_" in values:
+        cls = class_at(values["_target_"], f"{where}._target_")
+    hints = get_type_hints(cls)
+    known = {one.name: hints[one.name] for one in fields(cls) if one.init}
+    arguments = {}
+    for key, value in values.items():
+        if key == "_target_":
+            continue
+        if key not in known:
+            raise ValueError(unknown_key(where, key, known))
+        if is_dataclass(known[key]):
+            arguments[key] = dataclass_from(known[key], value, f"{where}.{key}")
+            continue
+        arguments[key] = frozen = _frozen(value)
+        if not _fits(frozen, known[key]):
+            raise ValueError(f"{where}.{key}: expected {_expected(known[key])}, got {frozen!r}")
+    try:
+        return cls(**arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type; types that aren't known here take anything."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return value in parts
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if parts[1:] == (...,):
+            return all(_fits(item, parts[0]) for item in value)
+        return len(value) == len(parts) and all(map(_fits, value, parts))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (bool, str, NoneType):
+        return isinstance(value, hint)
+    return True
+
+
+def _expected(hint: Any) -> str:
+    """A type in words."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(_expected(part) for part in parts)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else str(parts[0])
+    if origin is tuple:
+        return "a list"
+    names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "null"}
+    return names.get(hint, str(hint))

@@ -1,0 +1,191 @@
+"""The model and the data that a user names, looked at before anything is built or started."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from agentic_video.config.overrides import parse_overrides
+from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.launch.options import LaunchOptions, Profile, Stage
+from agentic_video.types.record import RecordError, load_records
+from agentic_video.types.row import RowError
+from agentic_video.utils.errors import SetupError
+
+MODEL_KEYS: Mapping[Stage, str] = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
+"""The config key of the model that each stage starts from."""
+LAPTOP_BYTES = 4 << 30
+"""Larger weights aren't trained without a GPU unless the laptop profile is asked for by name."""
+BATCH_KEY, MINI_BATCH_KEY = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a user names of a run's model and data; empty where nothing is named.
+
+    Attributes:
+        model: Folder of a checkpoint, or its name on a hub.
+        train: Files to train on.
+        val: Files to validate on.
+    """
+
+    model: str = ""
+    train: tuple[str, ...] = ()
+    val: tuple[str, ...] = ()
+
+
+def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[str, str]) -> Inputs:
+    """What overrides name, else the environment variables ``MODEL_PATH``, ``TRAIN_FILES`` and ``VAL_FILES``.
+
+    Data of one's own without ``VAL_FILES`` is validated on itself.
+    """
+    values = {one.key_or_group: one.value() for one in parse_overrides(overrides)}
+    train = _files(values.get("data.train_files") or environment.get("TRAIN_FILES"))
+    return Inputs(
+        model=str(values.get(MODEL_KEYS[stage]) or environment.get("MODEL_PATH") or ""),
+        train=train,
+        val=_files(values.get("data.val_files") or environment.get("VAL_FILES")) or train,
+    )
+
+
+def _files(value: Any) -> tuple[str, ...]:
+    """Files as an override or a variable names them."""
+    if not value:
+        return ()
+    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+
+
+def check_inputs(
+    inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
+) -> list[str]:
+    """Make sure that the model and the files are there, and that the rows fill a batch.
+
+    Args:
+        config: Of the run, composed.
+        elsewhere: Whether it runs on other machines: what isn't on this one is taken to be there.
+
+    Returns:
+        Overrides that fit a batch to little data; only the laptop profile, whose sizes are nobody's, does so.
+
+    Raises:
+        SetupError: Something isn't there, can't be read, or is too little; the message says what to set.
+    """
+    if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
+        _check_model(inputs.model, options, profile)
+    counts = [
+        _count(files, options.stage)
+        for files in (inputs.train, inputs.val if inputs.val != inputs.train else ())
+        if files and not (elsewhere and not all(Path(file).exists() for file in files))
+    ]
+    if not counts or not inputs.train:
+        return []
+    # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
+    least = counts[0] if options.stage == "grpo" else min(counts)
+    return _fitted(least, inputs, options, profile, config)
+
+
+def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:
+    """Make sure that a checkpoint can be loaded, as far as its name and its folder tell.
+
+    Raises:
+        SetupError: It can't.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise SetupError(f"MODEL_PATH={model}: no checkpoint in Hugging Face's format (config.json is missing)")
+        weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+        if profile == "laptop" and options.profile is None and weights > LAPTOP_BYTES:
+            raise SetupError(
+                f"MODEL_PATH={model}: {weights / 1e9:.0f} GB of weights, but this machine has no GPU and RAY_ADDRESS "
+                "names no cluster. The laptop profile is for tiny models; to try all the same: --profile laptop"
+            )
+        return
+    if profile == "laptop" or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
+        hub = "; without a GPU nothing is downloaded" if profile == "laptop" else ""
+        raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
+    if problem := _hub_problem(model):
+        raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
+
+
+def _hub_problem(name: str) -> str:
+    """Why a model can't be had from the hub, or from the cache of what was downloaded; empty where it can."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
+
+    try:
+        if isinstance(try_to_load_from_cache(name, "config.json"), str):
+            return ""
+        HfApi().model_info(name, timeout=10)
+    except OfflineModeIsEnabled:
+        return "HF_HUB_OFFLINE is set and it isn't in the cache"
+    except (HfHubHTTPError, HFValidationError) as error:
+        return f"the hub has none of that name for you ({' '.join(str(error).split())[:120]})"
+    except Exception as error:  # httpx's or requests' own, whichever the hub's client uses
+        return f"the hub can't be reached ({type(error).__name__})"
+    return ""
+
+
+def _count(files: Sequence[str], stage: Stage) -> int:
+    """How many rows, or records, of some files can be used; the others are named.
+
+    Raises:
+        SetupError: A file can't be read, or nothing in it can be used.
+    """
+    try:
+        if stage == "grpo":
+            found, problems = load_rows(files)
+            count, kind = len(found), "row"
+        else:
+            records, problems = load_records(files)
+            gone = [one for one in records if not os.path.isfile(one.qa.video)]
+            problems = [*problems, *(f"{one.qa.id}: {one.qa.video}: no such file" for one in gone)]
+            count, kind = len(records) - len(gone), "record"
+    except (RowError, RecordError) as error:
+        raise SetupError(str(error)) from error
+    for problem in problems[:MAX_REPORTED]:
+        print(f"{kind} left out: {problem}", flush=True)
+    if problems:
+        print(f"{len(problems)} of {count + len(problems)} {kind}s left out", flush=True)
+    if not count:
+        raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
+    return count
+
+
+def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:
+    """Overrides that fit the batch to so many rows, where the laptop profile may.
+
+    Raises:
+        SetupError: The rows don't fill a batch.
+    """
+    batch = int(config.data.get("gen_batch_size") or config.data.train_batch_size)
+    if count >= batch:
+        return []
+    asked = {one.key_or_group for one in parse_overrides(options.overrides)}
+    files = ", ".join(inputs.train)
+    if profile == "cluster" or asked & {BATCH_KEY, "data.gen_batch_size"}:
+        raise SetupError(
+            f"{files}: {count} usable rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={count}"
+        )
+    fitted = [f"{BATCH_KEY}={count}"]
+    if options.stage == "grpo" and MINI_BATCH_KEY not in asked:
+        fitted.append(f"{MINI_BATCH_KEY}={count}")
+    print(f"{files}: {count} usable rows, so {' '.join(fitted)}", flush=True)
+    return fitted
+
+
+def input_overrides(inputs: Inputs, stage: Stage) -> list[str]:
+    """Overrides that name a user's model and files to verl in the laptop profile, whose yaml names none."""
+    overrides = [f"{MODEL_KEYS[stage]}='{_whole(inputs.model)}'"] if inputs.model else []
+    for key, files in (("data.train_files", inputs.train), ("data.val_files", inputs.val)):
+        if files:
+            overrides.append(f"{key}=[{','.join(repr(_whole(file)) for file in files)}]")
+    return overrides
+
+
+def _whole(path: str) -> str:
+    """A path from the top: the job's processes may have another working directory."""
+    return str(Path(path).expanduser().resolve())

@@ -104,6 +104,8 @@ def ours(command: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
 
     A program is ``agentic-video``, a shell script of the repository, or a module of the package.
     """
+    if command[0] in ("pip", "git"):  # whose arguments may have our names
+        return None
     for number, word in enumerate(command):
         rest = tuple(command[number + 1 :])
         if re.fullmatch(r"(\S*/)?agentic-video", word):

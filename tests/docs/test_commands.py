@@ -14,9 +14,7 @@ import pytest
 
 from agentic_video import cli
 from agentic_video.launch import main as launching
-from agentic_video.launch.options import LaunchOptions
-from agentic_video.launch.profile import config_name
-from tests.config.configs import RECIPES, SYSTEMS, composed, set_environment
+from tests.config.configs import RECIPES, SYSTEMS, set_environment
 from tests.converters.published import SAMPLES
 from tests.docs.commands import (
     PAGES,
@@ -152,11 +150,50 @@ def test_every_command_of_ours_can_be_parsed(
         if block.shown or program.startswith(("run_tests", "recipes/moments")):
             continue
         assert parse(program, words) == 0, (program, words)
-        started = parsed.pop() if parsed else None
-        if isinstance(started, LaunchOptions) and started.recipe.name in SYSTEMS:
-            profile = "cluster" if block.needs and started.profile is None else started.profile or "laptop"
-            overrides = [text for text in started.overrides if "brightness_tool" not in text]
-            composed(started.recipe.name, config_name(started.stage, profile), *overrides)
+
+
+def jobs() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """(profile, environment, words after ``agentic-video``) of every training command, each once."""
+    for block in (block for block in ALL if block.page not in BY_PAGE):
+        given = " ".join(f"{name}={value}" for name, value in environment_of(block.text).items())
+        for program, words in ours_in(block.text):
+            script = re.fullmatch(r"recipes/(\w+)/run_(grpo|sft|kto)\.sh", program)
+            if script and script[1] in SYSTEMS:
+                words = (str(RECIPES / script[1]), script[2], *words)
+            elif program == "agentic-video" and words[0] == "run":
+                words = words[1:]
+            else:
+                continue
+            yield "cluster" if block.needs else "laptop", given, tuple(word for word in words if word != "--submit")
+
+
+@pytest.mark.parametrize(("profile", "given", "words"), sorted(set(jobs())), ids=lambda value: None)
+def test_every_training_command_passes_its_dry_run(
+    profile: str,
+    given: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A dry run checks profile, config, overrides and inputs, and builds nothing."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    if profile == "laptop":
+        for name in ("MODEL_PATH", "TRAIN_FILES"):
+            monkeypatch.delenv(name, raising=False)
+    for name, value in (pair.split("=", 1) for pair in given.split()):
+        monkeypatch.setenv(name, value)
+    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
+    (listing,) = re.findall(r"^```python\n(from agentic_video\.types import Score\n.*?)^```", page, re.DOTALL | re.M)
+    (tmp_path / "few_turns.py").write_text(listing, encoding="utf-8")
+    chosen = [] if "--profile" in words else ["--profile", profile]
+    if profile == "cluster" and {"sft", "kto"} & set(words):
+        chosen.append("trainer.n_gpus_per_node=8")  # torchrun counts this machine's
+    assert cli.main(["run", *words, *chosen, "--dry-run"]) == 0, capsys.readouterr().err
+    said = capsys.readouterr().out
+    assert f": profile {profile}" in said and re.search(r"-m (verl\.trainer|torch\.distributed)", said)
+    assert not (tmp_path / "cache").exists()
 
 
 def parse(program: str, words: Sequence[str]) -> int:

@@ -106,3 +106,18 @@ def test_the_front_page_shows_every_system() -> None:
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     for name, title in TITLES.items():
         assert f"[{title}](recipes/{name}/README.md)" in text
+
+
+def test_the_front_page_has_the_benchmark_s_accuracies() -> None:
+    """Sampled and greedy, of the published table of every stage."""
+    measured = {}
+    learning = (REPOSITORY / "docs" / "learning.md").read_text(encoding="utf-8")
+    for system, stage, _, sampled, greedy, *_ in rows_of(section_of(learning, "## Every stage")):
+        measured[system, stage] = (sampled, greedy)
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    rows = [row for row in rows_of(section_of(readme, "## What was run, and what was not")) if len(row) == 5]
+    assert [row[0] for row in rows] == list(TITLES.values())
+    for name, (title, *figures) in zip(TITLES, rows, strict=True):
+        before, after = measured[name, "SFT"], measured[name, "GRPO"]
+        assert figures == [before[0], after[0], before[1], after[1]], title
+    assert all(f"{figure} " in readme for figure in measured["eva", "KTO"])

@@ -1,6 +1,7 @@
 """Demonstrations of a teacher: it plays a system's episodes over rows, and what verifies is kept, ready for SFT.
 
     agentic-video distill --system videozoomer --data train.jsonl --teacher http://host:8000/v1 --out DIR
+    agentic-video distill --system videozoomer --out DIR    # small, without a GPU: a scripted teacher, synthetic videos
 
 The same command goes on where it was killed. ``key=value`` arguments are Hydra overrides of the recipe's config.
 """
@@ -8,11 +9,16 @@ The same command goes on where it was killed. ``key=value`` arguments are Hydra 
 import argparse
 from pathlib import Path
 
+from agentic_video.commands.engine import SCRIPTED
 from agentic_video.commands.numbers import fraction, positive
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
+from agentic_video.config.compose import find_recipe
+from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.synthesis.distill import DistillOptions, distill
 from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.team import TeamOptions
+from agentic_video.utils.devices import count_gpus
+from agentic_video.utils.errors import SetupError
 
 HELP = "let a teacher play a system's episodes, and keep what verifies for SFT"
 TAKES_OVERRIDES = True
@@ -20,9 +26,13 @@ TAKES_OVERRIDES = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video distill``."""
-    add_teacher(parser)
+    add_teacher(parser, teacher_help="default without a GPU: a scripted one, which knows the answers")
     parser.add_argument(
-        "--data", type=Path, action="append", required=True, help="parquet or jsonl file of rows; may be repeated"
+        "--data",
+        type=Path,
+        action="append",
+        default=[],
+        help="parquet or jsonl file of rows; may be repeated; default with the scripted teacher: the synthetic ones",
     )
     parser.add_argument(
         "--samples", type=positive, default=1, metavar="N", help="episodes of each question (%(default)s)"
@@ -79,6 +89,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _distill(arguments: argparse.Namespace) -> Finished:
     team = TeamOptions(arguments.thinker_rounds, arguments.experiences, arguments.bank_round)
+    scripted = not arguments.teacher
+    if scripted:
+        choose_scripted(arguments)
     return distill(
         DistillOptions(
             job=job_options(arguments),
@@ -87,6 +100,29 @@ def _distill(arguments: argparse.Namespace) -> Finished:
             samples=arguments.samples,
             min_acc=arguments.min_acc,
             critic=server_options(arguments, arguments.critic, arguments.critic_model) if arguments.critic else None,
-            team=None if arguments.single_teacher else team,
+            team=None if arguments.single_teacher or scripted else team,
         )
     )
+
+
+def choose_scripted(arguments: argparse.Namespace) -> None:
+    """Let the scripted teacher play, on the synthetic rows where the command names none.
+
+    Args:
+        arguments: Of the command; get the teacher, its engine, the laptop profile, and what is built for them.
+
+    Raises:
+        SetupError: This machine has GPUs, or the cluster profile is asked for: such a run wants a real teacher.
+    """
+    if arguments.profile == "cluster" or (count_gpus() and arguments.profile is None):
+        raise SetupError(
+            "name a teacher with --teacher (the address of a server, or a checkpoint), or --profile laptop for the "
+            "scripted one"
+        )
+    arguments.teacher, arguments.engine, arguments.profile = "scripted", SCRIPTED, "laptop"
+    if not arguments.data:
+        recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
+        paths = build_toyworld(recipe, arguments.overrides, model="none")
+        arguments.data = [Path(paths["train"])]
+        built = [text for text in laptop_overrides(paths) if not text.startswith("data.")]
+        arguments.overrides = [*built, *arguments.overrides]

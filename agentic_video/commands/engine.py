@@ -8,6 +8,8 @@ from pathlib import Path
 
 TOY = "agentic_video.toyworld.backend.ToyBackend"
 """What ``toy`` stands for."""
+SCRIPTED = "agentic_video.toyworld.teacher.ScriptedTeacher"
+"""The teacher of a machine that has none."""
 SMALL_BYTES = 64 << 20
 """Weights up to this size run on the tiny model's own engine where there is no GPU."""
 NAMES = ("auto", "chat", "vllm", "toy")

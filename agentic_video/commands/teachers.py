@@ -36,12 +36,13 @@ def add_job(parser: argparse.ArgumentParser, items: str) -> None:
     parser.add_argument("--price-out", type=float, default=0.0, metavar="MONEY", help="of a million completion tokens")
 
 
-def add_teacher(parser: argparse.ArgumentParser, required: bool = True) -> None:
+def add_teacher(parser: argparse.ArgumentParser, required: bool = True, teacher_help: str = "") -> None:
     """Add the options of a teacher that plays episodes, and of its job.
 
     Args:
         parser: Of the command.
         required: Whether a system and a teacher must be named.
+        teacher_help: What happens where no teacher is named; empty where one must be.
     """
     example = next(iter(SYSTEMS))
     which = parser.add_mutually_exclusive_group(required=required)
@@ -54,8 +55,9 @@ def add_teacher(parser: argparse.ArgumentParser, required: bool = True) -> None:
     )
     parser.add_argument(
         "--teacher",
-        required=required,
-        help="address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint",
+        required=required and not teacher_help,
+        help="address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint"
+        + (f"; {teacher_help}" if teacher_help else ""),
     )
     parser.add_argument("--teacher-name", default="", help="name of the model on the server, where it has several")
     add_engine(parser)

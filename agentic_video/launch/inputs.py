@@ -37,6 +37,19 @@ class Inputs:
     val: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Checked:
+    """What was found out about a run's data.
+
+    Attributes:
+        overrides: What fits a batch to little data; only the laptop profile, whose sizes are nobody's, does so.
+        rows: Number of training rows, or records, that can be used; 0 where that isn't known.
+    """
+
+    overrides: tuple[str, ...] = ()
+    rows: int = 0
+
+
 def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[str, str]) -> Inputs:
     """What overrides name, else the environment variables ``MODEL_PATH``, ``TRAIN_FILES`` and ``VAL_FILES``.
 
@@ -60,15 +73,12 @@ def _files(value: Any) -> tuple[str, ...]:
 
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
-) -> list[str]:
+) -> Checked:
     """Make sure that the model and the files are there, and that the rows fill a batch.
 
     Args:
         config: Of the run, composed.
         elsewhere: Whether it runs on other machines: what isn't on this one is taken to be there.
-
-    Returns:
-        Overrides that fit a batch to little data; only the laptop profile, whose sizes are nobody's, does so.
 
     Raises:
         SetupError: Something isn't there, can't be read, or is too little; the message says what to set.
@@ -81,10 +91,10 @@ def check_inputs(
         if files and not (elsewhere and not all(Path(file).exists() for file in files))
     ]
     if not counts or not inputs.train:
-        return []
+        return Checked()
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
-    return _fitted(least, inputs, options, profile, config)
+    return Checked(tuple(_fitted(least, inputs, options, profile, config)), counts[0])
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:

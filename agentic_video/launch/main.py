@@ -18,7 +18,7 @@ from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import choose_profile
 from agentic_video.launch.run_folder import link_model, metrics_file, run_folder, run_identity, write_record
-from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command
+from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command, total_steps
 from agentic_video.launch.submit import submit_job
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides, verifier_server
 from agentic_video.report.losses import newest_checkpoint, write_losses
@@ -54,7 +54,7 @@ def launch(options: LaunchOptions) -> int:
     elsewhere = profile == "cluster" and (
         not gpus or (options.stage == "grpo" and bool(environment.get("RAY_ADDRESS")))
     )
-    fitted = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
+    checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, gpus, environment, config)
     paths: Mapping[str, str] = {}
     if profile == "laptop":
@@ -67,7 +67,8 @@ def launch(options: LaunchOptions) -> int:
                 model="none" if inputs.model else "cold-start",
                 dry_run=options.dry_run,
             )
-        command += [*laptop_overrides(paths, options.stage), *input_overrides(inputs, options.stage), *fitted]
+        command += [*laptop_overrides(paths, options.stage), *input_overrides(inputs, options.stage)]
+    command += checked.overrides
     if options.dry_run:
         print(shlex.join([*command, *options.overrides]))
         return 0
@@ -78,7 +79,8 @@ def launch(options: LaunchOptions) -> int:
     root = output_folder(environment) / f"{options.title}-{profile}"
     folder, resumed = run_folder(root, run_identity(options.overrides, environment))
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
-    status, peak_bytes = _train(options, profile, command, environment, folder, paths.get("verifier"))
+    total = total_steps(config, checked.rows)
+    status, peak_bytes = _train(options, profile, command, environment, folder, paths.get("verifier"), total)
     checkpoint = newest_checkpoint(folder)
     if status:
         print(f"verl stopped with status {status}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
@@ -102,6 +104,7 @@ def _train(
     environment: Mapping[str, str],
     folder: Path,
     verifier: str | None,
+    total: int,
 ) -> tuple[int, int]:
     """Run the training in a run's folder, with what it needs beside it.
 
@@ -110,6 +113,7 @@ def _train(
         environment: Environment variables of this command.
         folder: Gets the training's outputs, its log and its command.
         verifier: Checkpoint that is served as the verifier for as long as the training lasts.
+        total: Number of steps; 0 where it isn't known.
 
     Returns:
         Exit status and peak memory in bytes.
@@ -132,4 +136,4 @@ def _train(
         on_cluster = options.stage == "grpo" and environment.get("RAY_ADDRESS")
         # Processes of a cluster don't see this machine's temporary folder.
         beside = {} if on_cluster else {"TMPDIR": str(temporary)}
-        return run_verl(whole, {**environment, **variables, **beside}, folder / "log.txt")
+        return run_verl(whole, {**environment, **variables, **beside}, folder / "log.txt", total)

@@ -26,7 +26,7 @@ def stop_with_launcher() -> None:
 
 
 def run_verl(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, grace: float = STOP_SECONDS
+    command: Sequence[str], environment: Mapping[str, str], log: Path, total: int = 0, grace: float = STOP_SECONDS
 ) -> tuple[int, int]:
     """Run the training, show what is interesting of its output and keep all of it.
 
@@ -36,6 +36,7 @@ def run_verl(
         command: Program and arguments.
         environment: All of its environment variables.
         log: File that the output is appended to.
+        total: Number of steps; 0 where verl will say it.
         grace: Seconds that the training has for stopping, before it is killed.
 
     Returns:
@@ -68,7 +69,7 @@ def run_verl(
 
         previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         assert process.stdout is not None
-        progress = Progress()
+        progress = Progress(total)
         for line in process.stdout:
             file.write(line)
             if shown := progress.shown(line):

@@ -18,10 +18,14 @@ ERROR_CHARACTERS = 300
 
 
 class Progress:
-    """Picks from a log what a user wants to see: each step's key figures, warnings of ours, errors."""
+    """Picks from a log what a user wants to see: each step's key figures, warnings of ours, errors.
 
-    def __init__(self) -> None:
-        self._total = ""
+    Args:
+        total: Number of steps; 0 where the log will say it.
+    """
+
+    def __init__(self, total: int = 0) -> None:
+        self._total = f" of {total}" if total else ""
 
     def shown(self, line: str) -> str:
         """What is shown of the log's next line.

@@ -79,6 +79,17 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         )
 
 
+def total_steps(config: DictConfig, rows: int) -> int:
+    """How many steps a run has; 0 where that isn't known before it says so.
+
+    Args:
+        config: Of the run.
+        rows: Of its training data; 0 for an unknown number.
+    """
+    steps = config.trainer.get("total_training_steps")
+    return int(steps or rows // config.data.train_batch_size * config.trainer.total_epochs)
+
+
 def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
     """How many machines and GPUs a stage that torchrun starts has on a cluster."""
     if options.stage not in TORCHRUN or profile == "laptop":

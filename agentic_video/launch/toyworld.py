@@ -1,6 +1,7 @@
 """The synthetic world that a laptop job needs, built before it and served beside it."""
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -57,7 +58,12 @@ def build_toyworld(
     command += ["--model", model] if stage == "grpo" else ["--profile", config_name(stage, "laptop")]
     command += [*([] if data else ["--no-data"]), *(["--dry-run"] if dry_run else [])]
     paths, problem = {}, "see above"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=stop_with_launcher) as build:
+    # Threads that spin while they wait take the cores from whatever else the machine does: beside other work a build
+    # takes ten times as long.
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=stop_with_launcher
+    ) as build:
         assert build.stdout is not None
         for line in build.stdout:
             name, _, value = line.strip().partition(": ")

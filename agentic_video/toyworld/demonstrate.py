@@ -13,6 +13,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
+from agentic_video.toyworld.build import ensure
 from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught, world_facts
 from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
 from agentic_video.toyworld.model import load_chat_format
@@ -111,10 +112,11 @@ def main() -> None:
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
     recipe, cache = toy_recipe(config), Cache(arguments.cache, arguments.dry_run)
     settings = settings_of(config)
-    if arguments.no_data:
-        print_paths({"model": ensure_base(recipe, cache)})
-        return
     limits = episode_limits(config.data, settings)
+    if arguments.no_data:
+        # A few records don't teach the base model a grammar: records of one's own are learnt by the one that speaks it.
+        print_paths({"model": ensure(settings.system, limits, recipe, cache).model})
+        return
     train, heldout, base = ensure_demonstrations(settings.system, limits, recipe, cache)
     print_paths({"train": train, "heldout": heldout, "model": base})
 

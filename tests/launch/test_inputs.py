@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.launch import inputs as looking
-from agentic_video.launch.inputs import Inputs, check_inputs, input_overrides, named_inputs
+from agentic_video.launch.inputs import Checked, Inputs, check_inputs, input_overrides, named_inputs
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
@@ -32,7 +32,7 @@ def make_checkpoint(folder: Path, weights: int = 10) -> str:
     return str(folder / "mine")
 
 
-def check(inputs: Inputs, profile: Profile = "laptop", options: LaunchOptions = OPTIONS, **more: bool) -> list[str]:
+def check(inputs: Inputs, profile: Profile = "laptop", options: LaunchOptions = OPTIONS, **more: bool) -> Checked:
     return check_inputs(inputs, options, profile, CONFIG, **more)  # type: ignore[arg-type]
 
 
@@ -98,19 +98,19 @@ def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:
 
 
 def test_what_is_not_here_may_be_elsewhere() -> None:
-    assert check(Inputs("/no/such", ("/none.parquet",), ("/none.parquet",)), "cluster", elsewhere=True) == []
+    assert check(Inputs("/no/such", ("/none.parquet",), ("/none.parquet",)), "cluster", elsewhere=True) == Checked()
     with pytest.raises(SetupError, match=r"^/none\.parquet: no such file"):
         check(Inputs("", ("/none.parquet",)), "cluster")
 
 
 def test_rows_that_fill_a_batch_change_nothing(tmp_path: Path) -> None:
-    assert check(Inputs(train=(write_rows(tmp_path, 6),))) == []
+    assert check(Inputs(train=(write_rows(tmp_path, 6),))) == Checked(rows=6)
 
 
 def test_the_laptop_s_batch_fits_few_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = write_rows(tmp_path, 4)
-    fitted = ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4"]
-    assert check(Inputs(train=(rows,), val=(rows,))) == fitted
+    fitted = ("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4")
+    assert check(Inputs(train=(rows,), val=(rows,))) == Checked(fitted, rows=4)
     assert capsys.readouterr().out == f"{rows}: 4 usable rows, so {' '.join(fitted)}\n"
 
 
@@ -128,7 +128,7 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
     rows = write_rows(tmp_path, 6)
     with Path(rows).open("a") as file:
         file.write(Path(rows).read_text().splitlines()[0].replace("v.mp4", "gone.mp4").replace('"0"', '"7"') + "\n")
-    assert check(Inputs(train=(rows,))) == []
+    assert check(Inputs(train=(rows,))) == Checked(rows=6)
     said = capsys.readouterr().out.splitlines()
     assert "gone.mp4: no such file" in said[0] and said[1] == "1 of 7 rows left out"
 

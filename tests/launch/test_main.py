@@ -119,8 +119,8 @@ def test_a_run_from_its_folder_to_its_summary(
 ) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
 
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, int]:
-        assert Path(environment["TMPDIR"]).is_dir()
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
+        assert Path(environment["TMPDIR"]).is_dir() and total == 20
         started.append((list(command), dict(environment)))
         return status, 5
 
@@ -161,7 +161,7 @@ def test_a_run_from_its_folder_to_its_summary(
 def test_a_cluster_s_processes_get_their_variables_from_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
 
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, int]:
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
         started.append((list(command), dict(environment)))
         return 1, 0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.launch.options import LaunchOptions, Profile
-from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command
+from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command, total_steps
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -97,3 +97,11 @@ def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:
     assert "++ray_kwargs.ray_init.num_gpus=null" in overrides
     assert "+ray_kwargs.ray_init.runtime_env.env_vars.X='1'" in overrides
     assert ray_overrides({}, {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir={tmp_path}/ray"]
+
+
+def test_how_many_steps_a_run_has() -> None:
+    laptop = checked_config(LaunchOptions(RECIPE), "laptop", 0, {})
+    assert total_steps(laptop, 0) == 20
+    sft = checked_config(LaunchOptions(RECIPES / "videozoomer", "sft"), "cluster", 8, {})
+    # one epoch of whole batches of 64
+    assert (total_steps(sft, 200), total_steps(sft, 0)) == (3, 0)

@@ -2,8 +2,6 @@
 
 from agentic_video.systems.base import EpisodeView
 
-FPS = 10
-"""Frames a second of the synthetic videos: frame numbers are seconds with one more digit."""
 BEYOND = 999
 """A last frame that no synthetic video has: it is clipped to the video, and is always the same to write."""
 
@@ -13,14 +11,14 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple
     answer = f"<thinking>it is {word}</thinking><answer>{word}</answer>"
     if aim is None:
         return (answer,)
-    if view.qa.extra["kind"] == "beside":
+    if view.qa.extra.get("kind") == "beside":
         named = view.qa.extra["beside"]
         return (
             call(f"find {named}", "clip_sample", f'"start_frame": 0, "end_frame": {BEYOND}, "prompt": "{named}"'),
             answer,
         )
-    second = int(aim)
-    start, end = FPS * (second - 1), FPS * (second + 1)
+    second, rate = int(aim), round(view.video.info.fps)
+    start, end = rate * (second - 1), rate * (second + 1)
     return (call(f"look near {second}", "uniform_sample", f'"start_frame": {start}, "end_frame": {end}'), answer)
 
 

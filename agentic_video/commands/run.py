@@ -14,6 +14,7 @@ from typing import get_args
 
 from agentic_video.commands.guard import guarded
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
+from agentic_video.systems.registry import SYSTEMS
 
 HELP = "train one system: GRPO, SFT or KTO"
 TAKES_OVERRIDES = True
@@ -23,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video run``."""
     stages = "|".join(get_args(Stage))
     parser.usage = f"agentic-video run [options] RECIPE [{stages}] [key=value ...]"
-    parser.add_argument("recipe", metavar="RECIPE", help="name of a recipe, e.g. videozoomer, or its folder")
+    example = next(iter(SYSTEMS))
+    parser.add_argument("recipe", metavar="RECIPE", help=f"name of a recipe, e.g. {example}, or its folder")
     parser.add_argument("--profile", choices=get_args(Profile), help="default: laptop without GPUs, else cluster")
     parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
     parser.add_argument(

@@ -94,10 +94,9 @@ def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environm
     """How many machines and GPUs a stage that torchrun starts has on a cluster."""
     if options.stage not in TORCHRUN or profile == "laptop":
         return []
-    return [
-        f"trainer.nnodes={environment.get('NNODES') or 1}",
-        f"trainer.n_gpus_per_node={environment.get('GPUS_PER_NODE') or gpus}",
-    ]
+    here = environment.get("GPUS_PER_NODE") or gpus  # none: a dry run for another machine keeps what the yaml says
+    sizes = [f"trainer.n_gpus_per_node={here}"] if here else []
+    return [f"trainer.nnodes={environment.get('NNODES') or 1}", *sizes]
 
 
 def stage_command(

@@ -13,6 +13,8 @@ LAPTOP_ENV: Mapping[str, str] = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
     "HF_HUB_OFFLINE": "1",
+    # nothing is downloaded: the bars would be those of loading a tiny model
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
 }
 """Where there is no GPU."""
 

@@ -77,6 +77,7 @@ def test_mistakes_are_named_with_what_was_meant(config: DictConfig, text: str, m
         "data.train_files=[a.parquet,b.parquet]",
         "data.train_files=a.parquet",
         "hydra.run.dir=here",
+        "agentic_video.system.max_turns=abc",  # refused by its dataclass, which may take words too
     ],
 )
 def test_what_verl_takes_passes(config: DictConfig, text: str) -> None:

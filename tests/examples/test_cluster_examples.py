@@ -55,5 +55,5 @@ def test_slurm_script_is_bash() -> None:
 
 def test_ray_job_page_names_every_variable_that_is_handed_on() -> None:
     page = (EXAMPLES / "ray_job" / "README.md").read_text(encoding="utf-8")
-    (paragraph,) = re.findall(r"^3\. hands on (.*?)^4\.", page, re.DOTALL | re.MULTILINE)
+    (paragraph,) = re.findall(r"^3\. passes on (.*?)^4\.", page, re.DOTALL | re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", paragraph)) == set(FORWARDED)

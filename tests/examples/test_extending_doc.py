@@ -214,7 +214,7 @@ def test_it_can_be_evaluated_in_shards_without_pythonpath(recipe: Path, question
 
 
 def test_its_sft_starts_without_pythonpath(recipe: Path) -> None:
-    words = ["agentic_video.launch.main", str(recipe), "--stage", "sft", "--profile", "cluster", "--dry-run"]
+    words = ["agentic_video.cli", "run", str(recipe), "sft", "--profile", "cluster", "--dry-run"]
     job = run(*words, MODEL_PATH=os.environ["MODEL_PATH"], GPUS_PER_NODE="1", NNODES="1")
     assert job.returncode == 0, job.stderr
     assert f"-m agentic_video.training.sft --config-dir {recipe / 'config'} --config-name sft" in job.stdout

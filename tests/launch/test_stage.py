@@ -39,6 +39,11 @@ def test_sft_runs_under_torchrun_on_every_gpu() -> None:
     assert "--nproc-per-node=2 " in " ".join(sft_command("trainer.n_gpus_per_node=2"))
 
 
+def test_a_dry_run_for_another_machine_keeps_the_recipe_s_gpus() -> None:
+    command = " ".join(command_of(LaunchOptions(RECIPE, "sft", dry_run=True), "cluster", 0, {}))
+    assert " --nproc-per-node=8 " in command and command.endswith(" trainer.nnodes=1")
+
+
 def test_several_machines_must_know_where_they_meet() -> None:
     with pytest.raises(SetupError, match="MASTER_ADDR and NODE_RANK not set"):
         sft_command(NNODES="2")

@@ -1,0 +1,84 @@
+"""The recipes' laptop jobs as the documentation has them, each cut short: what is made once is that of the whole job.
+
+``test_videozoomer_laptop.py`` runs one of them to its end.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agentic_video.report.summary import read_metrics, series
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+STEPS = "trainer.total_training_steps=2"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+
+
+def run(command: str, folder: Path, *more: str) -> Path:
+    """Run a command of the documentation; its run's folder."""
+    environment = {**os.environ, "OUTPUT_DIR": str(folder / "outputs")}
+    environment.pop("VERL_PLATFORM", None)  # the command sets what it needs by itself
+    words = [str(REPOSITORY / word) if word.endswith(".sh") else word for word in shlex.split(command)]
+    done = subprocess.run(
+        [*words, *more],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    (made,) = (folder / "outputs").glob("*/run-001")
+    return made
+
+
+@pytest.mark.parametrize("system", ["framethinker", "framemind", "videobrain", "eva"])
+def test_grpo(system: str, tmp_path: Path) -> None:
+    made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS)
+    assert series(read_metrics(made), "episode/reward")[0] == [1, 2]
+    assert (made / "summary.md").exists()
+
+
+@pytest.mark.parametrize("system", ["videozoomer", "framethinker", "framemind", "videobrain", "eva"])
+def test_sft(system: str, tmp_path: Path) -> None:
+    made = run(f"bash recipes/{system}/run_sft.sh", tmp_path, STEPS)
+    assert series(read_metrics(made), "train/loss")[0] == [1, 2]
+
+
+def test_evaluation(tmp_path: Path) -> None:
+    environment = {**os.environ, "OUTPUT_DIR": str(tmp_path)}
+    command = ["bash", str(REPOSITORY / "recipes" / "videozoomer" / "run_eval.sh"), "--limit", "16"]
+    subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+    (report,) = tmp_path.glob("videozoomer-eval/*/agent/report.md")
+    assert "16" in report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("mode", [(), ("agentic_video.reward.mode=replace",)])
+def test_custom_reward(mode: tuple[str, ...], tmp_path: Path) -> None:
+    made = run("bash examples/custom_reward/run.sh", tmp_path, *mode, STEPS)
+    term = "episode/term_right" if mode else "episode/term_few_frames_right"
+    assert series(read_metrics(made), term)[0] == [1, 2]
+
+
+def test_a_reward_of_the_page_s_own(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
+    (listing,) = re.findall(r"^```python\n(from agentic_video\.types import Score\n.*?)^```", page, re.DOTALL | re.M)
+    (tmp_path / "few_turns.py").write_text(listing, encoding="utf-8")
+    (command,) = re.findall(r"^bash recipes/.*few_turns.*$", page, re.MULTILINE)
+    made = run(command, tmp_path, STEPS)
+    assert series(read_metrics(made), "episode/term_turns")[0] == [1, 2]
+
+
+def test_offline_weights_and_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path / "outputs"))
+    logger = "trainer.logger=[console,tensorboard,file,wandb]"
+    run(f"bash recipes/videozoomer/run_grpo.sh --profile laptop '{logger}'", tmp_path, STEPS)
+    assert list((tmp_path / "outputs" / "wandb").glob("offline-run-*"))

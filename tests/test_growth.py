@@ -8,8 +8,9 @@ from tests.growth import assert_linear, cpu_s
 
 
 def test_linear_functions_pass() -> None:
-    assert_linear(lambda text: text.count("<think>"), "<think>" * 2_000, "<think>" * 16_000)
-    assert_linear(lambda count: [None] * count, 10_000, 80_000, growth=8.0)
+    # functions that compute: one that only walks over memory slows down where the input leaves a cache
+    assert_linear(lambda text: sum(map(ord, text)), "<think>" * 2_000, "<think>" * 16_000)
+    assert_linear(lambda count: sum(range(count)), 10_000, 80_000, growth=8.0)
     assert_linear(sorted, list(range(5_000)), list(range(40_000)))
 
 

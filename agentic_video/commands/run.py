@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = f"agentic-video run [options] RECIPE [{stages}] [key=value ...]"
     example = next(iter(SYSTEMS))
     parser.add_argument("recipe", metavar="RECIPE", help=f"name of a recipe, e.g. {example}, or its folder")
-    parser.add_argument("--profile", choices=get_args(Profile), help="default: laptop without GPUs, else cluster")
+    parser.add_argument(
+        "--profile", choices=get_args(Profile), help="size of the job (default: laptop without GPUs, else cluster)"
+    )
     parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print the command, build and start nothing"

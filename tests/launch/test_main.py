@@ -163,7 +163,7 @@ def test_a_run_from_its_folder_to_its_summary(
 
 @pytest.mark.parametrize("address", ["", "auto"])
 def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cold_starts: list[bool]
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]
 ) -> None:
     recipe, started = tmp_path / "recipes" / "mine", []
     shutil.copytree(RECIPE, recipe)

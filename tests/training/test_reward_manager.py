@@ -254,5 +254,5 @@ def test_an_unanswered_open_question_needs_no_judge() -> None:
 
 
 def test_misspelt_choices_are_refused() -> None:
-    with pytest.raises(ValueError, match="on_failure must be one of"):
+    with pytest.raises(ValueError, match=r"on_failure: expected one of drop_group, zero"):
         run(FAILED, CHOICE, on_failure="drop")

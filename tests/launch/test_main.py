@@ -171,12 +171,14 @@ def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
         "from agentic_video.systems.framethinker.system import FrameThinker\n\n\nclass Mine(FrameThinker):\n    pass\n"
     )
 
-    def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, int]:
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
         started.append((list(command), dict(environment)))
         return 1, 0
 
-    variables = {"OUTPUT_DIR": str(tmp_path), "RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}
-    for name, value in {**variables, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}.items():
+    variables = {"OUTPUT_DIR": str(tmp_path), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    if address:
+        variables |= {"RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(launching, "run_verl", run)

@@ -6,8 +6,9 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agentic_video.config.compose import PACKAGED
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.utils.errors import SetupError
 
@@ -35,10 +36,15 @@ POLL_SECONDS = 2.0
 
 
 def entrypoint(recipe: Path, profile: Profile, overrides: Sequence[str], python: str) -> str:
-    """The command that the cluster runs, in its copy of the repository."""
-    relative = recipe.relative_to(recipe.parents[1])
-    command = [python, "-m", "agentic_video.cli", "run", str(relative), "--profile", profile, *overrides]
+    """The command that the cluster runs, in its copy of the repository; a wheel's recipe goes by its name there."""
+    named = recipe.name if recipe.parent == PACKAGED else str(recipe.relative_to(recipe.parents[1]))
+    command = [python, "-m", "agentic_video.cli", "run", named, "--profile", profile, *overrides]
     return shlex.join(command)
+
+
+def copied(recipe: Path) -> dict[str, Any]:
+    """What the job gets a copy of: the recipe's repository; of a wheel nothing, as the nodes have it installed."""
+    return {} if recipe.parent == PACKAGED else {"working_dir": str(recipe.parents[1]), "excludes": EXCLUDED}
 
 
 def submit_job(options: LaunchOptions, profile: Profile, environment: Mapping[str, str]) -> int:
@@ -67,7 +73,7 @@ def submit_job(options: LaunchOptions, profile: Profile, environment: Mapping[st
     variables["RAY_ADDRESS"] = "auto"
     job = client.submit_job(
         entrypoint=command,
-        runtime_env={"working_dir": str(options.recipe.parents[1]), "excludes": EXCLUDED, "env_vars": variables},
+        runtime_env={**copied(options.recipe), "env_vars": variables},
     )
     print(f"submitted {job} to {address}; stop it with: ray job stop --address {address} {job}", flush=True)
     return _follow(client, job)

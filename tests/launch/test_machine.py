@@ -5,7 +5,11 @@ import time
 from multiprocessing import shared_memory
 from pathlib import Path
 
-from agentic_video.launch.machine import PeakMemory, clean_machine, remove_segments, shared_segments
+import pytest
+
+from agentic_video.launch import machine
+from agentic_video.launch.machine import PeakMemory, clean_machine, remove_segments, require_engine, shared_segments
+from agentic_video.utils.errors import SetupError
 
 
 def test_only_segments_that_nobody_maps_are_removed() -> None:
@@ -23,10 +27,11 @@ def test_only_segments_that_nobody_maps_are_removed() -> None:
         orphan.unlink(missing_ok=True)
 
 
-def test_machine_is_left_clean() -> None:
+@pytest.mark.parametrize("name", ["psm_agentic_video_test2", "verl_weights_agentic_video_test"])
+def test_machine_is_left_clean(name: str) -> None:
     with clean_machine() as folder:
         (folder / "x").write_text("x")
-        orphan = Path("/dev/shm/psm_agentic_video_test2")
+        orphan = Path("/dev/shm") / name
         orphan.write_bytes(b"x")
     assert not folder.exists()
     assert not orphan.exists()
@@ -42,3 +47,13 @@ def test_the_memory_of_descendants_is_counted() -> None:
             time.sleep(0.01)
         child.communicate(b"\n")
     assert size < memory.stop() < 4 * size
+
+
+def test_a_rollout_needs_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    require_engine("grpo", 0)  # it is here
+    monkeypatch.setattr(machine, "find_spec", lambda name: None)
+    require_engine("sft", 0)
+    with pytest.raises(SetupError, match=r"agentic-video install cpu$"):
+        require_engine("grpo", 0)
+    with pytest.raises(SetupError, match=r"agentic-video install gpu$"):
+        require_engine("grpo", 8)

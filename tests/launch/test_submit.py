@@ -2,8 +2,9 @@ import shlex
 
 import pytest
 
+from agentic_video.config.compose import PACKAGED
 from agentic_video.launch.options import LaunchOptions
-from agentic_video.launch.submit import entrypoint, submit_job
+from agentic_video.launch.submit import copied, entrypoint, submit_job
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -23,6 +24,14 @@ def test_the_job_runs_the_recipe_in_its_own_copy() -> None:
         "trainer.total_epochs=2",
         "a='x y'",
     ]
+
+
+def test_a_wheel_s_recipe_goes_by_its_name() -> None:
+    command = shlex.split(entrypoint(PACKAGED / "videozoomer", "cluster", [], "python"))
+    assert command == ["python", "-m", "agentic_video.cli", "run", "videozoomer", "--profile", "cluster"]
+    # the package's folder on Python's path would hide modules of the standard library
+    assert copied(PACKAGED / "videozoomer") == {}
+    assert copied(RECIPE)["working_dir"] == str(RECIPE.parents[1])
 
 
 def test_address_is_needed_and_must_answer() -> None:

@@ -64,7 +64,7 @@ def findings() -> Iterator[Finding]:
     yield Finding("python", platform.python_version(), "" if supported else "use Python 3.11 or 3.12")
     gpus = count_gpus()
     extra = "gpu" if gpus else "cpu"
-    install = f"install the environment again: bash recipes/setup.sh, or uv sync --extra {extra}"
+    install = f"agentic-video install {extra}; in a clone: rm -r .venv and start a recipe's script"
     yield Finding("GPUs", str(gpus) if gpus else "none: jobs run in the laptop profile")
     for name in ("torch", "transformers", "ray", "vllm", "tensordict", "TransferQueue"):
         found = installed(name)
@@ -102,7 +102,7 @@ def findings() -> Iterator[Finding]:
 def _plugin() -> Finding:
     names = [entry.name for entry in importlib.metadata.entry_points(group="verl.plugins")]
     if "agentic_video" not in names:
-        return Finding("verl plugin", "not registered", "install the package itself: uv sync, or pip install -e .")
+        return Finding("verl plugin", "not registered", "install the package itself: pip install --no-deps . in a clone")
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto")
     if policy != "auto" and "agentic_video" not in policy.split(","):
         return Finding("verl plugin", "switched off", "VERL_USE_EXTERNAL_PLUGINS must be auto or list agentic_video")

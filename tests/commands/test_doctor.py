@@ -23,7 +23,7 @@ def test_what_is_missing_comes_with_a_remedy(
     for name in ("vllm", "av"):
         place = next(i for i, line in enumerate(lines) if line.startswith(f"!! {name} "))
         assert "missing" in lines[place]
-        assert "uv sync" in lines[place + 1]
+        assert "agentic-video install" in lines[place + 1]
 
 
 def test_an_older_processor_is_a_note_and_nothing_missing(

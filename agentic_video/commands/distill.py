@@ -12,7 +12,8 @@ from pathlib import Path
 from agentic_video.commands.engine import SCRIPTED
 from agentic_video.commands.numbers import fraction, natural, positive
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
-from agentic_video.config.compose import find_recipe
+from agentic_video.config.compose import compose_recipe, find_recipe
+from agentic_video.config.settings import settings_of
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.synthesis.distill import DistillOptions, distill
 from agentic_video.synthesis.jobs import Finished
@@ -127,6 +128,7 @@ def choose_scripted(arguments: argparse.Namespace) -> None:
     arguments.teacher, arguments.engine, arguments.profile = "scripted", SCRIPTED, "laptop"
     if not arguments.data:
         recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
+        settings_of(compose_recipe(recipe, "laptop", arguments.overrides))  # before anything is built
         paths = build_toyworld(recipe, arguments.overrides, model="none")
         arguments.data = [Path(paths["train"])]
         built = [text for text in laptop_overrides(paths) if not text.startswith("data.")]

@@ -102,7 +102,9 @@ def findings() -> Iterator[Finding]:
 def _plugin() -> Finding:
     names = [entry.name for entry in importlib.metadata.entry_points(group="verl.plugins")]
     if "agentic_video" not in names:
-        return Finding("verl plugin", "not registered", "install the package itself: pip install --no-deps . in a clone")
+        return Finding(
+            "verl plugin", "not registered", "install the package itself: pip install --no-deps . in a clone"
+        )
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto")
     if policy != "auto" and "agentic_video" not in policy.split(","):
         return Finding("verl plugin", "switched off", "VERL_USE_EXTERNAL_PLUGINS must be auto or list agentic_video")

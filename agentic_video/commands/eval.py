@@ -178,12 +178,19 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
         asked: The engine, as the option says it.
 
     Raises:
-        SetupError: The synthetic world couldn't be built.
+        SetupError: A file isn't there, the config is wrong, or the synthetic world couldn't be built.
+        ValueError: A key of our own blocks is wrong.
     """
+    from agentic_video.config.compose import compose_recipe
+    from agentic_video.config.settings import settings_of
+    from agentic_video.evaluation.options import check_files
     from agentic_video.launch.toyworld import ToyModel, build_toyworld, laptop_overrides
     from agentic_video.utils.imports import make_importable
 
     make_importable(options.recipe)
+    # What is wrong is said before anything is built.
+    check_files(options.data, "--data")
+    settings_of(compose_recipe(options.recipe, options.profile, options.overrides))
     # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
     plain = options.variant.kind == "baseline"
     named = options.model.model

@@ -58,6 +58,9 @@ def launch(options: LaunchOptions) -> int:
     )
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, gpus, environment, config)
+    root = output_folder(environment) / f"{options.title}-{profile}"
+    if runs_here:
+        root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
     paths: Mapping[str, str] = {}
     if profile == "laptop":
         if options.stage == "grpo" or not (inputs.train and inputs.model):
@@ -78,7 +81,6 @@ def launch(options: LaunchOptions) -> int:
     if profile == "cluster" and not environment.get("RAY_ADDRESS"):  # this machine alone
         environment.setdefault("NNODES", "1")
         environment.setdefault("GPUS_PER_NODE", str(gpus))
-    root = output_folder(environment) / f"{options.title}-{profile}"
     folder, resumed = run_folder(root, run_identity(options.overrides, environment))
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     total = total_steps(config, checked.rows)

@@ -45,10 +45,10 @@ def test_without_a_teacher_a_scripted_one_plays(ask: Ask, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(distill, "build_toyworld", build)
     monkeypatch.setattr(distill, "count_gpus", lambda: 0)
-    options = ask(distill, "distill", "--system", "framemind", "--out", "o", "a=1")
+    options = ask(distill, "distill", "--system", "framemind", "--out", "o", "trainer.save_freq=1")
     assert options.teacher.model.engine == SCRIPTED and options.teacher.profile == "laptop" and options.team is None
-    assert options.data == (Path("/t.parquet"),) and built == [("framemind", ("a=1",), "none")]
-    assert options.teacher.overrides == ("agentic_video.retrieval.model='local-dir:/c'", "a=1")
+    assert options.data == (Path("/t.parquet"),) and built == [("framemind", ("trainer.save_freq=1",), "none")]
+    assert options.teacher.overrides == ("agentic_video.retrieval.model='local-dir:/c'", "trainer.save_freq=1")
     # rows of one's own need nothing built
     options = ask(distill, "distill", "--system", "framemind", "--data", "mine.jsonl", "--out", "o")
     assert options.data == (Path("mine.jsonl"),) and len(built) == 1

@@ -244,11 +244,16 @@ def test_the_synthetic_world_fills_in_what_is_not_named(
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.safetensors").write_bytes(b"small")
     monkeypatch.setattr(toyworld, "build_toyworld", build)
-    options = with_toyworld(parsed(*words, "a=1"), "auto", 0)
-    assert built == [((RECIPES / "eva").resolve(), ("a=1",), made)]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.jsonl").touch()
+    options = with_toyworld(parsed(*words, "trainer.save_freq=1"), "auto", 0)
+    assert built == [((RECIPES / "eva").resolve(), ("trainer.save_freq=1",), made)]
     assert (options.model.model, options.model.engine) == (str(tmp_path / model), TOY)
     assert options.data == (Path(asked_data),)
-    assert options.overrides[-1] == "a=1" and f"actor_rollout_ref.model.path={tmp_path / model}" in options.overrides
+    assert (
+        options.overrides[-1] == "trainer.save_freq=1"
+        and f"actor_rollout_ref.model.path={tmp_path / model}" in options.overrides
+    )
 
 
 def test_the_options_are_named_once() -> None:
@@ -256,3 +261,13 @@ def test_the_options_are_named_once() -> None:
     add_arguments(parser)
     known, rest = parser.parse_known_args(["--system", "eva", "a=1", "--data", "x", "b=2", "--data", "y"])
     assert rest == ["a=1", "b=2"] and known.data == [Path("x"), Path("y")]
+
+
+@pytest.mark.parametrize("word", ["trainer.total_epoch=1", "agentic_video.system.max_calls=0", "--data=nope.jsonl"])
+def test_a_mistake_is_found_before_anything_is_built(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*args: object, **kwargs: object) -> dict[str, str]:
+        raise AssertionError("built")
+
+    monkeypatch.setattr(toyworld, "build_toyworld", build)
+    with pytest.raises((SetupError, ValueError), match=r"total_epochs|max_calls|nope\.jsonl"):
+        with_toyworld(parsed(word), "auto", 0)

@@ -16,7 +16,7 @@ from agentic_video.report.summary import read_metrics, series
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = "trainer.total_training_steps=2"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
 
 
 def run(command: str, folder: Path, *more: str) -> Path:

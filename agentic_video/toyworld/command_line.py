@@ -1,11 +1,15 @@
 """What the programs that build for a recipe have in common: arguments, the paths that they print, how they end."""
 
 import argparse
+import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
+
+import psutil
 
 from agentic_video.toyworld.cache import DEFAULT_CACHE
 from agentic_video.toyworld.gate import GateError
@@ -52,16 +56,21 @@ def run_builder(main: Callable[[], None]) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    signal.signal(signal.SIGTERM, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     try:
         main()
-    except KeyboardInterrupt:
-        sys.exit(130)
     except (SetupError, GateError, ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", flush=True)
         sys.exit(2)
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    """End a build: first the processes of its pools, which would be waited for."""
+    # What a pool's threads say about that helps nobody.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            child.kill()
     # An exception, so that temporary folders are removed on the way out.
     sys.exit(128 + number)

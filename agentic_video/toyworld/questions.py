@@ -1,6 +1,7 @@
 """Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
 
 import os
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -134,7 +135,9 @@ def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterato
             write_video(scene, path, recipe)
             yield
         return
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), get_context("spawn")) as pool:
+    # Ctrl-C reaches all processes of a terminal; the one that waits for the others ends them.
+    cores, ignore = len(os.sched_getaffinity(0)), (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(cores, get_context("spawn"), initializer=signal.signal, initargs=ignore) as pool:
         yield from pool.map(write_video, missing.values(), missing, repeat(recipe), chunksize=8)
 
 

@@ -1,10 +1,17 @@
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder, stage_parser
 from agentic_video.toyworld.gate import GateError
 from agentic_video.utils.errors import SetupError
+from tests.config.configs import RECIPES
 
 
 def test_what_all_builds_are_asked() -> None:
@@ -37,10 +44,27 @@ def test_a_failed_build_says_why_in_one_line(error: Exception, capsys: pytest.Ca
     assert capsys.readouterr().out == "error: a key is wrong\n"
 
 
-def test_an_interrupted_build_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    def stop() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(SystemExit, match="130"):
-        run_builder(stop)
-    assert capsys.readouterr().out == ""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("whole_group", [True, False])
+def test_a_stopped_build_says_nothing_and_leaves_nothing(number: int, whole_group: bool, tmp_path: Path) -> None:
+    """For real: a world is being made by a pool of processes."""
+    words = [str(RECIPES / "videozoomer"), "++agentic_video.toyworld.train=100000", "--cache", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "agentic_video.toyworld.build", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as build:
+        while len(list(tmp_path.rglob("*.mp4"))) < 20:
+            time.sleep(0.05)
+            assert build.poll() is None
+        children = psutil.Process(build.pid).children(recursive=True)
+        (os.killpg if whole_group else os.kill)(build.pid, number)
+        out, error = build.communicate(timeout=300)
+    assert build.returncode == 128 + number
+    assert error == "" and out.count("\n") == 1  # what is built, and why
+    psutil.wait_procs(children, timeout=60)
+    assert children and not any(child.is_running() for child in children)
+    assert list(tmp_path.iterdir()) == []

@@ -106,7 +106,14 @@ def test_an_interruption_while_modules_are_imported_too() -> None:
     code = "import importlib, os, signal, sys; from agentic_video import cli\n"
     code += "def interrupted(name): os.kill(os.getpid(), signal.SIGINT)\n"
     code += "cli.import_module = interrupted; sys.exit(cli.main(['doctor']))"
-    job = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
+    job = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        # what a shell starts in the background inherits that it ignores this signal
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert (job.returncode, job.stderr) == (128 + signal.SIGINT, "\nstopped\n")
 
 

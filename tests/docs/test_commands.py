@@ -168,6 +168,7 @@ def jobs() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield "cluster" if block.needs else "laptop", given, tuple(word for word in words if word != "--submit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("profile", "given", "words"), sorted(set(jobs())), ids=lambda value: None)
 def test_every_training_command_passes_its_dry_run(
     profile: str,

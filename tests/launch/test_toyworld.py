@@ -49,6 +49,7 @@ def test_a_build_that_is_interrupted_interrupts_its_launcher(programs: Path) -> 
         build_toyworld(Path("r"), [])
 
 
+@pytest.mark.slow
 def test_a_build_ends_with_its_launcher(tmp_path: Path) -> None:
     """For real: a launcher is killed while it builds a world; the build goes, and takes what is half built with it."""
     program = (

@@ -44,6 +44,7 @@ def test_a_failed_build_says_why_in_one_line(error: Exception, capsys: pytest.Ca
     assert capsys.readouterr().out == "error: a key is wrong\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_a_stopped_build_says_nothing_and_leaves_nothing(number: int, whole_group: bool, tmp_path: Path) -> None:

@@ -1,0 +1,317 @@
+"""What the planner reads of a run's config: plain numbers, so that formulas need no config."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agentic_video.config.typed import dataclass_from
+from agentic_video.planning.memory import BF16, FP32, GIB, Head, Precision
+from agentic_video.planning.shapes import ModelShape, shape_of
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.video.store import StoreConfig
+
+ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
+BLOCK = "agentic_video.plan"
+WEIGHTS = {"fp32": FP32, "float32": FP32, "bf16": BF16, "bfloat16": BF16, "fp16": BF16, "float16": BF16}
+LABEL_TOKENS = 12
+"""Of a frame beside its visual ones: its time stamp, and the marks around it (assumed)."""
+CPUS_OF_A_GPU = 8
+"""Processors of a node for each of its GPUs (assumed)."""
+GPUS_OF_A_NODE = 8
+"""Of a node, unless a config says less."""
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What a typical episode is taken to be (``agentic_video.plan``); nothing but the plan reads it.
+
+    Attributes:
+        model: Published model that is planned with where no folder is named.
+        overview_frames: Frames of the first view.
+        frames: Frames in all, those of calls included.
+        width: Of a frame, in pixels.
+        height: Of a frame, in pixels.
+        text_tokens: Tokens that are no visual ones: prompt, question, what is generated, tool replies.
+        said_tokens: Of these, the generated ones.
+        turns: Generations.
+
+    Raises:
+        ValueError: A number that makes no sense.
+    """
+
+    model: str
+    overview_frames: int
+    frames: int
+    width: int
+    height: int
+    text_tokens: int = 3000
+    said_tokens: int = 1000
+    turns: int = 3
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.overview_frames <= self.frames:
+            raise ValueError(f"overview_frames must be from 0 to frames, got {self.overview_frames} of {self.frames}")
+        if min(self.frames, self.width, self.height, self.said_tokens, self.turns) < 1:
+            raise ValueError("frames, width, height, said_tokens and turns must be at least 1")
+        if self.said_tokens > self.text_tokens:
+            raise ValueError(f"said_tokens are among text_tokens, got {self.said_tokens} of {self.text_tokens}")
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What a run is to have.
+
+    Attributes:
+        gpus: In all.
+        gpu_bytes: Memory of each.
+        host_bytes: Main memory of each node.
+        per_node: GPUs of a node.
+    """
+
+    gpus: int
+    gpu_bytes: float
+    host_bytes: float
+    per_node: int = GPUS_OF_A_NODE
+
+    @property
+    def nodes(self) -> int:
+        """How many machines."""
+        return math.ceil(self.gpus / self.per_node)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run in numbers.
+
+    Attributes:
+        shape: Of the model.
+        machines: Where it runs.
+        episode: What a typical episode is taken to be.
+        precision: How the model is held and trained.
+        head: How log-probabilities are computed.
+        micro_tokens: Tokens of a micro-batch on one GPU.
+        prompt: Most tokens of the opening.
+        longest: Tokens of the longest sequence.
+        ulysses: GPUs that share a sequence.
+        checkpointed: Whether layers are computed again in the backward pass.
+        deferred: Whether gradients stay unsharded until a mini-batch's last micro-batch.
+        streamed: ``offload_policy``: weights, gradients and optimizer live in main memory; layers come as they run.
+        param_offload: Whether weights leave the GPU between updates.
+        optimizer_offload: Whether the optimizer's state does.
+        reference: Whether there is a reference model of its own (not with LoRA).
+        passes: How often a step's pixels are fetched by the trainer.
+        tensor_parallel: GPUs of an engine.
+        utilization: Share of a GPU that an engine may take.
+        model_len: Longest sequence of an engine.
+        sequences: Most sequences that an engine runs at a time.
+        batched_tokens: Most tokens of an engine's forward pass.
+        eager: Whether engines have no CUDA graphs.
+        sleeps: Whether engines give their memory back while the model is trained.
+        adapters_served: Whether engines get LoRA adapters beside the weights, rather than merged weights.
+        bucket_bytes: Of weights that are handed to an engine at a time.
+        questions: Of a step.
+        mini_batch: Questions of an update.
+        rollouts: Of each question.
+        surplus: Whether groups are drawn beyond the batch (dynamic sampling).
+        workers: Agent-loop workers.
+        store_bytes: Of each node's frame store.
+        decoders: Decoding threads of each node.
+    """
+
+    shape: ModelShape
+    machines: Machines
+    episode: Episode
+    precision: Precision
+    head: Head
+    micro_tokens: int
+    prompt: int
+    longest: int
+    ulysses: int
+    checkpointed: bool
+    deferred: bool
+    streamed: bool
+    param_offload: bool
+    optimizer_offload: bool
+    reference: bool
+    passes: int
+    tensor_parallel: int
+    utilization: float
+    model_len: int
+    sequences: int
+    batched_tokens: int
+    eager: bool
+    sleeps: bool
+    adapters_served: bool
+    bucket_bytes: int
+    questions: int
+    mini_batch: int
+    rollouts: int
+    surplus: bool
+    workers: int
+    store_bytes: int
+    decoders: int
+
+    @property
+    def engines(self) -> int:
+        """vLLM engines."""
+        return max(1, self.machines.gpus // self.tensor_parallel)
+
+    @property
+    def frame_tokens(self) -> int:
+        """Visual tokens of a frame."""
+        return max(1, self.shape.visual_tokens(self.episode.width, self.episode.height))
+
+    @property
+    def frame_patches(self) -> int:
+        """Patches of a frame."""
+        return self.frame_tokens * self.shape.vision.merge**2
+
+    @property
+    def typical(self) -> int:
+        """Tokens of a typical episode, at most the longest sequence."""
+        return min(self.longest, self.episode.text_tokens + self.episode.frames * (self.frame_tokens + LABEL_TOKENS))
+
+    @property
+    def visual_share(self) -> float:
+        """Share of a typical episode's tokens that are visual."""
+        shown = self.episode.frames * self.frame_tokens
+        return shown / (shown + self.episode.frames * LABEL_TOKENS + self.episode.text_tokens)
+
+    @property
+    def episodes(self) -> int:
+        """Of a step."""
+        return self.questions * self.rollouts
+
+    @property
+    def trains_vision(self) -> bool:
+        """Whether the vision tower gets gradients."""
+        return not (self.precision.frozen_vision or self.precision.lora_rank)
+
+
+def job_of(config: DictConfig, machines: Machines | None = None, model: str = "") -> Job:
+    """Read a GRPO run's config.
+
+    Args:
+        config: Composed; variables of the environment that aren't set are no obstacle where the plan doesn't need them.
+        machines: What the run is to have; the config's own numbers of GPUs in all cases where it is None.
+        model: Folder or name of the model; empty takes the config's folder where there is one, else what the recipe was
+            published with.
+
+    Raises:
+        SetupError: Something that the plan needs isn't there or makes no sense; the message names the key.
+    """
+    read = _Reader(config)
+    episode = _episode(read)
+    path = str(read.get(f"{MODEL}.path", ""))
+    shape = shape_of(model or (path if _is_folder(path) else "") or episode.model)
+    per_node, nodes = int(read("trainer.n_gpus_per_node")), int(read("trainer.nnodes"))
+    machines = machines or Machines(per_node * nodes, 80 * GIB, 1024 * GIB, per_node)
+    fsdp = f"{ACTOR}.fsdp_config"
+    sequence = int(read("data.max_prompt_length")) + int(read("data.max_response_length"))
+    dynamic = bool(read(f"{ACTOR}.use_dynamic_bsz"))
+    rank = int(read(f"{MODEL}.lora_rank"))
+    use_kl = bool(read(f"{ACTOR}.use_kl_loss")) or bool(read("algorithm.use_kl_in_reward"))
+    tokens = read(f"{ACTOR}.ppo_max_token_len_per_gpu") if dynamic else 0
+    micro = int(read(f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
+    per_gpu = int(tokens) if dynamic else micro * sequence
+    lora = read.get(f"{MODEL}.lora", {}) or {}
+    store = StoreConfig(read("agentic_video.frame_store.max_bytes"), workers=read("agentic_video.frame_store.workers"))
+    store_bytes, decoders = store.bounds(int(machines.host_bytes), CPUS_OF_A_GPU * machines.per_node)
+    return Job(
+        shape=shape,
+        machines=machines,
+        episode=episode,
+        precision=Precision(
+            weight_bytes=WEIGHTS.get(str(read(f"{fsdp}.model_dtype")), FP32),
+            lora_rank=rank,
+            frozen_vision=bool(read.get(f"{ACTOR}.freeze_vision_tower", False)),
+        ),
+        head=Head(
+            fused=bool(read(f"{MODEL}.use_fused_kernels")),
+            entropy=float(read(f"{ACTOR}.entropy_coeff")) != 0 or bool(read.get(f"{ACTOR}.calculate_entropy", False)),
+            compiled=bool(read(f"{fsdp}.use_torch_compile")),
+            scaled=float(read(f"{ROLLOUT}.temperature")) != 1,
+        ),
+        micro_tokens=per_gpu,
+        prompt=int(read("data.max_prompt_length")),
+        longest=sequence,
+        ulysses=int(read(f"{ACTOR}.ulysses_sequence_parallel_size")),
+        checkpointed=bool(read(f"{MODEL}.enable_gradient_checkpointing")),
+        deferred=bool(read(f"{fsdp}.use_no_sync_for_gradient_accumulation")),
+        streamed=bool(read(f"{fsdp}.offload_policy")),
+        param_offload=bool(read(f"{fsdp}.param_offload")),
+        optimizer_offload=bool(read(f"{fsdp}.optimizer_offload")),
+        reference=use_kl and not rank,
+        passes=1 + use_kl + int(read(f"{ACTOR}.ppo_epochs")),
+        tensor_parallel=int(read(f"{ROLLOUT}.tensor_model_parallel_size")),
+        utilization=float(read(f"{ROLLOUT}.gpu_memory_utilization")),
+        model_len=int(read(f"{ROLLOUT}.max_model_len") or sequence),
+        sequences=int(read(f"{ROLLOUT}.max_num_seqs")),
+        batched_tokens=int(read(f"{ROLLOUT}.max_num_batched_tokens")),
+        eager=bool(read(f"{ROLLOUT}.enforce_eager")),
+        sleeps=bool(read(f"{ROLLOUT}.free_cache_engine")) and bool(read.get(f"{ROLLOUT}.enable_sleep_mode", True)),
+        adapters_served=bool(rank) and not lora.get("merge", False),
+        bucket_bytes=int(read(f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")) << 20,
+        questions=int(read("data.train_batch_size")),
+        mini_batch=int(read(f"{ACTOR}.ppo_mini_batch_size")),
+        rollouts=int(read(f"{ROLLOUT}.n")),
+        surplus=bool(read("algorithm.filter_groups.enable")),
+        workers=int(read(f"{ROLLOUT}.agent.num_workers")),
+        store_bytes=store_bytes,
+        decoders=decoders,
+    )
+
+
+def _is_folder(path: str) -> bool:
+    return bool(path) and (Path(path).expanduser() / "config.json").is_file()
+
+
+def _episode(read: "_Reader") -> Episode:
+    block = read.get(BLOCK)
+    if block is None:
+        raise SetupError(
+            f"{BLOCK}: the config says nothing about a typical episode; set {BLOCK}.model, .overview_frames, .frames, "
+            ".width and .height"
+        )
+    try:
+        episode: Episode = dataclass_from(Episode, OmegaConf.to_container(block, resolve=True), BLOCK)
+    except ValueError as error:
+        raise SetupError(one_line(error)) from error
+    return episode
+
+
+class _Reader:
+    """Values of a config by their keys."""
+
+    def __init__(self, config: DictConfig):
+        self._config = config
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A value; the default for what isn't there, or is a variable of the environment that isn't set."""
+        with _quietly():
+            value = OmegaConf.select(self._config, key, default=default)
+            return default if value is None else value
+        return default
+
+    def __call__(self, key: str) -> Any:
+        """A value that the plan needs; None where the config says null.
+
+        Raises:
+            SetupError: It isn't there.
+        """
+        try:
+            return OmegaConf.select(self._config, key, throw_on_missing=True)
+        except OmegaConfBaseException as error:
+            raise SetupError(f"{key}: {one_line(error)}") from error
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    with suppress(OmegaConfBaseException):
+        yield

@@ -1,0 +1,208 @@
+"""How many bytes the parts of a run take: every formula of the planner that is about memory.
+
+Sources: verl 0.9.1 (``workers/engine/fsdp/transformer_impl.py`` is "engine" below), vLLM 0.24, PyTorch's notes on FSDP2
+and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``, which fails when one is off. Nothing
+here was measured on a GPU.
+"""
+
+from dataclasses import dataclass
+
+from agentic_video.planning.shapes import ModelShape, TextShape
+
+GIB = 2**30
+BF16, FP32 = 2, 4
+
+FUSED_CHUNK = 512
+"""Tokens that verl's fused head works on at a time (``utils/experimental/torch_functional.py:110``)."""
+FUSED_BYTES = 28
+"""Of each logit in a chunk, at the peak of the fused backward pass with entropy: seven float32 copies (measured)."""
+COMPILED_COPIES = 3
+"""Of the bfloat16 logits, with compiled entropy: the logits, the entropy's gradient, the log-probability's (measured).
+Entropy's gradient needs the logits after the other's, so verl turns the in-place backward off (engine:1426)."""
+EAGER_COPIES = 10
+"""The same without torch.compile: autocast takes the softmax in float32 (measured)."""
+
+LAYER_HIDDEN, LAYER_INTERMEDIATE, LAYER_HEADS = 13, 12, {"qwen2_5_vl": 5, "qwen3_vl": 10}
+"""Bytes a token of one decoder layer while its backward pass runs, per unit of hidden, MLP and heads, which Qwen3
+norms (measured)."""
+BLOCK_HIDDEN, BLOCK_INTERMEDIATE = {"qwen2_5_vl": 24, "qwen3_vl": 20}, {"qwen2_5_vl": 12, "qwen3_vl": 6}
+"""Bytes a patch of one vision block likewise; Qwen2.5-VL's MLP is gated, Qwen3-VL's isn't (measured)."""
+TAIL_HIDDEN = 10
+"""Bytes a token and unit of hidden that stay from the ends of the decoder: embeddings, last norm in float32."""
+MERGER_HIDDEN = 19
+"""Bytes a patch and unit of hidden that stay from the ends of the vision tower: first convolution, merger."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """How a model is held and trained.
+
+    Attributes:
+        weight_bytes: Of a weight between uses (``fsdp_config.model_dtype``; float32 in verl's yaml).
+        lora_rank: Rank of adapters; 0 trains all weights.
+        frozen_vision: Whether the vision tower is left as it is.
+    """
+
+    weight_bytes: int = FP32
+    lora_rank: int = 0
+    frozen_vision: bool = False
+
+
+def trained_parameters(shape: ModelShape, precision: Precision) -> int:
+    """Parameters that get a gradient."""
+    if precision.lora_rank:
+        return shape.adapters(precision.lora_rank)
+    return shape.language if precision.frozen_vision else shape.parameters
+
+
+def weight_bytes(shape: ModelShape, precision: Precision) -> int:
+    """All weights of the training model, adapters included, unsharded."""
+    adapters = shape.adapters(precision.lora_rank) if precision.lora_rank else 0
+    return (shape.parameters + adapters) * precision.weight_bytes
+
+
+def gradient_bytes(shape: ModelShape, precision: Precision) -> int:
+    """Reduced gradients, unsharded: FSDP2 keeps them in the weights' own type."""
+    return trained_parameters(shape, precision) * precision.weight_bytes
+
+
+def optimizer_bytes(shape: ModelShape, precision: Precision) -> int:
+    """AdamW's two moments, unsharded, in the weights' own type."""
+    return 2 * trained_parameters(shape, precision) * precision.weight_bytes
+
+
+def optimizer_step_bytes(shape: ModelShape, precision: Precision) -> int:
+    """What AdamW needs beside its state while it steps: torch's ``foreach`` makes lists of intermediate results, about
+    as large as the trained weights (torch.optim.AdamW, ``foreach``)."""
+    return trained_parameters(shape, precision) * precision.weight_bytes
+
+
+def gathered_bytes(shape: ModelShape, precision: Precision, *, fused: bool) -> int:
+    """Unsharded weights and gradients that FSDP2 holds at a time, in bfloat16.
+
+    A unit is a decoder layer, a vision block, the embedding, the head (``utils/fsdp_utils.py:549``). Two layers are
+    there at a time, the running one and the one that is prefetched, and a copy from the gather's buffer. The root
+    unit is never resharded in between: mergers, the tied embedding, and with fused kernels the head. The largest
+    unit's gradient is there in bfloat16 and, to be reduced, in float32.
+    """
+    root = shape.tower - shape.vision.depth * shape.block
+    if shape.text.tied or fused:
+        root += shape.embedding
+    units = 3 * shape.layer
+    largest = max(shape.layer, shape.embedding)
+    if precision.lora_rank:  # frozen weights have no gradient
+        return BF16 * (root + max(units, shape.embedding))
+    return BF16 * (root + max(units, shape.embedding)) + (BF16 + FP32) * largest
+
+
+def logits_bytes(tokens: int, vocab: int) -> int:
+    """One copy of the logits in bfloat16: shape (tokens, vocab)."""
+    return tokens * vocab * BF16
+
+
+@dataclass(frozen=True)
+class Head:
+    """How log-probabilities and entropy are computed.
+
+    Attributes:
+        fused: ``model.use_fused_kernels`` with the torch backend.
+        entropy: Whether the loss has an entropy term (``actor.entropy_coeff``, or ``actor.calculate_entropy``).
+        compiled: Whether the entropy is compiled (``fsdp_config.use_torch_compile``).
+        scaled: Whether the temperature isn't 1, for which verl divides the logits out of place (engine:100).
+    """
+
+    fused: bool = False
+    entropy: bool = False
+    compiled: bool = True
+    scaled: bool = False
+
+
+def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True) -> int:
+    """Peak of the output head: logits, entropy, log-probabilities, and their gradients.
+
+    Without entropy, flash-attn's cross-entropy writes the gradient over the logits: one copy, or two with a
+    temperature. With fused kernels no copy is ever whole: chunks of 512 tokens, the head's gradient and one chunk's
+    part of it.
+
+    Args:
+        tokens: Of a micro-batch.
+        trained: Whether the head gets a gradient (not with LoRA).
+    """
+    if head.fused:
+        chunk = min(tokens, FUSED_CHUNK) * text.vocab * (FUSED_BYTES if head.entropy else FUSED_BYTES - 8)
+        gradients = 2 * text.vocab * text.hidden * BF16
+        return chunk + gradients + tokens * text.hidden * BF16
+    one = logits_bytes(tokens, text.vocab)
+    if head.entropy:
+        return one * (COMPILED_COPIES if head.compiled else EAGER_COPIES)
+    return one * (2 if head.scaled else 1)
+
+
+def layer_bytes(shape: ModelShape) -> int:
+    """Bytes a token of one decoder layer while its backward pass runs; attention is flash attention."""
+    text = shape.text
+    heads = (text.heads + text.kv_heads) * text.head_dim
+    return LAYER_HIDDEN * text.hidden + LAYER_INTERMEDIATE * text.intermediate + LAYER_HEADS[shape.family] * heads
+
+
+def block_bytes(shape: ModelShape) -> int:
+    """Bytes a patch of one vision block while its backward pass runs."""
+    vision, family = shape.vision, shape.family
+    return BLOCK_HIDDEN[family] * vision.hidden + BLOCK_INTERMEDIATE[family] * vision.intermediate
+
+
+def decoder_bytes(tokens: int, shape: ModelShape, *, checkpointed: bool = True) -> int:
+    """What the decoder keeps from forward to backward: with gradient checkpointing each layer's input, in bfloat16;
+    without, all of every layer."""
+    kept = shape.text.hidden * BF16 if checkpointed else layer_bytes(shape)
+    return tokens * (shape.text.layers * kept + TAIL_HIDDEN * shape.text.hidden)
+
+
+def tower_bytes(patches: int, shape: ModelShape, *, trained: bool = True, checkpointed: bool = True) -> int:
+    """What the vision tower keeps from forward to backward, the pixels included (float32 and bfloat16).
+
+    A frozen tower keeps nothing but its pixels.
+    """
+    vision = shape.vision
+    pixels = vision.patch_values * (FP32 + BF16)
+    if not trained:
+        return patches * pixels
+    kept = vision.hidden * BF16 if checkpointed else block_bytes(shape)
+    return patches * (vision.depth * kept + MERGER_HIDDEN * vision.hidden + pixels)
+
+
+def kv_bytes(text: TextShape, tensor_parallel: int = 1) -> int:
+    """Bytes a token of vLLM's KV cache on each GPU: keys and values of every layer, in bfloat16
+    (``vllm/v1/kv_cache_interface.py``, ``AttentionSpec.real_page_size_bytes``)."""
+    heads = max(1, text.kv_heads // tensor_parallel)
+    return 2 * text.layers * heads * text.head_dim * BF16
+
+
+IMAGE_TOKENS = 16384
+"""Of the largest picture that Qwen2-VL's processor lets through, with which vLLM measures what its encoder needs."""
+GRAPHS = 1 * GIB
+"""CUDA graphs of an engine (assumed)."""
+
+
+def engine_bytes(
+    shape: ModelShape, *, tensor_parallel: int, batched_tokens: int, sequences: int, lora_rank: int, eager: bool
+) -> dict[str, int]:
+    """What a vLLM engine needs on each GPU beside its KV cache.
+
+    Args:
+        batched_tokens: ``max_num_batched_tokens``, of one forward pass.
+        sequences: ``max_num_seqs``, whose logits are there in float32, twice for sampling.
+        lora_rank: Of adapters that are served beside the weights; 0 for none.
+        eager: Whether there are no CUDA graphs.
+    """
+    text = shape.text
+    parts = {
+        "weights": shape.parameters * BF16 // tensor_parallel,
+        "activations": batched_tokens * BF16 * (4 * text.hidden + 3 * text.intermediate // tensor_parallel)
+        + sequences * text.vocab * FP32 * 2
+        + IMAGE_TOKENS * shape.vision.merge**2 * BF16 * (6 * shape.vision.hidden + 2 * shape.vision.intermediate),
+        "graphs": 0 if eager else GRAPHS,
+    }
+    if lora_rank:
+        parts["adapters"] = shape.adapters(lora_rank) * BF16
+    return parts

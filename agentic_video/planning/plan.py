@@ -1,0 +1,528 @@
+"""Whether a run fits its machines: the parts of each phase, what is beyond them, and what to change."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from agentic_video.planning import memory, traffic
+from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT, Job
+from agentic_video.planning.memory import BF16, FP32, GIB
+from agentic_video.planning.traffic import Cache, Hop
+
+Verdict = Literal["fits", "tight", "does not fit"]
+VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
+TIGHT = 0.92
+"""Share of a memory from which on a phase is tight: allocators fragment, and micro-batches can be larger than their
+budget, as verl balances them by work (engine:762)."""
+CONTEXTS = 1 * GIB
+"""CUDA and NCCL of the trainer's process (assumed)."""
+ASLEEP = 3 * GIB
+"""Of an engine that sleeps: its CUDA context, graphs and what it can't give back (assumed)."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What one phase holds at its peak.
+
+    Attributes:
+        name: Of the phase, and of the moment in it.
+        parts: Bytes by part.
+        capacity: Bytes that there are.
+    """
+
+    name: str
+    parts: dict[str, float]
+    capacity: float
+
+    @property
+    def total(self) -> float:
+        """Bytes in all."""
+        return sum(self.parts.values())
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits."""
+        share = self.total / self.capacity
+        return "does not fit" if share > 1 else "tight" if share > TIGHT else "fits"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an engine's KV cache holds.
+
+    Attributes:
+        kv: Bytes of the cache on each GPU.
+        longest: Sequences of ``max_model_len`` that fit.
+        typical: Sequences as long as a typical episode that fit.
+        wanted: Sequences that an engine is given at a time.
+    """
+
+    kv: float
+    longest: float
+    typical: float
+    wanted: int
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is wrong, or good to know.
+
+    Attributes:
+        verdict: How bad it is; ``fits`` for what only costs time.
+        text: What it is.
+        changes: Hydra overrides that mend it together; empty where none does.
+    """
+
+    verdict: Verdict
+    text: str
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was computed about a run.
+
+    Attributes:
+        job: The run.
+        gpu: The phases of a GPU.
+        host: The phases of a node's main memory.
+        engine: Its engines' caches.
+        hops: What a step moves.
+        seconds: Of a step's parts.
+        cache: Processed frames of a worker.
+        findings: What is wrong, the worst first.
+    """
+
+    job: Job
+    gpu: tuple[Phase, ...]
+    host: tuple[Phase, ...]
+    engine: Engine
+    hops: tuple[Hop, ...]
+    seconds: dict[str, float]
+    cache: Cache
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its phases and findings."""
+        found = [*(phase.verdict for phase in (*self.gpu, *self.host)), *(one.verdict for one in self.findings)]
+        return max(found, key=VERDICTS.index)
+
+
+def make_plan(job: Job) -> Plan:
+    """Compute everything about a run, and look for what mends it where it doesn't fit."""
+    findings = [*_wrong(job), *_beyond(job), *_slow(job)]
+    return Plan(
+        job=job,
+        gpu=gpu_phases(job),
+        host=host_phases(job),
+        engine=engine_of(job),
+        hops=traffic.hops(job),
+        seconds=traffic.seconds(job),
+        cache=traffic.patch_cache(job),
+        findings=tuple(sorted(findings, key=lambda one: -VERDICTS.index(one.verdict))),
+    )
+
+
+def gpu_phases(job: Job) -> tuple[Phase, ...]:
+    """Training, rollouts, and the moment between them, on one GPU."""
+    return (update_phase(job), sync_phase(job), rollout_phase(job))
+
+
+def host_phases(job: Job) -> tuple[Phase, ...]:
+    """Reading the model, and a step, on one node."""
+    return (
+        Phase("while the model is read", traffic.loading_parts(job), job.machines.host_bytes),
+        Phase("in a step", traffic.host_parts(job), job.machines.host_bytes),
+    )
+
+
+def _states(job: Job, *, gradients: bool) -> dict[str, float]:
+    """The shards of a GPU while it trains."""
+    if job.streamed:
+        return {}
+    share = 1 / job.machines.gpus
+    parts = {
+        "weights": memory.weight_bytes(job.shape, job.precision) * share,
+        "optimizer": memory.optimizer_bytes(job.shape, job.precision) * share,
+    }
+    if gradients:
+        parts["gradients"] = memory.gradient_bytes(job.shape, job.precision) * share
+    return parts
+
+
+def update_phase(job: Job) -> Phase:
+    """The actor's update at its worst moment; old log-probabilities, which come before it, are a moment of it here.
+
+    The moments: at the output head nothing of the layers but their checkpoints is there; then one layer after the other
+    is computed again; at last the vision tower, when the decoder's checkpoints are gone; then the optimizer steps.
+    """
+    shape, precision, tokens = job.shape, job.precision, job.micro_tokens
+    # Ulysses shares a sequence's tokens among GPUs after the vision tower, which each runs whole.
+    patches = round(tokens * job.ulysses * job.visual_share) * shape.vision.merge**2
+    resident: dict[str, float] = {"contexts": CONTEXTS}
+    resident["sleeping engine" if job.sleeps else "engine"] = (
+        ASLEEP if job.sleeps else job.utilization * job.machines.gpu_bytes
+    )
+    states = {
+        **_states(job, gradients=True),
+        "gathered units": memory.gathered_bytes(shape, precision, fused=job.head.fused),
+    }
+    if job.deferred:
+        states["gradients that wait"] = memory.trained_parameters(shape, precision) * FP32
+    decoder = memory.decoder_bytes(tokens, shape, checkpointed=job.checkpointed)
+    tower = memory.tower_bytes(patches, shape, trained=job.trains_vision, checkpointed=job.checkpointed)
+    kept = {"decoder's activations": decoder, "vision tower's activations": tower}
+    trained_head = memory.head_bytes(tokens, shape.text, job.head)
+    looked = replace(job.head, entropy=True)  # verl always asks for it there (trainer_base.py:1653)
+    moments: dict[str, dict[str, float]] = {
+        "at the output head": {**states, **kept, "logits and entropy": trained_head},
+        "at a decoder layer": {**states, **kept, "one decoder layer": tokens * memory.layer_bytes(shape)},
+        "at the vision tower": {
+            **states,
+            "vision tower's activations": tower,
+            "one vision block": patches * memory.block_bytes(shape),
+        },
+        "when the optimizer steps": {
+            **_states(job, gradients=True),
+            "the step": 0 if job.streamed else memory.optimizer_step_bytes(shape, precision) / job.machines.gpus,
+        },
+        "at old log-probabilities": {
+            **_states(job, gradients=False),
+            "gathered units": states["gathered units"],
+            "logits and entropy": memory.head_bytes(tokens, shape.text, looked),
+        },
+    }
+    name, worst = max(moments.items(), key=lambda moment: sum(moment[1].values()))
+    return Phase(f"training, {name}", {**worst, **resident}, job.machines.gpu_bytes)
+
+
+def _between(job: Job) -> dict[str, float]:
+    """What the trainer leaves on a GPU while engines run."""
+    parts: dict[str, float] = {"trainer's contexts": CONTEXTS}
+    states = _states(job, gradients=False)
+    if states and not job.param_offload:
+        parts["trainer's weights"] = states["weights"]
+    if states and not job.optimizer_offload:
+        parts["trainer's optimizer"] = states["optimizer"]
+    return parts
+
+
+def sync_phase(job: Job) -> Phase:
+    """The trainer hands weights to the engine, whose weights are there and whose cache isn't yet.
+
+    FSDP2 gathers one tensor at a time; with LoRA verl first loads the whole shard (engine:993), unless it is streamed.
+    """
+    text = job.shape.text
+    parts = _between(job)
+    if job.precision.lora_rank and not job.streamed:
+        parts["trainer's weights"] = _states(job, gradients=False)["weights"]
+    parts["largest tensor"] = text.vocab * text.hidden * (job.precision.weight_bytes + BF16)
+    parts["bucket"] = job.bucket_bytes
+    engine = _engine_parts(job)
+    parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
+    parts["engine's contexts"] = ASLEEP
+    return Phase("handing weights over", parts, job.machines.gpu_bytes)
+
+
+def rollout_phase(job: Job) -> Phase:
+    """Rollouts: the engine takes its share of the GPU beside what the trainer leaves there."""
+    parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
+    parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
+    return Phase("rollouts", {**_between(job), **parts}, job.machines.gpu_bytes)
+
+
+def _engine_parts(job: Job) -> dict[str, int]:
+    return memory.engine_bytes(
+        job.shape,
+        tensor_parallel=job.tensor_parallel,
+        batched_tokens=job.batched_tokens,
+        sequences=job.sequences,
+        lora_rank=job.precision.lora_rank if job.adapters_served else 0,
+        eager=job.eager,
+    )
+
+
+def engine_of(job: Job) -> Engine:
+    """What is left of an engine's share of a GPU for its cache."""
+    kv = job.utilization * job.machines.gpu_bytes - sum(_engine_parts(job).values())
+    each = memory.kv_bytes(job.shape.text, job.tensor_parallel)
+    wanted = min(job.sequences, math.ceil(job.episodes / job.engines))
+    return Engine(kv, kv / each / job.model_len, kv / each / job.typical, wanted)
+
+
+Change = tuple[tuple[str, ...], Job]
+"""Overrides, and the run with them."""
+
+
+def _fused(job: Job) -> Change | None:
+    if job.head.fused:
+        return None
+    return (f"{MODEL}.use_fused_kernels=True",), replace(job, head=replace(job.head, fused=True))
+
+
+def _checkpointed(job: Job) -> Change | None:
+    if job.checkpointed:
+        return None
+    return (f"{MODEL}.enable_gradient_checkpointing=True",), replace(job, checkpointed=True)
+
+
+def _smaller_micro_batch(job: Job) -> Change | None:
+    least = math.ceil(job.longest / job.ulysses)
+    if job.micro_tokens <= least:
+        return None
+    return (f"{ACTOR}.ppo_max_token_len_per_gpu={least}",), replace(job, micro_tokens=least)
+
+
+def _undeferred(job: Job) -> Change | None:
+    if not job.deferred:
+        return None
+    key = f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation=False"
+    return (key,), replace(job, deferred=False)
+
+
+def _streamed(job: Job) -> Change | None:
+    if job.streamed:
+        return None
+    return (f"{ACTOR}.fsdp_config.offload_policy=True",), replace(job, streamed=True)
+
+
+def _offloaded(job: Job) -> Change | None:
+    if job.streamed or (job.param_offload and job.optimizer_offload):
+        return None
+    keys = (f"{ACTOR}.fsdp_config.param_offload=True", f"{ACTOR}.fsdp_config.optimizer_offload=True")
+    return keys, replace(job, param_offload=True, optimizer_offload=True)
+
+
+def _shared_sequences(job: Job) -> Change | None:
+    """Ulysses: twice as many GPUs a sequence."""
+    size = 2 * job.ulysses
+    if job.machines.gpus % size or job.shape.text.heads % size:
+        return None
+    tokens = math.ceil(job.longest / size)
+    keys = (f"{ACTOR}.ulysses_sequence_parallel_size={size}", f"{ACTOR}.ppo_max_token_len_per_gpu={tokens}")
+    return keys, replace(job, ulysses=size, micro_tokens=tokens)
+
+
+def _shorter(job: Job) -> Change | None:
+    """Three quarters of the tokens; the episode ends when they are used up."""
+    longest = int(job.longest * 0.75) // 1024 * 1024
+    tokens = math.ceil(longest / job.ulysses)
+    if longest < job.typical or longest <= job.prompt:
+        return None
+    return (
+        (
+            f"data.max_response_length={longest - job.prompt}",
+            f"{ACTOR}.ppo_max_token_len_per_gpu={tokens}",
+            f"{ROLLOUT}.max_model_len={longest}",
+        ),
+        replace(job, longest=longest, micro_tokens=tokens, model_len=longest),
+    )
+
+
+def _lent(job: Job) -> Change | None:
+    """The largest share of a GPU that leaves the trainer its own."""
+    left = job.machines.gpu_bytes * TIGHT - sum(_between(job).values())
+    share = math.floor(20 * left / job.machines.gpu_bytes) / 20
+    if share <= 0 or share == job.utilization:
+        return None
+    return (f"{ROLLOUT}.gpu_memory_utilization={share:g}",), replace(job, utilization=share)
+
+
+def _parallel(job: Job) -> Change | None:
+    size = 2 * job.tensor_parallel
+    if size > min(job.machines.gpus, job.machines.per_node) or job.machines.gpus % size or job.shape.text.heads % size:
+        return None
+    return (f"{ROLLOUT}.tensor_model_parallel_size={size}",), replace(job, tensor_parallel=size)
+
+
+def _smaller_engine(job: Job) -> Change | None:
+    tokens, sequences = min(job.batched_tokens, 8192), min(job.sequences, 32)
+    if (tokens, sequences) == (job.batched_tokens, job.sequences):
+        return None
+    keys = (f"{ROLLOUT}.max_num_batched_tokens={tokens}", f"{ROLLOUT}.max_num_seqs={sequences}")
+    return keys, replace(job, batched_tokens=tokens, sequences=sequences)
+
+
+def _smaller_buckets(job: Job) -> Change | None:
+    if job.bucket_bytes <= 512 << 20:  # a larger tensor goes by itself
+        return None
+    return (f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes=512",), replace(job, bucket_bytes=512 << 20)
+
+
+def _fewer_questions(job: Job) -> Change | None:
+    half = job.questions // 2
+    if half < max(1, job.machines.gpus // job.rollouts):
+        return None
+    mini = min(job.mini_batch, half)
+    keys = (f"data.train_batch_size={half}", f"{ACTOR}.ppo_mini_batch_size={mini}")
+    return keys, replace(job, questions=half, mini_batch=mini)
+
+
+Remedy = Callable[[Job], Change | None]
+TRAINING: tuple[Remedy, ...] = (
+    _fused,
+    _checkpointed,
+    _undeferred,
+    _smaller_micro_batch,
+    _streamed,
+    _shared_sequences,
+    _shorter,
+)
+ROLLING: tuple[Remedy, ...] = (_offloaded, _lent, _smaller_engine, _parallel, _streamed)
+SYNCING: tuple[Remedy, ...] = (_offloaded, _smaller_buckets, _parallel, _streamed)
+HOSTING: tuple[Remedy, ...] = (_fewer_questions, _fewer_questions, _fewer_questions)
+
+
+def mended(job: Job, remedies: Sequence[Remedy], fits: Callable[[Job], bool]) -> tuple[str, ...]:
+    """Overrides with which something fits; empty where all of them together aren't enough.
+
+    They are tried in order until it fits; those that turn out not to be needed are left out again.
+    """
+    taken: list[Remedy] = []
+
+    def applied(chosen: Sequence[Remedy]) -> Change:
+        words: dict[str, str] = {}
+        now = job
+        for remedy in chosen:
+            if change := remedy(now):
+                words.update({word.partition("=")[0]: word for word in change[0]})
+                now = change[1]
+        return tuple(words.values()), now
+
+    for remedy in remedies:
+        taken.append(remedy)
+        if fits(applied(taken)[1]):
+            break
+    else:
+        return ()
+    for remedy in list(taken[:-1]):
+        fewer = [one for one in taken if one is not remedy]
+        if fits(applied(fewer)[1]):
+            taken = fewer
+    return applied(taken)[0]
+
+
+def _comfortable(phase: Callable[[Job], Phase]) -> Callable[[Job], bool]:
+    return lambda job: phase(job).verdict == "fits"
+
+
+def _host_phase(number: int) -> Callable[[Job], Phase]:
+    return lambda job: host_phases(job)[number]
+
+
+def _beyond(job: Job) -> Iterator[Finding]:
+    """Phases that don't fit, or barely."""
+    for phase, remedies in ((update_phase, TRAINING), (sync_phase, SYNCING), (rollout_phase, ROLLING)):
+        if (found := phase(job)).verdict != "fits":
+            largest = max(found.parts, key=lambda name: found.parts[name])
+            changes = mended(job, remedies, _comfortable(phase))
+            yield Finding(
+                found.verdict,
+                f"{found.name}: {found.total / GIB:.1f} of {found.capacity / GIB:.0f} GiB of a GPU, most of it "
+                f"{largest} ({found.parts[largest] / GIB:.1f} GiB)" + ("" if changes else _more_gpus(job, phase)),
+                changes,
+            )
+    if (engine := engine_of(job)).longest < 1:
+
+        def holds(one: Job) -> bool:
+            return engine_of(one).longest >= 1 and rollout_phase(one).verdict == "fits"
+
+        changes = mended(job, (_offloaded, _lent, _smaller_engine, _shorter, _parallel, _streamed), holds)
+        yield Finding(
+            "does not fit",
+            f"the KV cache of an engine holds {max(0.0, engine.longest):.2f} sequences of "
+            f"{ROLLOUT}.max_model_len={job.model_len}: vLLM refuses to start"
+            + ("" if changes else "; no key is enough: take more or larger GPUs, or a smaller model"),
+            changes,
+        )
+    for number, found in enumerate(host_phases(job)):
+        if found.verdict != "fits":
+            largest = max(found.parts, key=lambda name: found.parts[name])
+            changes = mended(job, HOSTING, _comfortable(_host_phase(number)))
+            yield Finding(
+                found.verdict,
+                f"main memory {found.name}: {found.total / GIB:.0f} of {found.capacity / GIB:.0f} GiB of a node, "
+                f"most of it {largest} ({found.parts[largest] / GIB:.0f} GiB)"
+                + ("" if changes else "; no key is enough: take more nodes, or more of it"),
+                changes,
+            )
+
+
+def _more_gpus(job: Job, phase: Callable[[Job], Phase]) -> str:
+    """How many GPUs would do, where no key does."""
+    machines = job.machines
+    for factor in (2, 4, 8):
+        more = replace(job, machines=replace(machines, gpus=factor * machines.gpus))
+        if phase(more).verdict == "fits":
+            return f"; no key is enough: take {factor * machines.gpus} GPUs, or a smaller model"
+    return "; no key is enough: take a smaller model, or shorter sequences"
+
+
+def _wrong(job: Job) -> Iterator[Finding]:
+    """Sizes that verl or vLLM refuses."""
+    machines = job.machines
+    if job.micro_tokens * job.ulysses < job.longest:
+        least = math.ceil(job.longest / job.ulysses)
+        yield Finding(
+            "does not fit",
+            f"a sequence may have {job.longest} tokens, a micro-batch holds {job.micro_tokens * job.ulysses}",
+            (f"{ACTOR}.ppo_max_token_len_per_gpu={least}",),
+        )
+    if job.model_len < job.longest:
+        yield Finding(
+            "does not fit",
+            f"a sequence may have {job.longest} tokens, an engine takes {job.model_len}",
+            (f"{ROLLOUT}.max_model_len={job.longest}",),
+        )
+    if machines.gpus % job.tensor_parallel:
+        yield Finding(
+            "does not fit",
+            f"{machines.gpus} GPUs can't be shared by engines of {job.tensor_parallel}",
+            (f"{ROLLOUT}.tensor_model_parallel_size=1",),
+        )
+    ranks = max(1, machines.gpus // job.ulysses)
+    if (size := job.mini_batch * job.rollouts) % ranks:
+        step = ranks // math.gcd(ranks, job.rollouts)
+        fit = math.ceil(job.mini_batch / step) * step
+        yield Finding(
+            "does not fit",
+            f"{size} episodes of an update can't be shared by {ranks} ranks",
+            (
+                f"{ACTOR}.ppo_mini_batch_size={fit}",
+                f"data.train_batch_size={max(fit, math.ceil(job.questions / fit) * fit)}",
+            ),
+        )
+
+
+def _slow(job: Job) -> Iterator[Finding]:
+    """What works and costs time."""
+    engine = engine_of(job)
+    if engine.longest >= 1 and engine.typical < engine.wanted:
+        changes: tuple[str, ...] = ()
+        if (change := _lent(job)) and change[1].utilization > job.utilization:
+            changes = change[0]
+        yield Finding(
+            "fits",
+            f"the KV cache of an engine holds {engine.typical:.0f} typical sequences of {job.typical} tokens of the "
+            f"{engine.wanted} that it is given: the others wait",
+            changes,
+        )
+    cache = traffic.patch_cache(job)
+    if cache.wants > cache.holds:
+        workers = max(cache.workers, job.workers + 1)
+        yield Finding(
+            "fits",
+            f"an agent-loop worker keeps {cache.holds} processed frames, its questions have {cache.wants}: most are "
+            "processed again for every rollout",
+            (f"{ROLLOUT}.agent.num_workers={workers}",) if cache.workers else (),
+        )
+    times = traffic.seconds(job)
+    if times["decoding"] > times["generating, at least"]:
+        yield Finding(
+            "fits",
+            f"decoding takes {times['decoding']:.0f} s a step, generating "
+            f"{times['generating, at least']:.0f} s or more",
+            (f"agentic_video.frame_store.workers={4 * job.decoders}",),
+        )

@@ -1,0 +1,120 @@
+"""A plan as text and as json, from a config."""
+
+from typing import Any
+
+from omegaconf import DictConfig
+
+from agentic_video.planning.job import Machines, job_of
+from agentic_video.planning.memory import GIB
+from agentic_video.planning.plan import Phase, Plan, make_plan
+from agentic_video.utils.errors import SetupError
+
+
+def plan_of(
+    config: DictConfig,
+    gpus: int | None = None,
+    gpu_gib: float = 80,
+    host_gib: float = 1024,
+    *,
+    per_node: int | None = None,
+    model: str = "",
+) -> Plan:
+    """The plan of a GRPO run.
+
+    Args:
+        config: Of the run, composed.
+        gpus: In all; None takes the config's nodes and GPUs.
+        gpu_gib: Memory of each GPU.
+        host_gib: Main memory of each node.
+        per_node: GPUs of a node; None takes the config's, or as many as there are.
+        model: Folder or name of the model; see :func:`agentic_video.planning.job.job_of`.
+
+    Raises:
+        SetupError: The config lacks something that the plan needs.
+    """
+    configured = int(config.trainer.n_gpus_per_node)
+    count = gpus or configured * int(config.trainer.nnodes)
+    machines = Machines(count, gpu_gib * GIB, host_gib * GIB, min(per_node or configured, count))
+    return make_plan(job_of(config, machines, model))
+
+
+def said_beside(config: DictConfig) -> str:
+    """The plan of a run that is looked at but not started, for GPUs of 80 GiB; why there is none where it can't be
+    made."""
+    try:
+        return f"{text_of(plan_of(config))}\nother machines: agentic-video plan --help"
+    except SetupError as error:
+        return f"no plan: {error}"
+
+
+def text_of(plan: Plan) -> str:
+    """A plan for people."""
+    job, machines = plan.job, plan.job.machines
+    nodes = f"{machines.nodes} node{'s' if machines.nodes > 1 else ''}"
+    lines = [
+        f"{job.shape.name}, {job.shape.parameters / 1e9:.2f} billion parameters, on {machines.gpus} x "
+        f"{machines.gpu_bytes / GIB:g} GiB in {nodes} of {machines.host_bytes / GIB:g} GiB",
+        f"a step: {job.questions} questions x {job.rollouts} rollouts; a typical episode: {job.episode.frames} frames "
+        f"of {job.episode.width} x {job.episode.height}, {job.typical} tokens; the longest: {job.longest}",
+        "",
+    ]
+    for phase in plan.gpu:
+        lines += _phase(f"GPU, {phase.name}", phase)
+    engine = plan.engine
+    lines += [
+        f"  KV cache of an engine: {max(0.0, engine.longest):.1f} sequences of {job.model_len} tokens, "
+        f"{max(0.0, engine.typical):.1f} of {job.typical}; it is given {engine.wanted} at a time",
+        "",
+    ]
+    for phase in plan.host:
+        lines += _phase(f"main memory of a node, {phase.name}", phase)
+    lines += ["moved in a step"]
+    lines += [f"  {hop.name:44} {hop.bytes / 1e9:9.1f} GB" for hop in plan.hops]
+    lines += ["", "seconds of a step, each by itself; they overlap"]
+    lines += [f"  {name:44} {value:9.0f} s" for name, value in plan.seconds.items()]
+    lines += [""]
+    for found in plan.findings:
+        lines.append(f"{'!!' if found.verdict != 'fits' else '--'} {found.text}")
+        lines += [f"   -> {change}" for change in found.changes]
+    return "\n".join([*lines, f"verdict: {plan.verdict}"])
+
+
+def _phase(title: str, phase: Phase) -> list[str]:
+    lines = [f"{title}: {phase.total / GIB:.1f} of {phase.capacity / GIB:g} GiB, {phase.verdict}"]
+    parts = sorted(phase.parts.items(), key=lambda part: -part[1])
+    return [*lines, *(f"  {name:44} {size / GIB:9.1f} GiB" for name, size in parts if size >= 0.05 * GIB), ""]
+
+
+def values_of(plan: Plan) -> dict[str, Any]:
+    """A plan for programs: bytes and seconds as plain numbers."""
+    job = plan.job
+
+    def phase(one: Phase) -> dict[str, Any]:
+        return {
+            "name": one.name,
+            "verdict": one.verdict,
+            "total": one.total,
+            "capacity": one.capacity,
+            "parts": one.parts,
+        }
+
+    return {
+        "verdict": plan.verdict,
+        "model": job.shape.name,
+        "parameters": job.shape.parameters,
+        "gpus": job.machines.gpus,
+        "gpu_bytes": job.machines.gpu_bytes,
+        "host_bytes": job.machines.host_bytes,
+        "nodes": job.machines.nodes,
+        "gpu": [phase(one) for one in plan.gpu],
+        "host": [phase(one) for one in plan.host],
+        "engine": {
+            "kv_bytes": plan.engine.kv,
+            "longest_sequences": plan.engine.longest,
+            "typical_sequences": plan.engine.typical,
+            "wanted_sequences": plan.engine.wanted,
+        },
+        "moved_bytes": {hop.name: hop.bytes for hop in plan.hops},
+        "seconds": plan.seconds,
+        "findings": [{"verdict": one.verdict, "text": one.text, "changes": list(one.changes)} for one in plan.findings],
+    }

@@ -1,0 +1,76 @@
+"""``agentic-video plan``."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video import cli
+from tests.planning.models import TINY, config_of
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of the variables that a cluster's yaml reads."""
+    for name in ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "JUDGE_BASE_URL", "JUDGE_MODEL", "NNODES", "GPUS_PER_NODE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --recipe videozoomer --gpus 16 --gpu-memory 80 --host-memory 1024"
+    assert cli.main(words.split()) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == "verdict: fits" and not said.err
+
+
+def test_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "--recipe", "videozoomer", "actor_rollout_ref.model.use_fused_kernels=False"]) == 1
+    out = capsys.readouterr().out
+    assert "   -> actor_rollout_ref.model.use_fused_kernels=True" in out and "verdict: does not fit" in out
+
+
+def test_json_of_a_small_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        cli.main(
+            ["plan", "--recipe", "eva", "--profile", "single", "--gpu-memory", "48", "--host-memory", "128", "--json"]
+        )
+        == 0
+    )
+    values = json.loads(capsys.readouterr().out)
+    assert (values["model"], values["gpus"], values["nodes"]) == ("Qwen/Qwen2.5-VL-3B-Instruct", 1, 1)
+
+
+def test_a_checkpoint_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its option, or as MODEL_PATH; a MODEL_PATH that is on other machines leaves the published model."""
+    config_of(TINY["qwen3_vl"]).save_pretrained(tmp_path)
+    command = ["plan", "--recipe", "videobrain", "--json"]
+    assert cli.main([*command, "--model", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == TINY["qwen3_vl"].parameters
+    monkeypatch.setenv("MODEL_PATH", str(tmp_path))
+    assert cli.main(command) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == TINY["qwen3_vl"].parameters
+    monkeypatch.setenv("MODEL_PATH", "/not/here")
+    assert cli.main(command) == 0
+    assert json.loads(capsys.readouterr().out)["model"] == "Qwen/Qwen3-VL-8B-Instruct"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--recipe videozomer", "did you mean videozoomer?"),
+        ("--recipe eva --gpus 0", "--gpus: expected a whole number from 1 on"),
+        ("--recipe eva --model LLaVA", "LLaVA: no folder with config.json, and no model of known shape"),
+        ("--recipe eva word", "word: neither an option nor a Hydra override"),
+        ("--recipe eva data.train_batchsize=3", "did you mean data.train_batch_size?"),
+    ],
+)
+def test_mistakes_cost_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = cli.main(["plan", *words.split()])
+    except SystemExit as stopped:
+        status = int(stopped.code or 0)
+    said = capsys.readouterr()
+    assert status == 2 and not said.out
+    assert message in said.err and said.err.count("\n") == 1

@@ -1,0 +1,67 @@
+"""transformers' own models in given shapes."""
+
+from typing import Any
+
+import torch
+from transformers import (
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+)
+
+from agentic_video.planning.shapes import ModelShape, TextShape, VisionShape
+
+TINY = {
+    "qwen2_5_vl": ModelShape(
+        "qwen2_5_vl",
+        TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate=96, vocab=2048, tied=False),
+        VisionShape(depth=2, hidden=32, heads=2, intermediate=48, patch=14),
+    ),
+    "qwen3_vl": ModelShape(
+        "qwen3_vl",
+        TextShape(hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32, intermediate=96, vocab=2048, tied=False),
+        VisionShape(depth=2, hidden=32, heads=2, intermediate=48, patch=16, deepstack=1, positions=2304),
+    ),
+}
+"""Small shapes whose sides all differ, so that a formula can't be right by accident."""
+
+
+def config_of(shape: ModelShape) -> Any:
+    """A shape as transformers' config."""
+    text, vision = shape.text, shape.vision
+    rope = {"rope_type": "default", "mrope_section": [text.head_dim // 8, text.head_dim // 8, text.head_dim // 4]}
+    texts = {
+        "hidden_size": text.hidden,
+        "num_hidden_layers": text.layers,
+        "num_attention_heads": text.heads,
+        "num_key_value_heads": text.kv_heads,
+        "intermediate_size": text.intermediate,
+        "vocab_size": text.vocab,
+        "tie_word_embeddings": text.tied,
+        "rope_scaling": rope,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    visions = {
+        "depth": vision.depth,
+        "hidden_size": vision.hidden,
+        "num_heads": vision.heads,
+        "intermediate_size": vision.intermediate,
+        "patch_size": vision.patch,
+        "out_hidden_size": text.hidden,
+    }
+    ids = {"image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "tie_word_embeddings": text.tied}
+    if shape.family == "qwen2_5_vl":
+        return Qwen2_5_VLConfig(text_config=texts, vision_config={**visions, "fullatt_block_indexes": [0]}, **ids)
+    texts["head_dim"] = text.head_dim
+    visions["deepstack_visual_indexes"] = list(range(vision.deepstack))
+    visions["num_position_embeddings"] = vision.positions
+    return Qwen3VLConfig(text_config=texts, vision_config=visions, **ids)
+
+
+def model_of(shape: ModelShape, device: str = "cpu", attention: str = "sdpa") -> Any:
+    """A shape as transformers' model, with random weights in float32."""
+    kinds = {"qwen2_5_vl": Qwen2_5_VLForConditionalGeneration, "qwen3_vl": Qwen3VLForConditionalGeneration}
+    with torch.device(device):
+        return kinds[shape.family]._from_config(config_of(shape), attn_implementation=attention)

@@ -1,0 +1,202 @@
+"""Verdicts: what was found by hand about the recipes is found here, and what is proposed mends it."""
+
+from dataclasses import replace
+
+import pytest
+
+from agentic_video.planning.memory import GIB
+from agentic_video.planning.plan import engine_of, gpu_phases, make_plan, mended, update_phase
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import SYSTEMS, set_environment
+from tests.planning.plans import plan
+
+UNFUSED = "actor_rollout_ref.model.use_fused_kernels=False"
+OWN_GPUS = {"videozoomer": 16, "framethinker": 8, "framemind": 8, "videobrain": 8, "eva": 32}
+"""What the papers trained on."""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_published_settings_fit_sixteen_gpus_of_80_gib(name: str) -> None:
+    assert plan(name, 16).verdict == "fits"
+
+
+@pytest.mark.parametrize(("name", "gpus"), OWN_GPUS.items())
+def test_published_settings_fit_the_papers_own_gpus(name: str, gpus: int) -> None:
+    found = plan(name)
+    assert found.job.machines.gpus == gpus
+    assert found.verdict == "fits"
+
+
+def test_videozoomer_without_fused_kernels_does_not_fit() -> None:
+    found = plan("videozoomer", 16, UNFUSED)
+    training = found.gpu[0]
+    assert training.name == "training, at the output head"
+    assert training.parts["logits and entropy"] / GIB == pytest.approx(3 * 15.08, abs=0.05)
+    assert 80 < training.total / GIB < 95
+    assert found.verdict == training.verdict == "does not fit"
+    assert found.findings[0].changes == ("actor_rollout_ref.model.use_fused_kernels=True",)
+
+
+def test_uncompiled_entropy_is_far_worse() -> None:
+    eager = plan("videozoomer", 16, UNFUSED, "actor_rollout_ref.actor.fsdp_config.use_torch_compile=False")
+    assert eager.gpu[0].parts["logits and entropy"] / GIB > 100
+
+
+def test_ulysses_mends_it_too() -> None:
+    """Four GPUs a sequence, each with a quarter of its tokens; the vision tower is not shared."""
+    shared = plan(
+        "videozoomer",
+        16,
+        UNFUSED,
+        "actor_rollout_ref.actor.ulysses_sequence_parallel_size=4",
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=13312",
+    )
+    alone = plan("videozoomer", 16, UNFUSED)
+    assert shared.verdict == "fits"
+    tower = "vision tower's activations"
+    phases = [update_phase(one.job) for one in (shared, alone)]
+    assert phases[0].parts[tower] == phases[1].parts[tower]
+
+
+def test_the_kv_cache_of_videozoomer_s_engines() -> None:
+    engine = plan("videozoomer", 16).engine
+    assert 22 <= engine.kv / 57_344 / 20_000 <= 40  # sequences of 20,000 tokens
+    assert engine.wanted == 128
+    assert engine.longest == pytest.approx(engine.kv / 57_344 / 53_248)
+
+
+def test_pixels_of_videozoomer() -> None:
+    found = plan("videozoomer", 16)
+    moved = {hop.name: hop.bytes for hop in found.hops}
+    # 2,048 episodes x 88 frames x 512 patches x 1,176 float32
+    assert moved["into TransferQueue"] == 2048 * 88 * 512 * 1176 * 4 == pytest.approx(434e9, rel=0.01)
+    assert moved["into TransferQueue"] + moved["out of TransferQueue, 3 times"] == pytest.approx(1.74e12, rel=0.01)
+    step = found.host[1].parts
+    assert step["pixels in TransferQueue"] == pytest.approx(217e9, rel=0.01)
+    assert step["pixels of groups beyond the batch, at most"] == step["pixels in TransferQueue"]
+    # four workers on a node share a 16th of its memory, at most 8 GiB each
+    assert found.cache.holds == 2**33 // (512 * 1176 * 4) == 3566 and found.cache.wants == 16 * 88
+
+
+def test_fewer_passes_fetch_less() -> None:
+    without = plan("videozoomer", 16, "actor_rollout_ref.actor.use_kl_loss=False")
+    assert [hop.name for hop in without.hops if "out of" in hop.name] == ["out of TransferQueue, 2 times"]
+    assert "reference model" not in without.host[1].parts
+
+
+def test_a_node_with_too_little_main_memory_gets_smaller_steps() -> None:
+    found = plan("videozoomer", 16, host_gib=512)
+    assert found.host[1].verdict == "does not fit"
+    changes = next(one.changes for one in found.findings if one.text.startswith("main memory"))
+    assert "data.train_batch_size=64" in changes
+    assert plan("videozoomer", 16, *changes, host_gib=512).host[1].verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "gpu_gib", "overrides"),
+    [
+        ("videozoomer", 16, 80, (UNFUSED,)),
+        ("videozoomer", 16, 80, (UNFUSED, "actor_rollout_ref.model.enable_gradient_checkpointing=False")),
+        ("eva", 16, 48, ()),
+        ("videobrain", 8, 80, (UNFUSED, "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=98304")),
+        ("framethinker", 2, 80, ()),
+        ("videozoomer", 1, 40, ("actor_rollout_ref.model.lora_rank=32",)),
+        ("framemind", 8, 48, ("actor_rollout_ref.rollout.tensor_model_parallel_size=1",)),
+    ],
+)
+def test_what_is_proposed_mends_what_was_found(name: str, gpus: int, gpu_gib: int, overrides: tuple[str, ...]) -> None:
+    """The overrides, as they are printed, on the config itself."""
+    found = plan(name, gpus, *overrides, gpu_gib=gpu_gib)
+    assert found.verdict != "fits"
+    changes = [change for one in found.findings if one.verdict != "fits" for change in one.changes]
+    assert changes and all("=" in change for change in changes), found.findings
+    named = {change.partition("=")[0] for change in changes}
+    kept = [one for one in overrides if one.partition("=")[0] not in named]
+    assert plan(name, gpus, *kept, *changes, gpu_gib=gpu_gib).verdict == "fits"
+
+
+def test_where_no_key_is_enough_it_says_what_is() -> None:
+    findings = plan("videozoomer", 1, model="Qwen2.5-VL-32B").findings
+    stuck = [one.text for one in findings if one.verdict == "does not fit" and not one.changes]
+    assert stuck and all("; no key is enough: take " in text for text in stuck), stuck
+
+
+def test_nothing_is_proposed_that_is_not_needed() -> None:
+    job = plan("videozoomer", 16, UNFUSED).job
+    from agentic_video.planning.plan import TRAINING
+
+    mends = mended(job, [*reversed(TRAINING)], lambda one: update_phase(one).verdict == "fits")
+    again = mended(job, TRAINING, lambda one: update_phase(one).verdict == "fits")
+    assert again == ("actor_rollout_ref.model.use_fused_kernels=True",)
+    assert mends and UNFUSED.replace("False", "True") not in mends
+
+
+@pytest.mark.parametrize(
+    ("override", "change"),
+    [
+        (
+            "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384",
+            "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=53248",
+        ),
+        ("actor_rollout_ref.rollout.max_model_len=40000", "actor_rollout_ref.rollout.max_model_len=53248"),
+        (
+            "actor_rollout_ref.rollout.tensor_model_parallel_size=3",
+            "actor_rollout_ref.rollout.tensor_model_parallel_size=1",
+        ),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=3", "actor_rollout_ref.actor.ppo_mini_batch_size=4"),
+    ],
+)
+def test_sizes_that_verl_refuses(override: str, change: str) -> None:
+    gpus = 64 if "mini" in override else 16
+    found = plan("videozoomer", gpus, override)
+    assert found.verdict == "does not fit"
+    assert change in found.findings[0].changes
+
+
+def test_an_engine_must_hold_its_longest_sequence() -> None:
+    found = plan("videozoomer", 16, "actor_rollout_ref.rollout.gpu_memory_utilization=0.28")
+    (refused,) = [one for one in found.findings if "refuses to start" in one.text]
+    assert refused.verdict == "does not fit" and found.engine.longest < 1
+    assert engine_of(plan("videozoomer", 16, *refused.changes).job).longest > 1
+
+
+def test_parts_follow_the_config() -> None:
+    job = plan("videozoomer", 16).job
+    states = [update_phase(replace(job, machines=replace(job.machines, gpus=gpus))).parts for gpus in (8, 16)]
+    assert states[0]["weights"] == 2 * states[1]["weights"] == pytest.approx(8_292_166_656 * 4 / 8)
+    rolling = gpu_phases(replace(job, param_offload=True, optimizer_offload=True))[2].parts
+    assert "trainer's weights" not in rolling and "trainer's optimizer" not in rolling
+    frozen = plan("videozoomer", 16, "actor_rollout_ref.actor.freeze_vision_tower=True")
+    assert frozen.gpu[0].parts["vision tower's activations"] < 2 * GIB
+    awake = make_plan(replace(job, sleeps=False))
+    assert awake.verdict == "does not fit" and awake.gpu[0].parts["engine"] == 0.6 * 80 * GIB
+
+
+def test_lora_needs_neither_states_nor_a_reference_model() -> None:
+    full, adapted = (plan("videozoomer", 1, f"actor_rollout_ref.model.lora_rank={rank}") for rank in (0, 32))
+    assert full.gpu[0].parts["optimizer"] / adapted.gpu[0].parts["optimizer"] > 80
+    assert "reference model" in full.host[1].parts and "reference model" not in adapted.host[1].parts
+    # verl loads the whole shard before adapters are handed over, and vLLM backs its weights up while it sleeps
+    assert adapted.gpu[1].parts["trainer's weights"] > 33e9
+    assert adapted.host[1].parts["sleeping engines' weights"] == 2 * 8_292_166_656
+    merged = plan("videozoomer", 1, "actor_rollout_ref.model.lora_rank=32", "actor_rollout_ref.model.lora.merge=True")
+    assert "sleeping engines' weights" not in merged.host[1].parts
+
+
+def test_models_are_taken_by_name() -> None:
+    assert plan("videozoomer", 16, model="Qwen2.5-VL-3B").job.shape.text.hidden == 2048
+    assert plan("videozoomer", 16, model="Qwen2.5-VL-32B").verdict == "does not fit"
+
+
+def test_the_block_is_checked() -> None:
+    with pytest.raises(SetupError, match=r"agentic_video\.plan\.frmes: unknown key; did you mean frames"):
+        plan("videozoomer", 16, "+agentic_video.plan.frmes=3")
+    with pytest.raises(SetupError, match="overview_frames must be from 0 to frames, got 90 of 88"):
+        plan("videozoomer", 16, "agentic_video.plan.overview_frames=90")
+    with pytest.raises(SetupError, match="says nothing about a typical episode"):
+        plan("videozoomer", 16, "~agentic_video.plan")

@@ -1,0 +1,40 @@
+import json
+
+import pytest
+from omegaconf import OmegaConf
+
+from agentic_video.planning.memory import GIB
+from agentic_video.planning.report import said_beside, text_of, values_of
+from tests.config.configs import composed, set_environment
+from tests.planning.plans import plan
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+def test_text_has_every_part_and_the_verdict_last() -> None:
+    found = plan("videozoomer", 16)
+    lines = text_of(found).splitlines()
+    assert lines[0] == ("Qwen/Qwen2.5-VL-7B-Instruct, 8.29 billion parameters, on 16 x 80 GiB in 2 nodes of 1024 GiB")
+    assert lines[-1] == "verdict: fits"
+    for phase in found.gpu:
+        for name, size in phase.parts.items():
+            assert size < 0.05 * GIB or any(line.startswith(f"  {name} ") for line in lines), name
+
+
+def test_json_adds_up() -> None:
+    values = json.loads(json.dumps(values_of(plan("eva", 16))))
+    for phase in (*values["gpu"], *values["host"]):
+        assert sum(phase["parts"].values()) == pytest.approx(phase["total"])
+    assert values["nodes"] == 2 and values["verdict"] == "fits"
+    assert set(values["seconds"]) == {"decoding", "processing", "vLLM's preprocessing", "generating, at least"}
+
+
+def test_beside_a_dry_run() -> None:
+    config = composed("videobrain", "cluster")
+    assert "verdict: fits\nother machines" in said_beside(config)
+    OmegaConf.set_struct(config, False)
+    del config.agentic_video["plan"]
+    assert said_beside(config).startswith("no plan: agentic_video.plan: ")

@@ -1,0 +1,78 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video.planning.shapes import FAMILIES, published_shapes, shape_from, shape_of
+from agentic_video.utils.errors import SetupError
+from tests.planning.models import TINY, config_of, model_of
+
+PARAMETERS = {
+    "Qwen/Qwen2.5-VL-3B-Instruct": 3_754_622_976,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+    "Qwen/Qwen2.5-VL-32B-Instruct": 33_452_718_336,
+    "Qwen/Qwen3-VL-4B-Instruct": 4_437_815_808,
+    "Qwen/Qwen3-VL-8B-Instruct": 8_767_123_696,
+}
+"""As the models' pages say."""
+
+
+@pytest.mark.parametrize(("name", "count"), PARAMETERS.items())
+def test_published_parameters(name: str, count: int) -> None:
+    assert published_shapes()[name].parameters == count
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_transformers_builds_as_many(name: str) -> None:
+    shape = published_shapes()[name]
+    model = model_of(shape, "meta")
+    assert sum(one.numel() for one in model.parameters()) == shape.parameters
+    assert sum(one.numel() for one in model.model.visual.parameters()) == shape.tower
+    assert sum(one.numel() for one in model.model.visual.blocks[0].parameters()) == shape.block
+    assert sum(one.numel() for one in model.model.language_model.layers[0].parameters()) == shape.layer
+    assert model.lm_head.weight.numel() == shape.embedding
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_adapters_are_as_many_as_peft_makes(family: str) -> None:
+    from peft import LoraConfig, get_peft_model
+
+    shape = TINY[family]
+    adapted = get_peft_model(
+        model_of(shape),
+        LoraConfig(r=4, target_modules="all-linear", exclude_modules=".*visual.*", task_type="CAUSAL_LM"),
+    )
+    trained = {name: one.numel() for name, one in adapted.named_parameters() if one.requires_grad}
+    assert sum(trained.values()) == shape.adapters(4)
+    assert not [name for name in trained if "visual" in name or "lm_head" in name]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_s_config_is_read(family: str, tmp_path: Path) -> None:
+    config_of(TINY[family]).save_pretrained(tmp_path)
+    read = shape_of(str(tmp_path))
+    assert (read.family, read.text, read.vision) == (family, TINY[family].text, TINY[family].vision)
+
+
+def test_older_files_have_the_text_s_keys_at_the_top() -> None:
+    whole = config_of(TINY["qwen2_5_vl"]).to_dict()
+    older = {**whole.pop("text_config"), **whole, "model_type": "qwen2_5_vl"}
+    assert shape_from(older, "").text == TINY["qwen2_5_vl"].text
+
+
+def test_names() -> None:
+    assert shape_of("Qwen2.5-VL-3B").name == "Qwen/Qwen2.5-VL-3B-Instruct"
+    assert shape_of("someone/qwen3-vl-8b-instruct").name == "Qwen/Qwen3-VL-8B-Instruct"
+
+
+def test_a_model_of_no_known_shape_costs_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"^LLaVA: no folder with config.json, and no model of known shape"):
+        shape_of("LLaVA")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llava"}), encoding="utf-8")
+    with pytest.raises(SetupError, match="model_type is 'llava'; shapes are known of qwen2_5_vl, qwen3_vl"):
+        shape_of(str(tmp_path))
+
+
+def test_visual_tokens() -> None:
+    assert published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"].visual_tokens(448, 224) == 16 * 8
+    assert published_shapes()["Qwen/Qwen3-VL-8B-Instruct"].visual_tokens(640, 352) == 20 * 11

@@ -1,9 +1,11 @@
-# Sourced by the recipes' scripts and by run_tests.sh. Finds the Python environment, or makes it in .venv (once), and
-# sets PYTHON. An environment of your own (a container, a cluster image) is used as it is: set PYTHON to its python.
+# Sourced by the recipes' scripts and by run_tests.sh. Finds the Python environment, or makes it (once), and sets PYTHON:
+# .venv, or .venv-gpu where nvidia-smi lists a GPU, so that a shared folder serves machines of both kinds.
+# AGENTIC_VIDEO_EXTRA=gpu makes the latter on a machine without one, such as a login node. An environment of your own (a
+# container, a cluster image) is used as it is: set PYTHON to its python.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 setup_environment() {
-  local kind=cpu python candidate wanted tool started=$SECONDS
+  local kind=${AGENTIC_VIDEO_EXTRA:-} environment wanted
   if [ -n "${PYTHON:-}" ]; then
     if ! "$PYTHON" -c 'from importlib.util import find_spec as f; raise SystemExit(not (f("agentic_video") and f("verl")))' \
       2>/dev/null; then
@@ -12,34 +14,87 @@ setup_environment() {
     fi
     return
   fi
-  if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then kind=gpu; fi
-  PYTHON=$repository/.venv/bin/python
+  if [ -z "$kind" ]; then
+    kind=cpu
+    if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then kind=gpu; fi
+  fi
+  case $kind in
+    cpu) environment=.venv ;;
+    gpu) environment=.venv-gpu ;;
+    *)
+      echo "error: AGENTIC_VIDEO_EXTRA is cpu or gpu, not $kind" >&2
+      return 2
+      ;;
+  esac
+  PYTHON=$repository/$environment/bin/python
   # The packages are in the lock; the commands and the plugins that the environment registers are in pyproject.toml.
   wanted="$kind $(cat "$repository/uv.lock" "$repository/pyproject.toml" | cksum)"
-  if [ "$(cat "$repository/.venv/.agentic_video" 2>/dev/null)" = "$wanted" ]; then return; fi
+  use_environment
+  if is_made; then return; fi
+  if [ -n "${used:-}" ]; then flock --unlock "$used"; fi
+  make_environment || return
+  use_environment
+}
 
+is_made() { [ "$(cat "$repository/$environment/.agentic_video" 2>/dev/null)" = "$wanted" ]; }
+
+# Whoever uses an environment holds its lock until this shell, and what it has become, ends; see make_environment. On a
+# file system without locks, or one that can't be written to, it goes without.
+use_environment() {
+  local folder=$repository/.venv-tools status=0
+  if [ -z "${used:-}" ]; then
+    if ! mkdir -p "$folder" 2>/dev/null || ! [ -w "$folder" ] || ! command -v flock >/dev/null; then return; fi
+    exec {used}<>"$folder/$kind.lock"
+  fi
+  flock --shared --nonblock --conflict-exit-code 75 "$used" 2>/dev/null || status=$?
+  if [ "$status" = 75 ]; then
+    echo "another command is setting up $environment: waiting for it"
+    flock --shared "$used"
+  fi
+}
+
+make_environment() (
+  local tools=$repository/.venv-tools python='' candidate status=0 started=$SECONDS
   for candidate in python3.11 python3.12 python3 python; do
     if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
       python=$(command -v "$candidate")
       break
     fi
   done
-  if [ -z "${python:-}" ]; then
+  if [ -z "$python" ]; then
     echo "error: Python 3.11 or 3.12 is needed and neither was found on PATH" >&2
     return 1
   fi
-  echo "setting up $repository/.venv ($kind, $("$python" --version)): several GB, a few minutes, only once"
-  tool=$repository/.venv-tools
-  if [ ! -x "$tool/bin/uv" ]; then
+  if [ "$kind" = gpu ]; then "$python" "$repository/agentic_video/utils/cuda.py" || return 1; fi
+
+  if [ -n "${used:-}" ]; then
+    exec {making}<>"$tools/making.lock" {unused}<>"$tools/$kind.lock"
+    flock --nonblock --conflict-exit-code 75 "$making" 2>/dev/null || status=$?
+    if [ "$status" = 75 ]; then
+      echo "another command is setting up an environment here: waiting for it"
+      flock "$making"
+    fi
+    if is_made; then return; fi
+    status=0
+    flock --nonblock --conflict-exit-code 75 "$unused" 2>/dev/null || status=$?
+    if [ "$status" = 75 ]; then
+      echo "error: uv.lock or pyproject.toml has changed, and a job is running from $environment: run this again when it" \
+        "has ended, or set PYTHON=$PYTHON to use the environment as it is" >&2
+      return 1
+    fi
+  fi
+  echo "setting up $repository/$environment ($kind, $("$python" --version)): several GB, a few minutes, only once"
+  if [ ! -x "$tools/bin/uv" ]; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
-      --root-user-action=ignore --target "$tool" uv==0.13.8 || return 1
+      --root-user-action=ignore --target "$tools" uv==0.13.8 || return 1
   fi
   # An environment that is half changed belongs to no stamp.
-  rm -f "$repository/.venv/.agentic_video"
-  (cd "$repository" && UV_PROJECT_ENVIRONMENT=.venv "$tool/bin/uv" sync --frozen --quiet --python "$python" \
-    --compile-bytecode --extra "$kind" --extra dev) || return 1
-  echo "$wanted" >"$repository/.venv/.agentic_video"
+  rm -f "$repository/$environment/.agentic_video"
+  # There is no wheel of flash-attn for the locked torch; its build would look for one on the web all the same.
+  (cd "$repository" && UV_PROJECT_ENVIRONMENT=$environment FLASH_ATTENTION_FORCE_BUILD=TRUE "$tools/bin/uv" sync \
+    --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" --extra dev) || return 1
+  echo "$wanted" >"$repository/$environment/.agentic_video"
   echo "environment ready after $((SECONDS - started)) s"
-}
+)
 
 setup_environment

@@ -1,7 +1,6 @@
 """A recipe's config, composed on verl's own."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,11 +9,16 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 
-from agentic_video.config.overrides import check_against, one_line, parse_overrides
-from agentic_video.utils.errors import SetupError
+from agentic_video.config.overrides import check_against, parse_overrides
+from agentic_video.utils.choices import did_you_mean
+from agentic_video.utils.errors import SetupError, one_line
 
 PACKAGED = Path(__file__).resolve().parents[1] / "recipes"
 """Where a wheel carries the recipes' configs. In a checkout they are beside the package."""
+
+
+CHOICE = "+profile="
+"""Start of the override that adds the changes of a recipe's ``config/profile/<name>.yaml``."""
 
 
 def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -28,10 +32,25 @@ def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) ->
     Raises:
         SetupError: An override is wrong, or the config doesn't compose; one line that names the key or the file.
     """
-    parsed = parse_overrides(overrides)
-    if parsed:
-        check_against(_compose(recipe, profile), parsed)
+    chosen = [text for text in overrides if text.startswith(CHOICE)]
+    for text in chosen:
+        _check_choice(recipe, text.removeprefix(CHOICE))
+    others = parse_overrides([text for text in overrides if text not in chosen])
+    if others:
+        check_against(_compose(recipe, profile, chosen), others)
     return _compose(recipe, profile, overrides)
+
+
+def _check_choice(recipe: Path, name: str) -> None:
+    """Make sure that a recipe has some changes of its config.
+
+    Raises:
+        SetupError: It hasn't; the message names those that it has.
+    """
+    known = sorted(file.stem for file in (recipe / "config" / "profile").glob("*.yaml"))
+    if name not in known:
+        has = f"; there are {', '.join(known)}" if known else ""
+        raise SetupError(f"{recipe}: no config/profile/{name}.yaml{has}")
 
 
 def _compose(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictConfig:
@@ -66,8 +85,7 @@ def find_recipe(name: str, option: str = "--system ") -> Path:
         if (root / name / "config").is_dir():
             return root / name
     known = sorted({folder.parent.name for root in roots for folder in root.glob("*/config")})
-    near = get_close_matches(name, known, n=1)
-    meant = f"did you mean {near[0]}? " if near else ""
+    meant = did_you_mean(name, known)
     raise SetupError(f"{option}{name}: no such recipe; {meant}there are {', '.join(known)}, and folders of your own")
 
 
@@ -77,9 +95,17 @@ def recipe_at(text: str) -> Path:
     Raises:
         SetupError: There is none.
     """
-    folder = Path(text)
-    if (folder / "config").is_dir():
-        return folder.resolve()
-    if "/" in text:
-        raise SetupError(f"{text}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)")
+    if "/" in text or (Path(text) / "config").is_dir():
+        check_recipe(text)
+        return Path(text).resolve()
     return find_recipe(text, "")
+
+
+def check_recipe(recipe: str | Path) -> None:
+    """Make sure that a folder is a recipe.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    if not (Path(recipe) / "config").is_dir():
+        raise SetupError(f"{recipe}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)")

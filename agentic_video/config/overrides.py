@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 
 WORDS: Mapping[str, Sequence[str]] = {"trainer.test_freq": ("after_each_epoch",)}
 """Words that verl takes where a number stands in its config."""
@@ -72,11 +72,6 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
         # The dataclasses of our own blocks know better what they take.
         if exists and not (key.startswith("agentic_video.") and key.count(".") > 1):
             _check_kind(key, _select(config, key), override.value())
-
-
-def one_line(error: BaseException) -> str:
-    """An error's message with its line breaks as spaces."""
-    return " ".join(str(error).split())
 
 
 def _unknown(config: DictConfig, key: str) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from agentic_video.utils.choices import did_you_mean
+from agentic_video.utils.errors import one_line
 
 
 def class_at(target: str, where: str) -> type[Any]:
@@ -21,7 +23,7 @@ def class_at(target: str, where: str) -> type[Any]:
     try:
         found = getattr(import_module(module), name, None) if module else None
     except Exception as error:  # whatever importing somebody's module raises
-        raise ValueError(f"{where}: {target}: {' '.join(f'{type(error).__name__}: {error}'.split())}") from error
+        raise ValueError(f"{where}: {target}: {one_line(f'{type(error).__name__}: {error}')}") from error
     if not isinstance(found, type):
         raise ValueError(f"{where}: {target}: no such class (expected package.module.Class)")
     return found
@@ -29,9 +31,7 @@ def class_at(target: str, where: str) -> type[Any]:
 
 def unknown_key(where: str, key: str, known: Collection[str]) -> str:
     """The message about a key that doesn't exist: where it stands, and what may be meant."""
-    close = get_close_matches(key, known, n=1)
-    meant = f"did you mean {close[0]}? " if close else ""
-    return f"{where}.{key}: unknown key; {meant}known keys are {sorted(known)}"
+    return f"{where}.{key}: unknown key; {did_you_mean(key, known)}known keys are {sorted(known)}"
 
 
 def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:

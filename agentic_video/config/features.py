@@ -1,0 +1,149 @@
+"""Which of verl's own features a run can have with this package.
+
+What isn't there would fail minutes after the start, or train on something else without saying so. Each check names the
+key, and where in verl 0.9.1 the reason is.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.utils.choices import did_you_mean
+from agentic_video.utils.errors import SetupError
+
+TRAINER_MODES = {
+    "sync": "agentic_video",
+    "colocate_async": "agentic_video_colocate_async",
+    "separate_async": "agentic_video_separate_async",
+}
+"""verl's trainers, and the modes (``trainer.v1.trainer_mode``) under which they log episodes too."""
+
+ENGINES = ("vllm", "sglang")
+STRATEGIES = ("fsdp2", "fsdp")
+ROLLOUT = "actor_rollout_ref.rollout"
+MODEL = "actor_rollout_ref.model"
+
+IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
+"""A module that LoRA must leave alone, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""
+
+Get = Callable[[str], Any]
+
+
+def check_verl_features(config: DictConfig) -> None:
+    """Make sure that a GRPO run asks nothing of verl that can't be had here; before anything is built.
+
+    Args:
+        config: Of the run, composed; of a stage without rollouts (SFT, KTO) nothing is checked.
+
+    Raises:
+        SetupError: It does; one line that names the key, and what to set.
+    """
+    if "actor_rollout_ref" not in config:
+        return
+
+    def get(key: str) -> Any:
+        return OmegaConf.select(config, key, throw_on_missing=False)
+
+    for checks in (_trainer, _engine, _actor, _lora, _separate_async):
+        for message in checks(get):
+            raise SetupError(message)
+
+
+def _trainer(get: Get) -> Iterator[str]:
+    mode = get("trainer.v1.trainer_mode")
+    if get("trainer.use_v1") is False:
+        yield "trainer.use_v1: verl has no other trainer any more; leave it True"
+    if mode in TRAINER_MODES:
+        yield (
+            f"trainer.v1.trainer_mode: {mode} is verl's own trainer, which logs nothing of episodes; "
+            f"set {TRAINER_MODES[mode]}"
+        )
+    if mode not in TRAINER_MODES.values():
+        meant = did_you_mean(str(mode), list(TRAINER_MODES.values()))
+        yield f"trainer.v1.trainer_mode: {mode}: {meant}there are {', '.join(TRAINER_MODES.values())}"
+    for key in ("async_training", "rollout.total_rollout_steps"):
+        # verl/experimental/fully_async_policy: a program of its own with its own agent-loop manager and queue
+        if get(key) is not None:
+            yield (
+                f"{key}: belongs to verl's fully asynchronous program, which doesn't use our agent-loop workers or "
+                f"trainer; trainer.v1.trainer_mode={TRAINER_MODES['separate_async']} plays and trains at the same time"
+            )
+    if get("trainer.default_hdfs_dir") is not None:
+        # verl/utils/checkpoint/fsdp_checkpoint_manager.py: "hdfs_path: Unused"
+        yield (
+            "trainer.default_hdfs_dir: verl doesn't copy FSDP's checkpoints there; set trainer.default_local_dir to a "
+            "folder on a shared or mounted disk, or copy finished global_step_N folders yourself"
+        )
+
+
+def _engine(get: Get) -> Iterator[str]:
+    name = get(f"{ROLLOUT}.name")
+    if name not in ENGINES:
+        yield f"{ROLLOUT}.name: {name} isn't supported, as stop texts differ; there are {', '.join(ENGINES)}"
+    if name != "vllm" and get("trainer.device") == "cpu":
+        yield f"{ROLLOUT}.name: {name} needs GPUs; on a CPU there is vllm"
+    if name == "sglang" and get(f"{ROLLOUT}.skip_tokenizer_init"):
+        yield f"{ROLLOUT}.skip_tokenizer_init: without a tokenizer SGLang finds no stop texts; set False"
+    if get(f"{ROLLOUT}.mode") != "async":
+        yield f"{ROLLOUT}.mode: episodes need async, got {get(f'{ROLLOUT}.mode')}"
+    if get(f"{ROLLOUT}.quantization") is not None:
+        # verl/workers/rollout/vllm_rollout/vllm_async_server.py, _apply_quantization: hf_config.num_hidden_layers,
+        # which models with a vision tower have in their text_config only
+        yield (
+            f"{ROLLOUT}.quantization: verl 0.9.1 can't quantize models with a vision tower while it trains them; "
+            "leave it null"
+        )
+    if get(f"{ROLLOUT}.full_determinism"):
+        yield (
+            f"{ROLLOUT}.full_determinism: can't be kept: frames and answers of graders arrive in no fixed order; "
+            "leave it False"
+        )
+
+
+def _actor(get: Get) -> Iterator[str]:
+    for role in ("actor", "ref"):
+        key = f"actor_rollout_ref.{role}.strategy"
+        if get(key) not in STRATEGIES:
+            yield f"{key}: {get(key)} isn't supported: our patches are for FSDP; set fsdp2"
+    if get("trainer.device") == "cpu" and get("actor_rollout_ref.actor.strategy") != "fsdp2":
+        yield "actor_rollout_ref.actor.strategy: FSDP1 needs a GPU; set fsdp2"
+
+
+def _lora(get: Get) -> Iterator[str]:
+    if get(f"{MODEL}.lora.rank"):
+        # verl/workers/engine/fsdp/transformer_impl.py reads lora_rank, vllm_async_server.py either
+        yield f"{MODEL}.lora.rank: is Megatron's; set {MODEL}.lora_rank and {MODEL}.lora_alpha"
+    if not get(f"{MODEL}.lora_rank") and get(f"{MODEL}.lora_adapter_path") is None:
+        return
+    left_out = get(f"{MODEL}.exclude_modules")
+    pattern = left_out if isinstance(left_out, str) else ""
+    try:
+        spared = bool(re.fullmatch(pattern, IN_THE_VISION_TOWER))
+    except re.error as error:
+        yield f"{MODEL}.exclude_modules: {pattern}: no regular expression ({error})"
+        return
+    if not spared and get(f"{MODEL}.target_modules") == "all-linear":
+        yield (
+            f"{MODEL}.exclude_modules: LoRA would put adapters into the vision tower, which vLLM doesn't apply; "
+            f"set '.*visual.*', or name {MODEL}.target_modules"
+        )
+
+
+def _separate_async(get: Get) -> Iterator[str]:
+    """What ``PPOTrainerSeparateAsync`` asserts, which would be heard only when the cluster is up."""
+    if get("trainer.v1.trainer_mode") != TRAINER_MODES["separate_async"]:
+        return
+    for key in (f"{ROLLOUT}.nnodes", f"{ROLLOUT}.n_gpus_per_node"):
+        if not get(key):
+            yield f"{key}: of the GPUs that only play episodes; must be at least 1, got {get(key)}"
+    if get(f"{ROLLOUT}.checkpoint_engine.backend") == "naive":
+        yield f"{ROLLOUT}.checkpoint_engine.backend: naive can't send weights to other GPUs; set nccl"
+    steps = get("trainer.v1.separate_async.parameter_sync_step")
+    mini, batch = get("actor_rollout_ref.actor.ppo_mini_batch_size"), get("data.train_batch_size")
+    if batch != steps * mini:
+        yield (
+            f"data.train_batch_size: must be trainer.v1.separate_async.parameter_sync_step * "
+            f"actor_rollout_ref.actor.ppo_mini_batch_size = {steps} * {mini} = {steps * mini}, got {batch}"
+        )

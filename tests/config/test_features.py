@@ -1,0 +1,101 @@
+"""What of verl's can't be had is said in one line, by its key; what the recipes set can be."""
+
+import pytest
+from omegaconf import OmegaConf
+
+from agentic_video.config.features import check_verl_features
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import PROFILES, SYSTEMS, composed, set_environment
+
+ROLLOUT, MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
+LORA = f"{MODEL}.lora_rank=8"
+SEPARATE = "trainer.v1.trainer_mode=agentic_video_separate_async"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_recipes_can_be_had(system: str, profile: str) -> None:
+    check_verl_features(composed(system, profile, "data.train_files=none"))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [LORA],
+        [LORA, f"{MODEL}.exclude_modules=null", f"{MODEL}.target_modules=[q_proj,v_proj]"],
+        [f"{MODEL}.exclude_modules=null"],
+        [f"{ROLLOUT}.name=sglang"],
+        ["actor_rollout_ref.actor.strategy=fsdp"],
+        ["trainer.v1.trainer_mode=agentic_video_colocate_async"],
+        [
+            SEPARATE,
+            f"{ROLLOUT}.nnodes=1",
+            f"{ROLLOUT}.n_gpus_per_node=8",
+            f"{ROLLOUT}.checkpoint_engine.backend=nccl",
+        ],
+    ],
+)
+def test_what_can_be_had(overrides: list[str]) -> None:
+    check_verl_features(composed("videozoomer", "cluster", *overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["trainer.v1.trainer_mode=sync"], r"^trainer\.v1\.trainer_mode: sync is verl's own .*; set agentic_video$"),
+        (["trainer.v1.trainer_mode=agentic_vidoe"], r"agentic_vidoe: did you mean agentic_video\? there are"),
+        (["trainer.use_v1=False"], r"^trainer\.use_v1: "),
+        (["+async_training.partial_rollout=True"], r"^async_training: belongs to verl's fully asynchronous program"),
+        (["trainer.default_hdfs_dir=hdfs://x/y"], r"^trainer\.default_hdfs_dir: .* set trainer\.default_local_dir"),
+        ([f"{ROLLOUT}.name=trtllm"], r"rollout\.name: trtllm isn't supported.* there are vllm, sglang$"),
+        (
+            [f"{ROLLOUT}.name=sglang", f"{ROLLOUT}.skip_tokenizer_init=True"],
+            r"skip_tokenizer_init: .*set False",
+        ),
+        ([f"{ROLLOUT}.mode=sync"], r"rollout\.mode: episodes need async, got sync$"),
+        ([f"{ROLLOUT}.quantization=fp8"], r"rollout\.quantization: .*leave it null$"),
+        ([f"{ROLLOUT}.full_determinism=True"], r"rollout\.full_determinism: "),
+        (["actor_rollout_ref.actor.strategy=megatron"], r"^actor_rollout_ref\.actor\.strategy: megatron .* set fsdp2$"),
+        (["actor_rollout_ref.ref.strategy=veomni"], r"^actor_rollout_ref\.ref\.strategy: veomni"),
+        ([f"{MODEL}.lora.rank=8"], r"model\.lora\.rank: is Megatron's; set actor_rollout_ref\.model\.lora_rank"),
+        ([LORA, f"{MODEL}.exclude_modules=null"], r"model\.exclude_modules: .*vision tower.* set '\.\*visual\.\*'"),
+        ([LORA, f"{MODEL}.exclude_modules=lm_head"], r"model\.exclude_modules: .*vision tower"),
+        ([LORA, f"{MODEL}.exclude_modules='(visual'"], r"model\.exclude_modules: \(visual: no regular expression"),
+        ([SEPARATE], r"rollout\.nnodes: .*at least 1, got 0$"),
+        (
+            [SEPARATE, f"{ROLLOUT}.nnodes=1", f"{ROLLOUT}.n_gpus_per_node=8"],
+            r"checkpoint_engine\.backend: naive .* set nccl$",
+        ),
+        (
+            [
+                *(SEPARATE, f"{ROLLOUT}.nnodes=1", f"{ROLLOUT}.n_gpus_per_node=8", "data.train_batch_size=100"),
+                f"{ROLLOUT}.checkpoint_engine.backend=nccl",
+            ],
+            r"^data\.train_batch_size: .* = 4 \* 32 = 128, got 100$",
+        ),
+    ],
+)
+def test_what_can_not(overrides: list[str], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        check_verl_features(composed("videozoomer", "cluster", *overrides))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (f"{ROLLOUT}.name=sglang", "needs GPUs"),
+        ("actor_rollout_ref.actor.strategy=fsdp", "FSDP1 needs a GPU; set fsdp2"),
+    ],
+)
+def test_what_needs_a_gpu(override: str, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        check_verl_features(composed("videozoomer", "laptop", "data.train_files=none", override))
+
+
+def test_stages_without_rollouts_are_left_alone() -> None:
+    check_verl_features(OmegaConf.create({"trainer": {"default_hdfs_dir": "hdfs://x"}}))

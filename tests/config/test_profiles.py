@@ -1,0 +1,118 @@
+"""The profiles for few GPUs: ``cluster.yaml`` and a list of changes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.launch.stage import check_sizes
+from agentic_video.planning.report import plan_of
+from agentic_video.planning.shapes import shape_of
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
+from tests.config.configs import SYSTEMS, composed, set_environment
+from tests.conftest import MemorySource
+
+FEW = ("single", "four")
+EVERY = [(name, profile) for name in SYSTEMS for profile in FEW]
+ALL = [(name, profile) for name in SYSTEMS for profile in ("cluster", *FEW)]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+def config_of(name: str, profile: str) -> DictConfig:
+    return composed(name, "cluster", *([f"+profile={profile}"] if profile != "cluster" else []))
+
+
+@pytest.mark.parametrize(("name", "profile"), EVERY)
+def test_verl_accepts_it(name: str, profile: str) -> None:
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    config = config_of(name, profile)
+    check_sizes(config, "grpo")
+    OmegaConf.resolve(config)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    actor = config.actor_rollout_ref.actor
+    with open_dict(config):
+        assert omega_conf_to_dataclass(actor).ppo_mini_batch_size == config.data.train_batch_size
+        omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+
+
+@pytest.mark.parametrize(("name", "profile"), EVERY)
+def test_budgets_hold_together(name: str, profile: str) -> None:
+    config = config_of(name, profile)
+    system, rollout = settings_of(config).system, config.actor_rollout_ref.rollout
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
+    longest = config.data.max_prompt_length + config.data.max_response_length
+    assert longest == rollout.max_model_len == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
+    assert config.agentic_video.max_turn_tokens <= limits_of(config).response
+    assert config.actor_rollout_ref.actor.ppo_mini_batch_size * rollout.n % config.trainer.n_gpus_per_node == 0
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_single_trains_adapters_outside_the_vision_tower(name: str) -> None:
+    model = config_of(name, "single").actor_rollout_ref.model
+    assert (model.lora_rank, model.target_modules, model.exclude_modules) == (32, "all-linear", ".*visual.*")
+    assert not model.lora.merge and config_of(name, "single").actor_rollout_ref.rollout.load_format == "safetensors"
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_rules_stay_the_published_ones(name: str) -> None:
+    cluster = config_of(name, "cluster")
+    for profile in FEW:
+        config = config_of(name, profile)
+        assert settings_of(config).system.weights == settings_of(cluster).system.weights
+        assert config.algorithm == cluster.algorithm
+        assert config.actor_rollout_ref.actor.clip_ratio_high == cluster.actor_rollout_ref.actor.clip_ratio_high
+
+
+@pytest.mark.parametrize(
+    ("profile", "gpu_gib", "host_gib", "changes"),
+    [
+        ("single", 24, 64, ("actor_rollout_ref.actor.fsdp_config.offload_policy=True",)),
+        ("single", 48, 64, ()),
+        ("single", 80, 64, ()),
+        ("four", 80, 512, ()),
+    ],
+)
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_it_fits(name: str, profile: str, gpu_gib: int, host_gib: int, changes: tuple[str, ...]) -> None:
+    """As it is, or with what the planner proposes."""
+    plan = plan_of(config_of(name, profile), gpu_gib=gpu_gib, host_gib=host_gib)
+    proposed = {change for one in plan.findings if one.verdict != "fits" for change in one.changes}
+    assert proposed == set(changes)
+    mended = composed(name, "cluster", f"+profile={profile}", *changes)
+    assert plan_of(mended, gpu_gib=gpu_gib, host_gib=host_gib).verdict == "fits"
+
+
+def opening(config: DictConfig, qa: VideoQA, index: int) -> Any:
+    """A group's rollout on ten minutes of 1280 x 720, which answers at once."""
+    system = settings_of(config).system
+    source = MemorySource(duration=600.0, size=(1280, 720))
+    said = ScriptedPolicy(lambda view: "<answer>B</answer>")
+    return asyncio.run(play(system, said, qa, source, rollout_index=index))
+
+
+@pytest.mark.parametrize(("name", "profile"), ALL)
+def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa: VideoQA) -> None:
+    """A group's mean first view, in visual tokens, to 10 %."""
+    config = config_of(name, profile)
+    episode, system = config.agentic_video.plan, settings_of(config).system
+    group = [opening(config, qa, index) for index in range(config.actor_rollout_ref.rollout.n)]
+    assert all(one.end is not EndReason.IMAGE_BUDGET for one in group)
+    assert episode.frames <= system.max_images
+    shape = shape_of(episode.model)
+    assert episode.width % system.size_factor == episode.height % system.size_factor == 0
+    assert system.size_factor == shape.vision.patch * shape.vision.merge
+    planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height)
+    views = [[shape.visual_tokens(frame.width, frame.height) for frame in one.frames] for one in group]
+    assert planned == pytest.approx(sum(map(sum, views)) / len(views), rel=0.1)
+    assert max(sum(view) + 12 * len(view) for view in views) + 1_000 < config.data.max_prompt_length

@@ -1,0 +1,93 @@
+"""The profiles that are ``cluster.yaml`` with changes: each key that differs is written down in a small yaml."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+import agentic_video.config
+from agentic_video.config.compose import CHOICE, compose_recipe
+from tests.config.configs import RECIPES
+
+PACKAGE = Path(agentic_video.config.__file__).parent
+NAMES = sorted(folder.name for folder in RECIPES.iterdir() if (folder / "config").is_dir())
+
+
+def leaves(block: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys and values of a config, from the top."""
+    for name, value in block.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{path}{name}.")
+        else:
+            yield path + str(name), value
+
+
+def composed(recipe: Path, *overrides: str) -> dict[str, Any]:
+    config = OmegaConf.to_container(compose_recipe(recipe, "cluster", overrides), resolve=False)
+    assert isinstance(config, dict)
+    return dict(leaves(config))  # type: ignore[arg-type]
+
+
+def written(file: Path, folders: tuple[Path, ...]) -> set[str]:
+    """The keys that a yaml names, with those of the files that it is put on top of."""
+    content = yaml.safe_load(file.read_text())
+    keys = {key for key, _ in leaves({name: value for name, value in content.items() if name != "defaults"})}
+    for name in content.get("defaults", []):
+        if name != "_self_":
+            found = [folder / f"{name.lstrip('/')}.yaml" for folder in folders]
+            keys |= written(next(one for one in found if one.is_file()), folders)
+    return keys
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rehearsal_differs_where_it_says_so(name: str) -> None:
+    recipe = RECIPES / name
+    cluster, rehearsal = composed(recipe), composed(recipe, f"{CHOICE}rehearsal")
+    missing = object()
+    differ = {key for key in cluster | rehearsal if cluster.get(key, missing) != rehearsal.get(key, missing)}
+    said = written(recipe / "config" / "profile" / "rehearsal.yaml", (recipe / "config", PACKAGE))
+    assert differ - said == set()
+
+
+def test_no_key_of_the_rehearsal_is_in_vain() -> None:
+    said = written(PACKAGE / "agentic_video_rehearsal.yaml", (PACKAGE,))
+    differ: set[str] = set()
+    for name in NAMES:
+        cluster, rehearsal = composed(RECIPES / name), composed(RECIPES / name, f"{CHOICE}rehearsal")
+        differ |= {key for key in said if cluster.get(key) != rehearsal[key]}
+    assert said - differ == set()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rehearsal_keeps_what_a_paper_s_run_does(name: str) -> None:
+    recipe = RECIPES / name
+    cluster, rehearsal = composed(recipe), composed(recipe, f"{CHOICE}rehearsal")
+    for key in (
+        "actor_rollout_ref.actor.use_kl_loss",
+        "actor_rollout_ref.actor.kl_loss_coef",
+        "actor_rollout_ref.actor.entropy_coeff",
+        "actor_rollout_ref.actor.clip_ratio_low",
+        "actor_rollout_ref.actor.clip_ratio_high",
+        "actor_rollout_ref.actor.use_dynamic_bsz",
+        "actor_rollout_ref.actor.freeze_vision_tower",
+        "actor_rollout_ref.model.enable_gradient_checkpointing",
+        "actor_rollout_ref.model.use_fused_kernels",
+        "actor_rollout_ref.rollout.enable_prefix_caching",
+        "actor_rollout_ref.rollout.enable_chunked_prefill",
+        "actor_rollout_ref.rollout.router_config_path",
+        "actor_rollout_ref.actor.checkpoint.save_contents",
+        "algorithm.filter_groups.enable",
+        "algorithm.norm_adv_by_std_in_grpo",
+    ):
+        assert rehearsal[key] == cluster[key], key
+    assert rehearsal["actor_rollout_ref.actor.ppo_mini_batch_size"] < rehearsal["data.train_batch_size"]
+
+
+def test_a_profile_that_is_not_there_is_said(tmp_path: Path) -> None:
+    from agentic_video.utils.errors import SetupError
+
+    with pytest.raises(SetupError, match=r"no config/profile/none\.yaml; there are .*rehearsal"):
+        compose_recipe(RECIPES / "videozoomer", "cluster", [f"{CHOICE}none"])

@@ -10,13 +10,16 @@ from omegaconf import DictConfig
 
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.datasets.rows import MAX_REPORTED, load_rows
-from agentic_video.launch.options import LaunchOptions, Profile, Stage
+from agentic_video.launch.handover import quoted
+from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.types.record import RecordError, load_records
 from agentic_video.types.row import RowError
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 
 MODEL_KEYS: Mapping[Stage, str] = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
 """The config key of the model that each stage starts from."""
+MAX_FOLDERS = 64
+"""Folders of videos that each node of a cluster is asked for."""
 LAPTOP_BYTES = 4 << 30
 """Larger weights aren't trained without a GPU unless the laptop profile is asked for by name."""
 BATCH_KEY, MINI_BATCH_KEY = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
@@ -44,10 +47,12 @@ class Checked:
     Attributes:
         overrides: What fits a batch to little data; only the laptop profile, whose sizes are nobody's, does so.
         rows: Number of training rows, or records, that can be used; 0 where that isn't known.
+        videos: A video of each folder that has some.
     """
 
     overrides: tuple[str, ...] = ()
     rows: int = 0
+    videos: tuple[str, ...] = ()
 
 
 def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[str, str]) -> Inputs:
@@ -85,16 +90,18 @@ def check_inputs(
     """
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         _check_model(inputs.model, options, profile)
-    counts = [
-        _count(files, options.stage)
+    found = [
+        _usable(files, options.stage)
         for files in (inputs.train, inputs.val if inputs.val != inputs.train else ())
         if files and not (elsewhere and not all(Path(file).exists() for file in files))
     ]
+    videos = tuple({os.path.dirname(video): video for videos in found for video in videos}.values())[:MAX_FOLDERS]
+    counts = [len(videos) for videos in found]
     if not counts or not inputs.train:
-        return Checked()
+        return Checked(videos=videos)
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
-    return Checked(tuple(_fitted(least, inputs, options, profile, config)), counts[0])
+    return Checked(tuple(_fitted(least, inputs, options, profile, config)), counts[0], videos)
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:
@@ -108,14 +115,14 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:
         if not (folder / "config.json").is_file():
             raise SetupError(f"MODEL_PATH={model}: no checkpoint in Hugging Face's format (config.json is missing)")
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-        if profile == "laptop" and options.profile is None and weights > LAPTOP_BYTES:
+        if profile in ON_TOYWORLD and options.profile is None and weights > LAPTOP_BYTES:
             raise SetupError(
                 f"MODEL_PATH={model}: {weights / 1e9:.0f} GB of weights, but this machine has no GPU and RAY_ADDRESS "
                 "names no cluster. The laptop profile is for tiny models; to try all the same: --profile laptop"
             )
         return
-    if profile == "laptop" or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
-        hub = "; without a GPU nothing is downloaded" if profile == "laptop" else ""
+    if profile in ON_TOYWORLD or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
+        hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
     if problem := _hub_problem(model):
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
@@ -123,24 +130,22 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:
 
 def _hub_problem(name: str) -> str:
     """Why a model can't be had from the hub, or from the cache of what was downloaded; empty where it can."""
-    from huggingface_hub import HfApi, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-    try:
-        if isinstance(try_to_load_from_cache(name, "config.json"), str):
-            return ""
-        HfApi().model_info(name, timeout=10)
-    except OfflineModeIsEnabled:
+    from agentic_video.evaluation.model import hub_error
+
+    error = hub_error(name, timeout=10)
+    if error is None:
+        return ""
+    if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set and it isn't in the cache"
-    except (HfHubHTTPError, HFValidationError) as error:
-        return f"the hub has none of that name for you ({' '.join(str(error).split())[:120]})"
-    except Exception as error:  # httpx's or requests' own, whichever the hub's client uses
-        return f"the hub can't be reached ({type(error).__name__})"
-    return ""
+    if isinstance(error, HfHubHTTPError | HFValidationError):
+        return f"the hub has none of that name for you ({one_line(error)[:120]})"
+    return f"the hub can't be reached ({type(error).__name__})"
 
 
-def _count(files: Sequence[str], stage: Stage) -> int:
-    """How many rows, or records, of some files can be used; the others are named.
+def _usable(files: Sequence[str], stage: Stage) -> list[str]:
+    """The videos of the rows, or records, of some files that can be used; the others are named.
 
     Raises:
         SetupError: A file can't be read, or nothing in it can be used.
@@ -148,21 +153,22 @@ def _count(files: Sequence[str], stage: Stage) -> int:
     try:
         if stage == "grpo":
             found, problems = load_rows(files)
-            count, kind = len(found), "row"
+            videos, kind = [one.video for one in found], "row"
         else:
             records, problems = load_records(files)
-            gone = [one for one in records if not os.path.isfile(one.qa.video)]
+            there = {one.qa.video: os.path.isfile(one.qa.video) for one in records}
+            gone = [one for one in records if not there[one.qa.video]]
             problems = [*problems, *(f"{one.qa.id}: {one.qa.video}: no such file" for one in gone)]
-            count, kind = len(records) - len(gone), "record"
+            videos, kind = [one.qa.video for one in records if there[one.qa.video]], "record"
     except (RowError, RecordError) as error:
         raise SetupError(str(error)) from error
     for problem in problems[:MAX_REPORTED]:
         print(f"{kind} left out: {problem}", flush=True)
     if problems:
-        print(f"{len(problems)} of {count + len(problems)} {kind}s left out", flush=True)
-    if not count:
+        print(f"{len(problems)} of {len(videos) + len(problems)} {kind}s left out", flush=True)
+    if not videos:
         raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
-    return count
+    return videos
 
 
 def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:
@@ -176,7 +182,7 @@ def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile
         return []
     asked = {one.key_or_group for one in parse_overrides(options.overrides)}
     files = ", ".join(inputs.train)
-    if profile == "cluster" or asked & {BATCH_KEY, "data.gen_batch_size"}:
+    if profile not in ON_TOYWORLD or asked & {BATCH_KEY, "data.gen_batch_size"}:
         raise SetupError(
             f"{files}: {count} usable rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={count}"
         )
@@ -188,14 +194,15 @@ def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile
 
 
 def input_overrides(inputs: Inputs, stage: Stage) -> list[str]:
-    """Overrides that name a user's model and files to verl in the laptop profile, whose yaml names none."""
-    overrides = [f"{MODEL_KEYS[stage]}='{_whole(inputs.model)}'"] if inputs.model else []
+    """Overrides that name a user's model and files to verl, whose processes may have other variables and folders."""
+    overrides = [f"{MODEL_KEYS[stage]}={quoted(_whole(inputs.model))}"] if inputs.model else []
     for key, files in (("data.train_files", inputs.train), ("data.val_files", inputs.val)):
         if files:
-            overrides.append(f"{key}=[{','.join(repr(_whole(file)) for file in files)}]")
+            overrides.append(f"{key}={quoted([_whole(file) for file in files])}")
     return overrides
 
 
 def _whole(path: str) -> str:
-    """A path from the top: the job's processes may have another working directory."""
-    return str(Path(path).expanduser().resolve())
+    """A path from the top, as the job's processes may have another working directory; a name on a hub as it is."""
+    here = Path(path).expanduser()
+    return str(here.resolve()) if here.exists() else path

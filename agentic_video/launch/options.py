@@ -5,8 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 Stage = Literal["grpo", "sft", "kto"]
-Profile = Literal["laptop", "cluster"]
-"""``laptop``: a small job on the synthetic world, on CPUs. ``cluster``: the paper's run, on GPUs."""
+Profile = Literal["laptop", "cluster", "rehearsal", "single", "four"]
+"""``laptop``: a small job on the synthetic world, on CPUs. ``cluster``: the paper's run, on GPUs. The others are the
+cluster's with a few changes: ``rehearsal`` on CPUs and two Ray nodes, on the synthetic world; ``single`` on one GPU;
+``four`` on four."""
+CHANGED: frozenset[Profile] = frozenset({"rehearsal", "single", "four"})
+"""The profiles that are ``cluster.yaml`` with the changes of ``profile/<name>.yaml`` beside it."""
+ON_TOYWORLD: frozenset[Profile] = frozenset({"laptop", "rehearsal"})
+"""The profiles whose data and model are made on the spot where none are named, and which need no GPU."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ SHOWN_WHOLE = ("row left out", "rows left out", "Resuming from", "agentic_video 
 """Lines with one of these texts are shown as they are."""
 TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""
+LAST_WORDS = "DataLoader worker"
+"""After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
 
@@ -26,6 +28,7 @@ class Progress:
 
     def __init__(self, total: int = 0) -> None:
         self._total = f" of {total}" if total else ""
+        self._ended = False
 
     def shown(self, line: str) -> str:
         """What is shown of the log's next line.
@@ -36,16 +39,26 @@ class Progress:
         if total := TOTAL.search(line):
             self._total = f" of {total[1]}"
         elif "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
-            return _grpo_step(*_figures(line), self._total)
+            shown = _grpo_step(*_figures(line), self._total)
+            self._ended = self._ended or _is_last(shown)
+            return shown
         elif "step:" in line and ("train/loss:" in line or "val/loss:" in line):
             step, values = _figures(line)
             figures = [f"{name} {_number(values[key], 4)}" for key, name in LOSSES.items() if key in values]
             return f"step {step}{self._total}: " + ", ".join(figures)
         elif any(mark in line for mark in SHOWN_WHOLE):
             return line.rstrip()
+        elif self._ended and LAST_WORDS in line:
+            return ""
         elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):
             return line.rstrip()[:ERROR_CHARACTERS]
         return ""
+
+
+def _is_last(shown: str) -> bool:
+    """Whether a step's line, ``step 20 of 20: ...``, is the last one's."""
+    words = shown.split(":", 1)[0].split()
+    return len(words) == 4 and words[1] == words[3]
 
 
 def _figures(line: str) -> tuple[str, dict[str, str]]:

@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import shutil
+import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +18,30 @@ from agentic_video.launch.machine import remove_segments, shared_segments
 RUN_FILE = "run.json"
 """Written into a run's folder, so that the same command finds it again and resumes it."""
 
+BEAT_FILE = "alive"
+HOST = socket.gethostname()
+WORLD = "world="
+"""Start of the entry of an identity that says on how many machines and GPUs a run runs."""
+BEAT_SECONDS = 10.0
+"""How often a launcher shows to other machines that it is alive."""
 
-def run_identity(overrides: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """What makes two commands the same run: the overrides, the model and the data."""
+
+def run_identity(overrides: Sequence[str], environment: Mapping[str, str], world: str = "") -> list[str]:
+    """What makes two commands the same run: the overrides, the model, the data and the machines.
+
+    Args:
+        world: Machines and GPUs, to which verl's checkpoints belong: those of two nodes can't be loaded on one.
+    """
     named = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES")
-    return [*overrides, *(f"{name}={environment[name]}" for name in named if environment.get(name))]
+    files = [f"{name}={environment[name]}" for name in named if environment.get(name)]
+    return [*overrides, *files, *([f"{WORLD}{world}"] if world else [])]
 
 
 def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
     """The folder of this run below ``root``: an unfinished one of the same command, else a new one.
 
-    A run whose launcher is still alive is left alone.
+    A run whose launcher is still alive, here or on another machine, is left alone. One that differs only in its number
+    of machines is said: its checkpoints can't be loaded, but its model can.
 
     Args:
         root: Folder of all runs of a recipe, stage and profile.
@@ -39,15 +54,49 @@ def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
     for folder in reversed(existing):
         with contextlib.suppress(OSError, ValueError):
             record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-            if record["identity"] == list(identity) and not record["finished"] and not _alive(record["launcher"]):
-                clean_leftovers(record)
-                write_record(folder, launcher=_process(os.getpid()))
+            if record["finished"]:
+                continue
+            if record["identity"] == list(identity) and not _alive(folder, record):
+                if record.get("host", HOST) == HOST:
+                    clean_leftovers(record)
+                write_record(folder, launcher=_process(os.getpid()), host=HOST)
                 return folder, True
+            if _but_for_size(record["identity"]) == _but_for_size(identity) and (folder / "model").exists():
+                print(
+                    f"{folder.name} is the same run on other machines, and verl's checkpoints fit only their number; "
+                    f"to go on from its weights: MODEL_PATH={folder / 'model'}",
+                    flush=True,
+                )
     number = max((int(folder.name.removeprefix("run-")) for folder in existing if folder.name[4:].isdigit()), default=0)
     folder = root / f"run-{number + 1:03d}"
     folder.mkdir(parents=True)
-    write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()))
+    write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()), host=HOST)
     return folder, False
+
+
+def _but_for_size(identity: Sequence[str]) -> list[str]:
+    return [entry for entry in identity if not entry.startswith(WORLD)]
+
+
+@contextlib.contextmanager
+def launcher_alive(folder: Path) -> Iterator[None]:
+    """Show, for as long as the context lasts, to launchers on other machines that this run has one."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                (folder / BEAT_FILE).touch()
+            if done.wait(BEAT_SECONDS):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def metrics_file(folder: Path) -> Path:
@@ -82,10 +131,22 @@ def _process(pid: int) -> list[float]:
     return [pid, psutil.Process(pid).create_time()]
 
 
-def _alive(process: Sequence[float]) -> bool:
-    """Whether the process of :func:`_process` still runs."""
-    with contextlib.suppress(psutil.Error):
-        return _process(int(process[0])) == list(process)
+def _alive(folder: Path, record: Mapping[str, Any]) -> bool:
+    """Whether a run's launcher still runs.
+
+    Another machine's processes can't be seen: whether its launcher still touches a file is waited for.
+    """
+    if record.get("host", HOST) == HOST:
+        number, started = record["launcher"]
+        with contextlib.suppress(psutil.Error):
+            return _process(int(number)) == [number, started]
+        return False
+    before = _modified(folder / BEAT_FILE)
+    print(f"{folder.name} was started on {record['host']}; seeing whether it still runs there", flush=True)
+    for _ in range(3):
+        time.sleep(BEAT_SECONDS)
+        if _modified(folder / BEAT_FILE) != before:
+            return True
     return False
 
 

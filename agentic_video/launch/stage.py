@@ -1,18 +1,21 @@
 """The command that trains: verl's program for a stage, with the recipe's config."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.config.features import check_verl_features
+from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import settings_of
+from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
-from agentic_video.launch.profile import config_name
+from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.systems.reward_function import load_function
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 
 POSITIVE = (
     "data.train_batch_size",
@@ -47,15 +50,16 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     Raises:
         SetupError: The config doesn't compose, or a key's value makes no sense; the message names the key.
     """
-    overrides = [*size_overrides(options, profile, gpus, environment), *options.overrides]
+    overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
         settings = settings_of(config)
         if settings.reward.path:
             load_function(settings.reward.path, settings.reward.name)
         check_sizes(config, options.stage)
+        check_verl_features(config)
     except (OmegaConfBaseException, ValueError) as error:
-        raise SetupError(" ".join(str(error).split())) from error
+        raise SetupError(one_line(error)) from error
     return config
 
 
@@ -91,12 +95,25 @@ def total_steps(config: DictConfig, rows: int) -> int:
 
 
 def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
-    """How many machines and GPUs a stage that torchrun starts has on a cluster."""
-    if options.stage not in TORCHRUN or profile == "laptop":
-        return []
+    """How many machines and GPUs a job has, where the recipe's yaml can't know.
+
+    Those are a stage that torchrun starts, and GRPO on this machine alone.
+
+    Raises:
+        SetupError: Several machines are asked for, but no Ray cluster is named.
+    """
     here = environment.get("GPUS_PER_NODE") or gpus  # none: a dry run for another machine keeps what the yaml says
     sizes = [f"trainer.n_gpus_per_node={here}"] if here else []
-    return [f"trainer.nnodes={environment.get('NNODES') or 1}", *sizes]
+    if options.stage in TORCHRUN and profile != "laptop":
+        return [f"trainer.nnodes={environment.get('NNODES') or 1}", *sizes]
+    if profile == "cluster" and gpus and not on_ray_cluster(options.stage, environment) and not options.submit:
+        if (environment.get("NNODES") or "1") != "1" and not options.dry_run:
+            raise SetupError(
+                f"NNODES={environment['NNODES']}, but RAY_ADDRESS names no Ray cluster: start Ray on each machine "
+                "(docs/cluster.md) and set RAY_ADDRESS, or unset NNODES"
+            )
+        return [f"trainer.nnodes={environment.get('NNODES') or 1}", *sizes]
+    return []
 
 
 def stage_command(
@@ -117,7 +134,8 @@ def stage_command(
     name = config_name(options.stage, profile)
     named = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
     if options.stage not in TORCHRUN:
-        return [sys.executable, "-m", "verl.trainer.main_ppo", *named]
+        sizes = size_overrides(options, profile, gpus, environment)
+        return [sys.executable, "-m", "verl.trainer.main_ppo", *named, *changes(profile), *sizes]
     trainer = config.trainer
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
     command += ["--standalone"] if trainer.nnodes == 1 else _meeting(trainer.nnodes, options, environment)
@@ -146,6 +164,11 @@ def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, st
     ]
 
 
+def world_size(config: DictConfig, profile: Profile) -> str:
+    """Machines and GPUs of a run, e.g. ``2x8``, to which its checkpoints belong; empty for the laptop's one process."""
+    return "" if profile == "laptop" else f"{config.trainer.nnodes}x{config.trainer.n_gpus_per_node}"
+
+
 def folder_overrides(stage: Stage, folder: Path) -> list[str]:
     """Where a run's outputs go: into its folder."""
     overrides = [f"hydra.run.dir={folder / 'hydra'}", f"trainer.default_local_dir={folder / 'checkpoints'}"]
@@ -154,16 +177,44 @@ def folder_overrides(stage: Stage, folder: Path) -> list[str]:
     return overrides
 
 
-def ray_overrides(environment: Mapping[str, str], variables: Mapping[str, str], temporary: Path) -> list[str]:
-    """How verl reaches Ray: a cluster that ``RAY_ADDRESS`` names, or one of its own in the temporary folder.
+def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -> list[str]:
+    """How verl reaches Ray: a cluster that is there, or one of its own in the temporary folder.
 
     Args:
-        environment: Environment variables of this command.
+        address: Of the cluster; empty for one of its own.
         variables: Those that the processes on a cluster get.
         temporary: The job's temporary folder.
     """
-    if environment.get("RAY_ADDRESS"):
-        pairs = [f"+ray_kwargs.ray_init.runtime_env.env_vars.{key}='{value}'" for key, value in variables.items()]
+    if address:
+        handed = f"+ray_kwargs.ray_init.runtime_env.env_vars={quoted(dict(variables))}"
         sizes = ["ray_kwargs.ray_init.num_cpus=null", "++ray_kwargs.ray_init.num_gpus=null"]
-        return [*sizes, "+ray_kwargs.ray_init.ignore_reinit_error=True", *pairs]
+        return [*sizes, "+ray_kwargs.ray_init.ignore_reinit_error=True", handed]
     return [f"+ray_kwargs.ray_init._temp_dir={temporary / 'ray'}"]
+
+
+def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[str]:
+    """How many workers play episodes, score them and hold batches: they follow the size of the machines.
+
+    A worker is one event loop, and makes what the model sees of its episodes.
+
+    Args:
+        nodes: Number of machines.
+        cpus: CPUs of the smallest of them.
+        overrides: Of the user; a count that they name is kept.
+    """
+    counts = {
+        "actor_rollout_ref.rollout.agent.num_workers": min(32, max(2, int(cpus) // 2)),
+        "reward.num_workers": min(8, max(1, int(cpus) // 8)),
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 4,
+    }
+    asked = {one.key_or_group for one in parse_overrides(overrides)}
+    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in asked]
+
+
+def with_workers(config: DictConfig, nodes: int, cpus: float, overrides: Sequence[str]) -> DictConfig:
+    """A cluster's config with the counts of :func:`worker_overrides`, as verl gets it."""
+    config = config.copy()
+    for text in worker_overrides(nodes, cpus, overrides):
+        key, _, count = text.partition("=")
+        OmegaConf.update(config, key, int(count))
+    return config

@@ -8,29 +8,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omegaconf import DictConfig
+
 from agentic_video.config.compose import PACKAGED
+from agentic_video.launch.handover import forwarded, secrets
 from agentic_video.launch.options import LaunchOptions, Profile
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.secrets import SECRETS_FILE
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
-FORWARDED = (
+NAMED = (
     "MODEL_PATH",
     "TRAIN_FILES",
     "VAL_FILES",
     "OUTPUT_DIR",
     "NNODES",
     "GPUS_PER_NODE",
-    "WANDB_API_KEY",
-    "HF_HOME",
-    "HF_TOKEN",
-    "OPENAI_API_KEY",
     "JUDGE_BASE_URL",
     "JUDGE_MODEL",
+    SECRETS_FILE,
 )
-"""Environment variables that the job gets from this command's."""
-EXCLUDED = [".git", ".venv", ".venv-tools", "outputs", ".cache", "**/__pycache__"]
+"""Environment variables that the job gets from this command's, beside those that every job's processes get
+(:func:`agentic_video.launch.handover.forwarded`)."""
+EXCLUDED = [".git", ".venv", ".venv-gpu", ".venv-tools", "outputs", ".cache", "**/__pycache__"]
 """What of the repository the cluster gets no copy of."""
 POLL_SECONDS = 2.0
 
@@ -47,7 +49,7 @@ def copied(recipe: Path) -> dict[str, Any]:
     return {} if recipe.parent == PACKAGED else {"working_dir": str(recipe.parents[1]), "excludes": EXCLUDED}
 
 
-def submit_job(options: LaunchOptions, profile: Profile, environment: Mapping[str, str]) -> int:
+def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, environment: Mapping[str, str]) -> int:
     """Submit, follow the log, and return the job's exit status; a dry run only prints the job's command.
 
     The cluster's nodes must have this environment at the same path (or name their python in ``CLUSTER_PYTHON``).
@@ -67,14 +69,23 @@ def submit_job(options: LaunchOptions, profile: Profile, environment: Mapping[st
         print(command)
         return 0
     client = _connect(address)
-    variables = {name: environment[name] for name in FORWARDED if environment.get(name)}
+    variables = {**forwarded(environment), **{name: environment[name] for name in NAMED if environment.get(name)}}
+    if (keys := secrets(environment, config)) and SECRETS_FILE not in variables:
+        print(
+            f"{', '.join(keys)}: not passed on, as Ray shows a job's variables to everybody who sees its dashboard. "
+            f"Set them on the nodes, or write lines of NAME=value into a file there and set {SECRETS_FILE} to its path",
+            flush=True,
+        )
     variables.setdefault("OUTPUT_DIR", os.path.abspath("outputs"))
     # The job's own driver joins the cluster it runs on.
     variables["RAY_ADDRESS"] = "auto"
-    job = client.submit_job(
-        entrypoint=command,
-        runtime_env={**copied(options.recipe), "env_vars": variables},
-    )
+    try:
+        job = client.submit_job(
+            entrypoint=command,
+            runtime_env={**copied(options.recipe), "env_vars": variables},
+        )
+    except RuntimeError as error:  # e.g. a head node that has just started
+        raise SetupError(f"the Ray cluster at {address} doesn't take the job: {one_line(error)}") from error
     print(f"submitted {job} to {address}; stop it with: ray job stop --address {address} {job}", flush=True)
     return _follow(client, job)
 

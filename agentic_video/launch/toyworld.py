@@ -91,11 +91,12 @@ def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[st
 
 
 @contextlib.contextmanager
-def verifier_server(model: str | None) -> Iterator[list[str]]:
+def verifier_server(model: str | None, host: str = "127.0.0.1") -> Iterator[list[str]]:
     """Serve the tiny base model for as long as the context lasts, where a recipe wants a verifier.
 
     Args:
         model: Its checkpoint; None where no verifier is wanted.
+        host: Address of this machine that the job's processes reach it under.
 
     Yields:
         Overrides that name it to verl.
@@ -106,7 +107,7 @@ def verifier_server(model: str | None) -> Iterator[list[str]]:
     if model is None:
         yield []
         return
-    command = [sys.executable, "-m", "agentic_video.toyworld.serve", model]
+    command = [sys.executable, "-m", "agentic_video.toyworld.serve", model, "--host", host]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=stop_with_launcher
     ) as server:

@@ -1,6 +1,7 @@
 """Values that must be one of a few."""
 
 from collections.abc import Collection
+from difflib import get_close_matches
 
 
 def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
@@ -11,3 +12,9 @@ def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
     """
     if value not in allowed:
         raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """A question about the known word that is most like one that isn't, with a space after it; empty without one."""
+    close = get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]}? " if close else ""

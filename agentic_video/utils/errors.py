@@ -1,5 +1,10 @@
-"""What stops a command before it starts."""
+"""What stops a command before it starts, and how errors are said."""
 
 
 class SetupError(Exception):
     """A command can't start, or go on; the message says what to set."""
+
+
+def one_line(error: BaseException | str) -> str:
+    """An error's message with its line breaks as spaces."""
+    return " ".join(str(error).split())

@@ -48,6 +48,9 @@ def test_overrides_come_before_variables() -> None:
 
 def test_what_is_named_reaches_verl_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("m", "a"):
+        (tmp_path / name).touch()
+    assert input_overrides(Inputs("owner/model"), "grpo") == ["actor_rollout_ref.model.path='owner/model'"]
     assert input_overrides(Inputs("m", ("a", "/b"), ("a",)), "sft") == [
         f"model.path='{tmp_path}/m'",
         f"data.train_files=['{tmp_path}/a','/b']",
@@ -104,13 +107,13 @@ def test_what_is_not_here_may_be_elsewhere() -> None:
 
 
 def test_rows_that_fill_a_batch_change_nothing(tmp_path: Path) -> None:
-    assert check(Inputs(train=(write_rows(tmp_path, 6),))) == Checked(rows=6)
+    assert check(Inputs(train=(write_rows(tmp_path, 6),))) == Checked(rows=6, videos=(str(tmp_path / "v.mp4"),))
 
 
 def test_the_laptop_s_batch_fits_few_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = write_rows(tmp_path, 4)
     fitted = ("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4")
-    assert check(Inputs(train=(rows,), val=(rows,))) == Checked(fitted, rows=4)
+    assert check(Inputs(train=(rows,), val=(rows,))) == Checked(fitted, 4, (str(tmp_path / "v.mp4"),))
     assert capsys.readouterr().out == f"{rows}: 4 usable rows, so {' '.join(fitted)}\n"
 
 
@@ -128,7 +131,7 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
     rows = write_rows(tmp_path, 6)
     with Path(rows).open("a") as file:
         file.write(Path(rows).read_text().splitlines()[0].replace("v.mp4", "gone.mp4").replace('"0"', '"7"') + "\n")
-    assert check(Inputs(train=(rows,))) == Checked(rows=6)
+    assert check(Inputs(train=(rows,))) == Checked(rows=6, videos=(str(tmp_path / "v.mp4"),))
     said = capsys.readouterr().out.splitlines()
     assert "gone.mp4: no such file" in said[0] and said[1] == "1 of 7 rows left out"
 

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from agentic_video.launch import job as working
 from agentic_video.launch import main as launching
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.main import launch
+from agentic_video.launch.nodes import Cluster, Node, Wanted
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
@@ -128,13 +130,13 @@ def test_a_run_from_its_folder_to_its_summary(
         return status, 5
 
     @contextmanager
-    def serve(model: str | None) -> Iterator[list[str]]:
+    def serve(model: str | None, host: str) -> Iterator[list[str]]:
         yield ["served=1"]
 
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setattr(launching, "run_verl", run)
-    monkeypatch.setattr(launching, "verifier_server", serve)
+    monkeypatch.setattr(working, "run_verl", run)
+    monkeypatch.setattr(working, "verifier_server", serve)
     monkeypatch.setattr(launching, "write_summary", lambda folder: f"summary of {folder.name}")
     assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == status
 
@@ -181,14 +183,15 @@ def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(launching, "run_verl", run)
+    monkeypatch.setattr(working, "run_verl", run)
+    monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("10.0.0.1", 64, 8, 0),)))
     own = ("agentic_video.system._target_=thinker_of_mine.Mine",)
     # the config is read here, before anything starts: the class was found
     assert launch(LaunchOptions(recipe, profile="cluster" if address else "laptop", overrides=own)) == 1
     ((command, environment),) = started
     assert environment["PYTHONPATH"].split(os.pathsep)[-1] == str(recipe)
-    handed = [word for word in command if "env_vars.PYTHONPATH" in word]
-    assert len(handed) == (1 if address else 0) and all(str(recipe) in word for word in handed)
+    handed = [word for word in command if "env_vars={" in word]
+    assert len(handed) == (1 if address else 0) and all(f"{recipe}'" in word for word in handed)
 
 
 def test_a_recipe_s_module_that_hides_another_is_refused(tmp_path: Path) -> None:
@@ -198,21 +201,80 @@ def test_a_recipe_s_module_that_hides_another_is_refused(tmp_path: Path) -> None
         launch(LaunchOptions(tmp_path / "mine", profile="laptop", dry_run=True))
 
 
-def test_a_cluster_s_processes_get_their_variables_from_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_s_processes_get_what_the_launcher_has(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     started: list[tuple[list[str], dict[str, str]]] = []
+    asked: list[Wanted] = []
 
     def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
         started.append((list(command), dict(environment)))
+        (keys,) = tmp_path.glob("*/run-001/secrets.env")
+        assert keys.stat().st_mode & 0o777 == 0o600 and keys.read_text() == 'WANDB_API_KEY="hidden"\n'
         return 1, 0
 
-    variables = {"OUTPUT_DIR": str(tmp_path), "RAY_ADDRESS": "auto", "MODEL_PATH": "m", "TRAIN_FILES": "t"}
+    def look(address: str, wanted: Wanted, environment: Mapping[str, str]) -> Cluster:
+        assert address == "10.0.0.1:6379" and Path(wanted.shared).read_text() == wanted.content
+        asked.append(wanted)
+        return Cluster((Node("10.0.0.1", 64, 8, 0), Node("10.0.0.2", 32, 8, 0)))
+
+    variables = {
+        "OUTPUT_DIR": str(tmp_path),
+        "RAY_ADDRESS": "10.0.0.1:6379",
+        "MODEL_PATH": str(checkpoint),
+        "TRAIN_FILES": "/on/the/nodes.parquet",
+        "NNODES": "2",
+        "NCCL_SOCKET_IFNAME": "eth0",
+        "WANDB_API_KEY": "hidden",
+    }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    for name in ("TMPDIR", "NNODES", "GPUS_PER_NODE"):
+    for name in ("TMPDIR", "GPUS_PER_NODE", "VAL_FILES"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(launching, "run_verl", run)
-    assert launch(LaunchOptions(RECIPE, profile="cluster")) == 1
+    monkeypatch.setattr(working, "run_verl", run)
+    monkeypatch.setattr(working, "check_cluster", look)
+    assert launch(LaunchOptions(RECIPE, profile="cluster", overrides=("reward.num_workers=3",))) == 1
     ((command, environment),) = started
-    assert "+ray_kwargs.ray_init.runtime_env.env_vars.HYDRA_FULL_ERROR='1'" in command
-    # the cluster's sizes are the user's to say, and its machines have temporary folders of their own
-    assert not {"TMPDIR", "NNODES", "GPUS_PER_NODE"} & set(environment)
+    (handed,) = (word for word in command if "env_vars={" in word)
+    assert "HYDRA_FULL_ERROR:'1'" in handed and "NCCL_SOCKET_IFNAME:'eth0'" in handed
+    # a node's own environment has none of these, and nothing of a key is shown
+    assert f"actor_rollout_ref.model.path='{checkpoint}'" in command and "trainer.nnodes=2" in command
+    assert "data.val_files=['/on/the/nodes.parquet']" in command and "trainer.n_gpus_per_node=8" in command
+    assert "hidden" not in " ".join(command) and not list(tmp_path.glob("*/run-001/secrets.env"))
+    # two nodes, the smaller one of 32 CPUs; the user's count is kept
+    assert "actor_rollout_ref.rollout.agent.num_workers=32" in command
+    assert [word for word in command if word.startswith("reward.num_workers")] == ["reward.num_workers=3"]
+    assert (asked[0].nodes, asked[0].gpus, asked[0].files) == (2, 8, (str(checkpoint), "/on/the/nodes.parquet"))
+    assert "TMPDIR" not in environment  # the nodes have temporary folders of their own
+
+
+def test_a_rehearsal_has_ray_nodes_of_its_own(
+    builds: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
+        started.append(list(command))
+        assert environment["RAY_ADDRESS"] == "127.0.0.1:1" and environment["VERL_PLATFORM"] == "cpu"
+        return 1, 0
+
+    @contextmanager
+    def nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+        assert count == 3
+        yield {"RAY_ADDRESS": "127.0.0.1:1"}
+
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    monkeypatch.setenv("NNODES", "3")
+    monkeypatch.setattr(working, "run_verl", run)
+    monkeypatch.setattr(working, "ray_nodes", nodes)
+    monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("127.0.0.1", 16, 1, 0),)))
+    assert launch(LaunchOptions(RECIPE, profile="rehearsal")) == 1
+    (command,) = started
+    assert command[command.index("--config-name") + 1 :][:2] == ["cluster", "+profile=rehearsal"]
+    assert "trainer.nnodes=3" in command and "data.train_files=t.parquet" in command
+    assert not [word for word in command if "num_workers" in word]  # the yaml's
+
+
+def test_a_rehearsal_is_grpo_s() -> None:
+    with pytest.raises(SetupError, match=r"^--profile rehearsal is GRPO's; sft has laptop and cluster"):
+        launch(LaunchOptions(RECIPE, "sft", "rehearsal"))

@@ -1,7 +1,7 @@
 import pytest
 
 from agentic_video.launch.options import Profile, Stage
-from agentic_video.launch.profile import choose_profile, config_name
+from agentic_video.launch.profile import changes, choose_profile, config_name
 from agentic_video.utils.errors import SetupError
 
 NAMED = {"MODEL_PATH": "m", "TRAIN_FILES": "t"}
@@ -49,3 +49,18 @@ def test_each_stage_asks_for_its_own_data() -> None:
 def test_the_config_follows_from_stage_and_profile() -> None:
     assert [config_name("grpo", profile) for profile in ("laptop", "cluster")] == ["laptop", "cluster"]
     assert [config_name("kto", profile) for profile in ("laptop", "cluster")] == ["kto_laptop", "kto"]
+
+
+def test_an_address_for_jobs_is_not_joined() -> None:
+    environment = {**NAMED, "RAY_ADDRESS": "http://head:8265"}
+    with pytest.raises(SetupError, match=r"^RAY_ADDRESS=http://head:8265 is where jobs are submitted to \(--submit\)"):
+        choose_profile("cluster", 0, environment)
+    assert choose_profile("cluster", 0, environment, runs_here=False) == "cluster"
+
+
+def test_profiles_that_change_the_cluster_s() -> None:
+    assert choose_profile("rehearsal", 0, {}) == "rehearsal"  # it needs no GPU, no model and no data
+    assert [config_name("grpo", profile) for profile in ("rehearsal", "single", "four")] == ["cluster"] * 3
+    assert changes("single") == ["+profile=single"] and changes("cluster") == changes("laptop") == []
+    with pytest.raises(SetupError, match=r"^MODEL_PATH and TRAIN_FILES not set, which the single profile needs"):
+        choose_profile("single", 1, {})

@@ -52,3 +52,13 @@ def test_errors_and_warnings_of_ours_are_shown() -> None:
     assert interesting("3 rows left out\n") == "3 rows left out"
     assert interesting("ValueError: " + "x" * 400 + "\n") == "ValueError: " + "x" * 288
     assert interesting("UserWarning: an Error is near\n") == ""
+
+
+def test_what_pytorch_says_of_ended_workers_after_the_last_step_is_no_error() -> None:
+    line = "(TaskRunnerV1 pid=1) RuntimeError: DataLoader worker (pid 3390) is killed by signal: Killed.\n"
+    progress = Progress(2)
+    progress.shown("step:1 - episode/reward_sampled:1.0\n")
+    assert progress.shown(line) == line.rstrip()
+    progress.shown("step:2 - episode/reward_sampled:1.0\n")
+    assert progress.shown(line) == ""
+    assert progress.shown("(pid=1) RuntimeError: another\n")

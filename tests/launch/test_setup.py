@@ -4,35 +4,64 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.config.configs import RECIPES
+from tests.utils.machines import Machine
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository whose uv only notes that it ran; it fails while there is a file ``broken``."""
-    (tmp_path / "recipes").mkdir()
-    shutil.copy(RECIPES / "setup.sh", tmp_path / "recipes")
+    """A repository whose uv only notes that it ran; it fails while there is a file ``broken``, and takes as long as
+    there is one ``slow``."""
+    for name in ("recipes/setup.sh", "agentic_video/utils/cuda.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        shutil.copy(RECIPES.parent / name, tmp_path / name)
     for name in ("uv.lock", "pyproject.toml"):
         (tmp_path / name).write_text(name)
     uv = tmp_path / ".venv-tools" / "bin" / "uv"
     uv.parent.mkdir(parents=True)
-    uv.write_text('#!/bin/sh\necho "$@" >>synced\nmkdir -p .venv\n[ ! -e broken ]\n')
+    uv.write_text(
+        '#!/bin/sh\necho "$UV_PROJECT_ENVIRONMENT $@" >>synced\nmkdir -p "$UV_PROJECT_ENVIRONMENT"\n'
+        "while [ -e slow ]; do sleep 0.05; done\n[ ! -e broken ]\n"
+    )
     uv.chmod(0o755)
     return tmp_path
 
 
+def start(repository: Path, then: str = 'echo "$PYTHON"', **variables: str) -> subprocess.Popen[str]:
+    """Source the script as the recipes do, what it says on stderr, and do something else."""
+    left_out = ("PYTHON", "AGENTIC_VIDEO_EXTRA", "CUDA_HOME", "CUDA_PATH")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    script = f"set -euo pipefail; source recipes/setup.sh >&2; {then}"
+    return subprocess.Popen(
+        ["bash", "-c", script],
+        cwd=repository,
+        env={**environment, **variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def set_up(repository: Path, **variables: str) -> tuple[int, str]:
     """Source the script; its status and PYTHON."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
-    script = 'set -e; source recipes/setup.sh >&2; echo "$PYTHON"'
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=repository, env={**environment, **variables}, stdout=subprocess.PIPE, text=True
-    )
-    return done.returncode, done.stdout.strip()
+    process = start(repository, **variables)
+    out, _ = process.communicate(timeout=60)
+    return process.returncode, out.strip()
+
+
+def refused(repository: Path, **variables: str) -> list[str]:
+    """What is said where nothing is set up."""
+    process = start(repository, **variables)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode and not out and syncs(repository) == 0
+    return said.splitlines()
 
 
 def syncs(repository: Path) -> int:
@@ -77,3 +106,81 @@ def test_an_environment_of_one_s_own_is_used_as_it_is(repository: Path) -> None:
 def test_an_environment_without_the_packages_is_refused(python: str, repository: Path) -> None:
     status, _ = set_up(repository, PYTHON=python)
     assert status == 2 and syncs(repository) == 0
+
+
+def test_a_gpu_environment_has_a_folder_of_its_own(repository: Path, machine: Machine) -> None:
+    gpu = {"PATH": machine.path(driver="580.65.06", nvcc="13.0")}
+    for _ in range(2):
+        assert set_up(repository) == (0, str(repository / ".venv" / "bin" / "python"))
+        assert set_up(repository, **gpu) == (0, str(repository / ".venv-gpu" / "bin" / "python"))
+    said = (repository / "synced").read_text().splitlines()
+    assert [line.split()[0] for line in said] == [".venv", ".venv-gpu"]
+    assert ["--extra cpu" in said[0], "--extra gpu" in said[1]] == [True, True]
+
+
+def test_a_machine_without_a_gpu_can_make_that_of_the_others(repository: Path, machine: Machine) -> None:
+    given = {"PATH": machine.path(nvcc="13.0"), "AGENTIC_VIDEO_EXTRA": "gpu"}
+    assert set_up(repository, **given) == (0, str(repository / ".venv-gpu" / "bin" / "python"))
+
+
+def test_an_old_driver_is_said_before_anything_is_downloaded(repository: Path, machine: Machine) -> None:
+    (line,) = refused(repository, PATH=machine.path(driver="550.54.15", nvcc="13.0"))
+    assert line.startswith("error: ") and "550.54.15" in line and "580" in line
+
+
+def test_a_compatibility_package_makes_an_old_driver_do(repository: Path, machine: Machine) -> None:
+    assert set_up(repository, PATH=machine.path(driver="550.54.15", cuda="13.0", nvcc="13.0"))[0] == 0
+
+
+@pytest.mark.parametrize(("release", "says"), [("12.8", "is of CUDA 12.8"), ("", "there is no nvcc")])
+def test_a_missing_compiler_is_said_before_anything_is_downloaded(
+    release: str, says: str, repository: Path, machine: Machine
+) -> None:
+    # A folder without nvcc in CUDA_HOME stands for a machine without any: this one may have it.
+    home = {} if release else {"CUDA_HOME": str(repository)}
+    (line,) = refused(repository, PATH=machine.path(driver="580.65.06", nvcc=release), **home)
+    assert line.startswith("error: flash-attn is compiled") and says in line and "CUDA_HOME" in line
+
+
+def test_an_extra_that_does_not_exist_is_refused(repository: Path) -> None:
+    assert refused(repository, AGENTIC_VIDEO_EXTRA="tpu") == ["error: AGENTIC_VIDEO_EXTRA is cpu or gpu, not tpu"]
+
+
+def test_two_at_once_set_it_up_once(repository: Path) -> None:
+    (repository / "slow").touch()
+    processes = [start(repository) for _ in range(2)]
+    wait_for(lambda: syncs(repository) == 1)
+    time.sleep(0.5)  # the other one has come as far as it gets
+    (repository / "slow").unlink()
+    ends = [process.communicate(timeout=60) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0] and syncs(repository) == 1
+    assert sum("waiting for it" in said for _, said in ends) == 1
+
+
+def test_it_is_not_changed_under_a_running_job(repository: Path) -> None:
+    assert set_up(repository)[0] == 0
+    job = start(repository, "exec python3 -c 'print(flush=True); input()'")
+    assert job.stdout and job.stdout.readline()
+    (repository / "uv.lock").write_text("changed")
+    process = start(repository)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and syncs(repository) == 1
+    assert "a job is running from .venv" in said and f"PYTHON={repository}/.venv/bin/python" in said
+    job.communicate("\n", timeout=60)
+    assert set_up(repository)[0] == 0
+    assert syncs(repository) == 2
+
+
+def test_a_job_is_no_hindrance_where_nothing_has_changed(repository: Path) -> None:
+    assert set_up(repository)[0] == 0
+    job = start(repository, "exec python3 -c 'print(flush=True); input()'")
+    assert job.stdout and job.stdout.readline()
+    assert set_up(repository)[0] == 0
+    job.communicate("\n", timeout=60)
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -1,10 +1,19 @@
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from agentic_video.launch.options import LaunchOptions, Profile
-from agentic_video.launch.stage import checked_config, folder_overrides, ray_overrides, stage_command, total_steps
+from agentic_video.launch.stage import (
+    checked_config,
+    folder_overrides,
+    ray_overrides,
+    stage_command,
+    total_steps,
+    worker_overrides,
+    world_size,
+)
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -97,11 +106,43 @@ def test_outputs_go_into_the_run_s_folder() -> None:
 
 
 def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:
-    overrides = ray_overrides({"RAY_ADDRESS": "auto"}, {"X": "1"}, tmp_path)
+    overrides = ray_overrides("auto", {"X": "1", "Y": "it's"}, tmp_path)
     assert "ray_kwargs.ray_init.num_cpus=null" in overrides
     assert "++ray_kwargs.ray_init.num_gpus=null" in overrides
-    assert "+ray_kwargs.ray_init.runtime_env.env_vars.X='1'" in overrides
-    assert ray_overrides({}, {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir={tmp_path}/ray"]
+    assert "+ray_kwargs.ray_init.runtime_env.env_vars={X:'1',Y:'it\\'s'}" in overrides
+    assert ray_overrides("", {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir={tmp_path}/ray"]
+
+
+def test_workers_follow_the_machines() -> None:
+    def counts(nodes: int, cpus: float, *asked: str) -> list[int]:
+        return [int(text.partition("=")[2]) for text in worker_overrides(nodes, cpus, asked)]
+
+    # agent-loop workers, reward workers, storage units
+    assert counts(2, 128) == [64, 16, 8]
+    assert counts(1, 16) == [8, 2, 4]
+    assert counts(1, 2) == [2, 1, 4]
+    assert counts(2, 128, "actor_rollout_ref.rollout.agent.num_workers=5") == [16, 8]
+
+
+def test_gpus_of_this_machine_alone_are_counted() -> None:
+    config = checked_config(LaunchOptions(RECIPE), "cluster", 4, {})
+    assert (config.trainer.nnodes, config.trainer.n_gpus_per_node) == (1, 4)
+    assert world_size(config, "cluster") == "1x4" and world_size(config, "laptop") == ""
+    with pytest.raises(SetupError, match=r"^NNODES=2, but RAY_ADDRESS names no Ray cluster"):
+        checked_config(LaunchOptions(RECIPE), "cluster", 4, {"NNODES": "2"})
+    command = command_of(LaunchOptions(RECIPE), "cluster", 4, {})
+    assert command[-2:] == ["trainer.nnodes=1", "trainer.n_gpus_per_node=4"]
+
+
+def test_a_profile_is_the_cluster_s_with_changes(tmp_path: Path) -> None:
+    options = LaunchOptions(RECIPE, overrides=("data.train_batch_size=4",))
+    assert command_of(options, "rehearsal", 0, {})[-2:] == ["cluster", "+profile=rehearsal"]
+    config = checked_config(options, "rehearsal", 0, {})
+    assert (config.trainer.device, config.data.train_batch_size) == ("cpu", 4)
+    shutil.copytree(RECIPE / "config", tmp_path / "config")
+    (tmp_path / "config" / "profile" / "rehearsal.yaml").unlink()
+    with pytest.raises(SetupError, match=r"no config/profile/rehearsal\.yaml"):
+        checked_config(LaunchOptions(tmp_path), "rehearsal", 0, {})
 
 
 def test_how_many_steps_a_run_has() -> None:

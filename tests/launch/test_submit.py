@@ -1,14 +1,18 @@
 import shlex
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from agentic_video.config.compose import PACKAGED
+from agentic_video.launch import submit as submitting
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.launch.submit import copied, entrypoint, submit_job
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
 RECIPE = RECIPES / "videozoomer"
+NOTHING = OmegaConf.create({})
 
 
 def test_the_job_runs_the_recipe_in_its_own_copy() -> None:
@@ -37,17 +41,54 @@ def test_a_wheel_s_recipe_goes_by_its_name() -> None:
 def test_address_is_needed_and_must_answer() -> None:
     options = LaunchOptions(RECIPE, submit=True)
     with pytest.raises(SetupError, match="RAY_ADDRESS"):
-        submit_job(options, "laptop", {})
+        submit_job(options, "laptop", NOTHING, {})
     with pytest.raises(SetupError, match="no Ray cluster answers"):
-        submit_job(options, "laptop", {"RAY_ADDRESS": "http://127.0.0.1:1"})
+        submit_job(options, "laptop", NOTHING, {"RAY_ADDRESS": "http://127.0.0.1:1"})
 
 
 def test_a_dry_run_prints_the_job_s_command(capsys: pytest.CaptureFixture[str]) -> None:
     environment = {"RAY_ADDRESS": "http://127.0.0.1:1", "CLUSTER_PYTHON": "/env/bin/python"}
-    assert submit_job(LaunchOptions(RECIPE, submit=True, dry_run=True), "cluster", environment) == 0
+    assert submit_job(LaunchOptions(RECIPE, submit=True, dry_run=True), "cluster", NOTHING, environment) == 0
     assert capsys.readouterr().out == f"{entrypoint(RECIPE, 'cluster', [], '/env/bin/python')}\n"
 
 
 def test_only_grpo_is_a_ray_job() -> None:
     with pytest.raises(SetupError, match="sft runs under torchrun"):
-        submit_job(LaunchOptions(RECIPE, "sft", submit=True), "laptop", {"RAY_ADDRESS": "http://head:8265"})
+        submit_job(LaunchOptions(RECIPE, "sft", submit=True), "laptop", NOTHING, {"RAY_ADDRESS": "http://head:8265"})
+
+
+class Client:
+    """A cluster's job server that takes one job, which succeeds at once."""
+
+    def __init__(self) -> None:
+        self.jobs: list[dict[str, Any]] = []
+
+    def submit_job(self, **job: Any) -> str:
+        self.jobs.append(job)
+        return "job-1"
+
+
+def test_the_job_gets_this_command_s_variables_but_no_keys(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Client()
+    monkeypatch.setattr(submitting, "_connect", lambda address: client)
+    monkeypatch.setattr(submitting, "_follow", lambda client, job: 0)
+    environment = {
+        "RAY_ADDRESS": "http://head:8265",
+        "MODEL_PATH": "/shared/model",
+        "NNODES": "2",
+        "HF_HOME": "/hf",
+        "WANDB_API_KEY": "hidden",
+        "HOME": "/root",
+    }
+    options = LaunchOptions(RECIPE, submit=True)
+    assert submit_job(options, "cluster", NOTHING, {**environment, "OUTPUT_DIR": "/out"}) == 0
+    names = {name: environment[name] for name in ("MODEL_PATH", "NNODES", "HF_HOME")}
+    assert client.jobs[0]["runtime_env"]["env_vars"] == {**names, "OUTPUT_DIR": "/out", "RAY_ADDRESS": "auto"}
+    said = capsys.readouterr().out
+    assert said.startswith("WANDB_API_KEY: not passed on") and "hidden" not in said
+    named = {**environment, "AGENTIC_VIDEO_SECRETS_FILE": "/shared/keys"}
+    assert submit_job(options, "cluster", NOTHING, named) == 0
+    assert client.jobs[1]["runtime_env"]["env_vars"]["AGENTIC_VIDEO_SECRETS_FILE"] == "/shared/keys"
+    assert "not passed on" not in capsys.readouterr().out

@@ -91,7 +91,7 @@ def test_the_verifier_is_served_while_it_is_needed(programs: Path) -> None:
         assert os.getpgid(number) == number  # ctrl-c in the terminal is the launcher's to pass on
     while psutil.pid_exists(number):
         time.sleep(0.02)
-    assert (programs / "arguments").read_text() == "-m agentic_video.toyworld.serve model\n"
+    assert (programs / "arguments").read_text() == "-m agentic_video.toyworld.serve model --host 127.0.0.1\n"
 
 
 def test_a_verifier_that_does_not_start_is_said(programs: Path) -> None:

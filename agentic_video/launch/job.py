@@ -1,0 +1,146 @@
+"""One training with what it needs beside it: a place for temporary files, a Ray cluster, a verifier, keys."""
+
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import psutil
+from omegaconf import DictConfig
+
+from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
+from agentic_video.launch.machine import clean_machine
+from agentic_video.launch.nodes import Wanted, auth_mode, check_cluster
+from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
+from agentic_video.launch.process import run_verl
+from agentic_video.launch.profile import on_ray_cluster
+from agentic_video.launch.ray_nodes import ray_nodes
+from agentic_video.launch.run_folder import metrics_file, write_record
+from agentic_video.launch.stage import folder_overrides, ray_overrides, worker_overrides
+from agentic_video.launch.toyworld import verifier_server
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+from agentic_video.utils.imports import own_modules
+from agentic_video.utils.secrets import SECRETS_FILE
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training that is about to start.
+
+    Attributes:
+        options: What its command asks for.
+        profile: The chosen one.
+        config: Composed.
+        environment: Environment variables of the command.
+        folder: Gets the training's outputs, its log and its command.
+        files: What its processes read: the model, rows, a video of each folder.
+        total: Number of steps; 0 where it isn't known.
+    """
+
+    options: LaunchOptions
+    profile: Profile
+    config: DictConfig
+    environment: Mapping[str, str]
+    folder: Path
+    files: tuple[str, ...] = ()
+    total: int = 0
+
+
+def train(job: Job, command: Sequence[str], verifier: str | None) -> tuple[int, int]:
+    """Run a training to its end.
+
+    Args:
+        command: See :func:`agentic_video.launch.stage.stage_command`.
+        verifier: Checkpoint that is served as the verifier for as long as the training lasts.
+
+    Returns:
+        Exit status, and peak memory in bytes (0 on a cluster, whose processes aren't this command's).
+
+    Raises:
+        SetupError: The Ray cluster that it is to run on can't take it.
+    """
+    stage, environment = job.options.stage, job.environment
+    variables = {
+        **COMMON_ENV,
+        **(LAPTOP_ENV if job.profile in ON_TOYWORLD else {}),
+        "VERL_FILE_LOGGER_PATH": str(metrics_file(job.folder)),
+        "TENSORBOARD_DIR": str(job.folder / "tensorboard"),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if own_modules(job.options.recipe):
+        variables["PYTHONPATH"] = environment["PYTHONPATH"]  # for the processes on a cluster, too
+    host = own_address() if on_ray_cluster(stage, environment) else "127.0.0.1"
+    with clean_machine() as temporary, verifier_server(verifier, host) as served, _ray(job, temporary) as joining:
+        whole = [*command, *served, *folder_overrides(stage, job.folder)]
+        address = joining.get("RAY_ADDRESS", "")
+        # Processes of a cluster don't see this machine's temporary folder.
+        beside = joining or {"TMPDIR": str(temporary)}
+        if address:
+            variables = {**forwarded(environment), **variables, **_keys(job)}
+            whole += _on_cluster(job, joining, variables)
+        elif job.profile == "cluster" and stage == "grpo":
+            whole += worker_overrides(1, psutil.cpu_count() or 1, job.options.overrides)
+        if stage == "grpo":
+            whole += ray_overrides(address, variables, temporary)
+        whole += job.options.overrides
+        write_record(job.folder, temporary=str(temporary), started_at=time.time())
+        (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
+        print("starting verl: the first step comes after a minute or two of imports", flush=True)
+        try:
+            status, peak = run_verl(whole, {**environment, **variables, **beside}, job.folder / "log.txt", job.total)
+            # of the processes that this command started: a cluster's own aren't among them
+            return status, 0 if on_ray_cluster(stage, environment) else peak
+        finally:
+            (job.folder / KEYS_FILE).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
+    """The variables by which a job joins its Ray cluster; none where verl starts one of its own.
+
+    A rehearsal has several nodes on this machine, where no cluster is named.
+    """
+    if on_ray_cluster(job.options.stage, job.environment):
+        yield {"RAY_ADDRESS": job.environment["RAY_ADDRESS"], **auth_mode(job.environment)}
+    elif job.profile == "rehearsal":
+        count = int(job.config.trainer.nnodes)
+        print(f"starting {count} Ray nodes on this machine", flush=True)
+        with ray_nodes(count, temporary, job.environment) as joining:
+            yield joining
+    else:
+        yield {}
+
+
+def _keys(job: Job) -> dict[str, str]:
+    """The variable that names a file of keys to the job's processes: the user's own, or one in the run's folder."""
+    if own := job.environment.get(SECRETS_FILE):
+        return {SECRETS_FILE: own}
+    return write_secrets(job.folder, secrets(job.environment, job.config))
+
+
+def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> list[str]:
+    """Look at the cluster, and fit the number of workers to its nodes.
+
+    Raises:
+        SetupError: It can't take the job.
+    """
+    token = job.folder / "seen-by-all"
+    content = uuid4().hex
+    token.write_text(content, encoding="utf-8")
+    try:
+        trainer = job.config.trainer
+        # a model may be a name on a hub
+        files = tuple(dict.fromkeys(os.path.abspath(one) for one in job.files if one[:1] == "/" or os.path.exists(one)))
+        wanted = Wanted(trainer.nnodes, trainer.n_gpus_per_node, files, str(token), content, variables)
+        cluster = check_cluster(joining["RAY_ADDRESS"], wanted, {**job.environment, **joining})
+    finally:
+        token.unlink(missing_ok=True)
+    sizes = ", ".join(f"{node.address} ({node.cpus:g} CPUs, {node.gpus:g} GPUs)" for node in cluster.nodes)
+    print(f"Ray cluster at {joining['RAY_ADDRESS']}: {sizes}", flush=True)
+    if job.profile != "cluster":  # the others' yaml is written for machines of one size
+        return []
+    return worker_overrides(trainer.nnodes, min(node.cpus for node in cluster.nodes), job.options.overrides)

@@ -1,0 +1,109 @@
+"""A Ray cluster of several nodes on this machine, for a rehearsal."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+from agentic_video.launch.process import stop_with_launcher
+from agentic_video.utils.errors import SetupError
+
+START_SECONDS = 120.0
+"""How long a node may take to start."""
+NODE_CPUS = 16
+"""What Ray counts on a node: logical resources, as verl's placement groups ask for more than a laptop has."""
+STORE_BYTES = 512 << 20
+"""Of a node's object store."""
+INHERITED = ("HOME", "PATH", "LANG")
+"""The variables that a node has of this command's environment: what a job needs must be handed to it."""
+
+
+@contextlib.contextmanager
+def ray_nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Run so many Ray nodes for as long as the context lasts, each with one logical GPU.
+
+    They start with an empty environment, as nodes that a scheduler started long ago.
+
+    Args:
+        count: Number of nodes.
+        folder: For their logs and sockets; a short path.
+        environment: Environment variables of this command.
+
+    Yields:
+        Environment variables of what joins the cluster: its address, and the token that it asks for.
+
+    Raises:
+        SetupError: A node didn't start.
+    """
+    token = folder / "token"
+    token.write_text(uuid4().hex * 2, encoding="utf-8")
+    join = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    port, client_port = _free_ports(2)
+    address = f"127.0.0.1:{port}"
+    common = ["--num-gpus=1", f"--num-cpus={NODE_CPUS}", f"--object-store-memory={STORE_BYTES}", "--block"]
+    common += ["--disable-usage-stats"]
+    head = ["--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--include-dashboard=false"]
+    head += [f"--ray-client-server-port={client_port}", f"--temp-dir={folder / 'ray'}"]
+    # The nodes write their logs into one folder: a second one that follows them would show each line twice.
+    other = ["--node-ip-address=127.0.0.1", "--include-log-monitor=false"]
+    clean = {name: environment[name] for name in INHERITED if name in environment}
+    with contextlib.ExitStack() as stack:
+        for number in range(count):
+            log = folder / f"node-{number + 1}.log"
+            place = head if number == 0 else [f"--address={address}", *other]
+            node = stack.enter_context(_node([*place, *common], log, {**clean, **join}))
+            _wait(node, log, number + 1)
+        yield {"RAY_ADDRESS": address, **join}
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nothing listens at."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@contextlib.contextmanager
+def _node(arguments: list[str], log: Path, environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A node's process, which ends with the context."""
+    command = [str(Path(sys.executable).with_name("ray")), "start", *arguments]
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=stop_with_launcher,
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def _wait(node: subprocess.Popen[bytes], log: Path, number: int) -> None:
+    """Wait until a node says that it runs.
+
+    Raises:
+        SetupError: It ended, or took too long.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while "Ray runtime started" not in log.read_text(errors="replace"):
+        if node.poll() is not None or time.monotonic() > deadline:
+            last = log.read_text(errors="replace").strip().splitlines()[-1:]
+            raise SetupError(f"Ray node {number} didn't start: {''.join(last) or 'it said nothing'}")
+        time.sleep(0.2)

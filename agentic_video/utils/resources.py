@@ -1,0 +1,81 @@
+"""How much memory and how many processors this process may use: the machine's, or what its container or job allows."""
+
+import os
+from collections.abc import Iterator
+from math import ceil
+from pathlib import Path
+
+import psutil
+
+CGROUPS = Path("/sys/fs/cgroup")
+"""Where Linux shows control groups: one tree (version 2), or one below each controller's name (version 1)."""
+OWN = Path("/proc/self/cgroup")
+"""Which control groups this process is in: lines of ``number:controllers:path``."""
+
+PATCH_CACHE_SHARE = 16
+"""One part in so many of a node's memory is for the processed frames of its agent-loop workers together."""
+PATCH_CACHE_LEAST, PATCH_CACHE_MOST = 1 << 28, 1 << 33
+"""Bounds in bytes of one worker's, whatever its node."""
+
+
+def patch_cache_share(memory: int, workers: int) -> int:
+    """Most bytes of processed frames that an agent-loop worker keeps.
+
+    Args:
+        memory: Bytes of its node.
+        workers: How many the node has.
+    """
+    return max(PATCH_CACHE_LEAST, min(memory // PATCH_CACHE_SHARE // max(1, workers), PATCH_CACHE_MOST))
+
+
+def memory_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
+    """Bytes of memory that this process may use: the least of the machine's and its control groups'.
+
+    Args:
+        root: See ``CGROUPS``.
+        own: See ``OWN``.
+    """
+    limits = [int(psutil.virtual_memory().total)]
+    for folder in _groups("memory", root, own):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            limits += [int(word) for word in _words(folder / name) if word.isdigit() and int(word)]
+    return min(limits)
+
+
+def cpu_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
+    """Processors that this process may use at a time, at least 1: by its affinity and its control groups' quotas.
+
+    Args:
+        root: See ``CGROUPS``.
+        own: See ``OWN``.
+    """
+    limits = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for folder in _groups("cpu", root, own):
+        version_1 = _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        for words in (_words(folder / "cpu.max"), version_1):
+            if len(words) == 2 and all(word.isdigit() and int(word) for word in words):
+                limits.append(ceil(int(words[0]) / int(words[1])))
+    return max(1, min(limits))
+
+
+def _groups(controller: str, root: Path, own: Path) -> Iterator[Path]:
+    """The folders of this process's control groups and of those above them, which limit it too."""
+    for line in own.read_text(encoding="utf-8").splitlines() if own.is_file() else ():
+        number, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            top = root / controller
+        elif number == "0":
+            top = root
+        else:
+            continue
+        folder = top / path.strip("/")
+        # In a container the path may be the host's; the container's own group is then at the top.
+        yield from (top, *(one for one in (folder, *folder.parents) if top in one.parents))
+
+
+def _words(path: Path) -> list[str]:
+    """A file's words; none where it can't be read."""
+    try:
+        return path.read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return []

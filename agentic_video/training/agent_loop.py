@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,7 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.training.router import RequestId
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
@@ -38,21 +39,64 @@ VALIDATE = "is_validation"
 """In an agent loop's row: whether the episode is played for validation."""
 
 
+BANNED = -100.0
+"""What is added to the logits of ids that mustn't be generated."""
+
+
+def _vllm(request: GenerationRequest) -> dict[str, Any]:
+    """A turn's parameters as ``vllm.SamplingParams`` names them."""
+    return {
+        "max_tokens": request.max_tokens,
+        "stop": list(request.stop),
+        "include_stop_str_in_output": True,
+        "logit_bias": dict.fromkeys(request.banned_ids, BANNED),
+    }
+
+
+def _sglang(request: GenerationRequest) -> dict[str, Any]:
+    """A turn's parameters as SGLang's ``SamplingParams`` names them (0.5.12, ``srt/sampling/sampling_params.py``)."""
+    return {
+        "max_new_tokens": request.max_tokens,
+        "stop": list(request.stop),
+        "no_stop_trim": True,
+        "logit_bias": {str(token): BANNED for token in request.banned_ids},
+    }
+
+
+def turn_parameters(server: str) -> Callable[[GenerationRequest], dict[str, Any]]:
+    """How one of verl's servers (``rollout.name``) is told where a turn ends, and what it mustn't hold.
+
+    Raises:
+        ValueError: That isn't known of this server.
+    """
+    known = {"vllm": _vllm, "sglang": _sglang}
+    if server not in known:
+        raise ValueError(f"actor_rollout_ref.rollout.name: {server} isn't supported; there are {', '.join(known)}")
+    return known[server]
+
+
 class VerlEngine:
     """verl's LLM server as an episode's engine.
 
     Args:
         client: verl's ``LLMServerClient``.
         sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
+        request_id: Whose the requests are: verl's router sends all with the same id to the same engine, ours all of a
+            group. Another one for each engine object.
+        server: Which of verl's servers it is (``rollout.name``): they name sampling parameters differently.
 
     Attributes:
         seconds: How long was waited for the server so far.
+
+    Raises:
+        ValueError: A server whose parameters aren't known.
     """
 
-    def __init__(self, client: Any, sampling_params: dict[str, Any]):
+    def __init__(self, client: Any, sampling_params: dict[str, Any], request_id: str, server: str = "vllm"):
         self._client = client
         self._sampling_params = sampling_params
-        self._request_id = uuid4().hex
+        self._parameters = turn_parameters(server)
+        self._request_id = request_id
         # By identity; the frame is kept beside its image so that its identity stays its own.
         self._images: dict[int, tuple[Frame, Image.Image]] = {}
         self.seconds = 0.0
@@ -66,13 +110,8 @@ class VerlEngine:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """See :class:`agentic_video.rollout.engine.Engine`."""
-        sampling_params = {
-            **self._sampling_params,
-            "max_tokens": request.max_tokens,
-            "stop": list(request.stop),
-            "include_stop_str_in_output": True,
-            "logit_bias": dict.fromkeys(request.banned_ids, -100.0),
-        }
+        # A new dict each time: verl's servers take what they know out of it.
+        sampling_params = {**self._sampling_params, **self._parameters(request)}
         started = asyncio.get_running_loop().time()
         try:
             output = await self._client.generate(
@@ -176,10 +215,12 @@ class VideoAgentLoop(AgentLoopBase):
         """
         started = self.loop.time()
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
-        engine = VerlEngine(self.server_manager, sampling_params)
+        rollout_index = int(row.get("session_id", 0))
+        rollouts = self.rollout_config.val_kwargs.n if row.get(VALIDATE) else self.rollout_config.n
+        whose = RequestId(str(row.get("uid") or uuid4().hex), str(rollout_index), rollouts)
+        engine = VerlEngine(self.server_manager, sampling_params, whose.unique(), self.rollout_config.name)
         system = self.settings.system
         source, retriever = CountedSource(self.store), node_retriever(self.settings)
-        rollout_index = int(row.get("session_id", 0))
         policies: list[TokenPolicy] = []
 
         def make_policy(current: System) -> TokenPolicy:

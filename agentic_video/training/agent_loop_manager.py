@@ -1,17 +1,23 @@
-"""verl's agent-loop workers, which process each distinct frame once.
+"""verl's agent-loop workers, which process each distinct frame once, and the manager that gives them their questions.
 
 A stock worker runs the image processor on all images of a trajectory twice, for every rollout (once for the score,
-once for the batch). Here a frame's patches are kept, so that the rollouts of a group share them.
+once for the batch). Here a frame's patches are kept, so that the rollouts of a group share them, and the score, which
+is a function of the trajectory, goes without.
 """
 
 from typing import Any
 
 import ray
 import torch
+from tensordict import TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.model import compute_position_id_with_mask
 
 from agentic_video.training.agent_loop import FRAME_KEYS, VALIDATE
-from agentic_video.training.model_inputs import PatchCache, PositionCache, with_token_types
+from agentic_video.training.model_inputs import PatchCache, patch_cache_bytes, with_token_types
+
+WITHOUT_PIXELS = "without_pixels"
+"""In an output's ``multi_modal_data``: it is only to be scored."""
 
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
@@ -19,13 +25,11 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
 
     Attributes:
         patches: The processed frames.
-        positions: Positions of the rollouts that were scored and not put into a batch yet.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.patches = PatchCache(self.processor.image_processor)
-        self.positions = PositionCache()
+        self.patches = PatchCache(self.processor.image_processor, patch_cache_bytes(self.config))
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         # verl tells an agent loop nothing about validation.
@@ -34,11 +38,18 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         # An episode is scored by its trajectory, which the last output holds whole. verl would pad all outputs to one
-        # batch, which fails on position ids of several sections.
-        await super()._compute_score(outputs[-1:], kwargs)
+        # batch, which fails on position ids of several sections, and build pixels and positions that no reward reads.
+        last = outputs[-1]
+        # A shallow copy: what verl adds to its extra fields and metrics is added to those of the output.
+        scored = last.model_copy(update={"multi_modal_data": {WITHOUT_PIXELS: True}})
+        await super()._compute_score([scored], kwargs)
+        if scored.reward_score is not None:
+            last.reward_score = scored.reward_score
 
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}
+        if WITHOUT_PIXELS in data:
+            return {WITHOUT_PIXELS: True}
         if FRAME_KEYS not in data:
             return super()._compute_multi_modal_inputs(output, input_ids)
         return with_token_types(self.patches.inputs(data["images"], data[FRAME_KEYS]), input_ids)
@@ -46,18 +57,52 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     def _compute_position_ids(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, multi_modal_inputs: Any, *args: Any
     ) -> torch.Tensor:
-        found = self.positions.take(input_ids, multi_modal_inputs)
-        if found is not None:
-            multi_modal_inputs.pop("mm_token_type_ids", None)
-            return found
-        computed = super()._compute_position_ids(input_ids, attention_mask, multi_modal_inputs, *args)
-        self.positions.put(input_ids, multi_modal_inputs, computed)
-        return computed
+        if WITHOUT_PIXELS in multi_modal_inputs:
+            return compute_position_id_with_mask(attention_mask)  # plain ones: nobody reads them
+        return super()._compute_position_ids(input_ids, attention_mask, multi_modal_inputs, *args)
 
 
 class VideoAgentLoopManager(AgentLoopManagerTQ):
-    """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``)."""
+    """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``), who get questions in turn.
+
+    verl cuts each batch from the first worker on, so that the one or two questions with which dynamic sampling fills
+    up a batch always go to the first. Here the next batch goes on with the worker after the last.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(VideoAgentLoopWorker)
+        self._next_worker = 0
+
+    def generate_sequences(self, prompts: TensorDict) -> None:
+        """Hand a batch to the workers, without waiting for its rollouts.
+
+        Args:
+            prompts: One row a question.
+        """
+        workers = self.agent_loop_workers
+        shares = turns(len(prompts), len(workers), self._next_worker)
+        self._next_worker = (self._next_worker + len(prompts)) % len(workers)
+        ends = torch.tensor([count for _, count in shares]).cumsum(0).tolist()
+        ray.get(
+            [
+                workers[worker].generate_sequences.remote(prompts[end - count : end])
+                for (worker, count), end in zip(shares, ends, strict=True)
+            ]
+        )
+
+
+def turns(rows: int, workers: int, first: int) -> list[tuple[int, int]]:
+    """How many rows each worker gets when they are dealt out one by one.
+
+    Args:
+        rows: To deal out.
+        workers: Number of workers.
+        first: The worker that gets the first row.
+
+    Returns:
+        (worker, rows), in the order in which they get their first; none without a row.
+    """
+    each, more = divmod(rows, workers)
+    shares = [((first + place) % workers, each + (place < more)) for place in range(workers)]
+    return [(worker, count) for worker, count in shares if count]

@@ -13,12 +13,21 @@ from PIL import Image
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
 from agentic_video.types.frame import Frame
+from agentic_video.utils.resources import memory_limit, patch_cache_share
 
 PATCH_CACHE_BYTES = 1 << 30
-"""Most bytes of processed frames that one cache keeps."""
+"""Most bytes of processed frames that one cache keeps, where nothing says more."""
 
-MAX_POSITIONS = 256
-"""Sequences whose positions are kept until they are asked for again."""
+
+def patch_cache_bytes(config: Any) -> int:
+    """Most bytes of processed frames that an agent-loop worker keeps: its part of its own node's memory.
+
+    Args:
+        config: Of the run. verl deals its ``rollout.agent.num_workers`` workers out over the nodes in turn
+            (``verl/experimental/agent_loop/agent_loop.py``, ``_init_agent_loop_workers``).
+    """
+    workers = -(-config.actor_rollout_ref.rollout.agent.num_workers // max(1, config.trainer.nnodes))
+    return patch_cache_share(memory_limit(), workers)
 
 
 def image_inputs(patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -99,32 +108,6 @@ class PatchCache:
         while self.num_bytes > self._max_bytes:
             _, (patches, _) = self._kept.popitem(last=False)
             self.num_bytes -= patches.nbytes
-
-
-class PositionCache:
-    """Positions that are asked for twice: verl wants those of a rollout for its score and again for its batch."""
-
-    def __init__(self, max_sequences: int = MAX_POSITIONS) -> None:
-        self._max_sequences = max_sequences
-        self._kept: OrderedDict[Hashable, torch.Tensor] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def take(self, ids: torch.Tensor, inputs: Mapping[str, Any]) -> torch.Tensor | None:
-        """The positions of a sequence, which leave the cache; None where they aren't there."""
-        return self._kept.pop(self._key(ids, inputs), None)
-
-    def put(self, ids: torch.Tensor, inputs: Mapping[str, Any], positions: torch.Tensor) -> None:
-        """Keep the positions of a sequence; the oldest go when there are too many."""
-        self._kept[self._key(ids, inputs)] = positions
-        if len(self._kept) > self._max_sequences:
-            self._kept.popitem(last=False)
-
-    @staticmethod
-    def _key(ids: torch.Tensor, inputs: Mapping[str, Any]) -> Hashable:
-        grid = inputs.get("image_grid_thw")
-        return ids.numpy().tobytes(), None if grid is None else grid.numpy().tobytes()
 
 
 def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, Any]:

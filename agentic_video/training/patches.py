@@ -152,6 +152,27 @@ def poll_interval(replay_buffer: ModuleType) -> None:
     replay_buffer.ReplayBuffer.__init__ = __init__
 
 
+def fused_head(fsdp_utils: ModuleType) -> None:
+    """``model.use_fused_kernels`` with FSDP2 and an output head of its own (Qwen2.5-VL-7B, Qwen3-VL-8B).
+
+    verl shards the head as a unit of its own, which is gathered when the head is called. Its fused forward never calls
+    it: it multiplies by ``lm_head.weight``, which is still a shard (``models/transformers/qwen2_vl.py:517``), or
+    gathers it in another precision than the backward pass expects (``qwen3_vl.py:370``). Both fail. Here the head stays
+    with the root unit, which is gathered from the start of a forward pass to the end of its backward pass.
+    """
+    original = fsdp_utils._select_fsdp2_wrap_targets
+
+    @wraps(original)
+    def _select_fsdp2_wrap_targets(model: Any, *args: Any) -> list[Any]:
+        modules: list[Any] = original(model, *args)
+        if not getattr(model, "_verl_fused_kernels_backend", None):
+            return modules
+        head = model.get_output_embeddings()
+        return [module for module in modules if module is not head]
+
+    fsdp_utils._select_fsdp2_wrap_targets = _select_fsdp2_wrap_targets  # type: ignore[attr-defined]
+
+
 def frozen_vision(engine_workers: ModuleType) -> None:
     """verl has a key ``actor.freeze_vision_tower`` and nothing that reads it: freeze the vision tower's weights.
 

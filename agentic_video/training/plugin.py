@@ -13,6 +13,7 @@ from types import ModuleType
 from wrapt import register_post_import_hook
 
 from agentic_video.training import patches
+from agentic_video.utils.secrets import load_secrets
 
 
 def _importing(module: str) -> Callable[[ModuleType], None]:
@@ -55,6 +56,7 @@ def install() -> None:
     Raises:
         SystemExit: verl has a version that the patches weren't written for.
     """
+    load_secrets()
     found = version("verl")
     if found != patches.VERL_VERSION:
         raise SystemExit(
@@ -68,6 +70,7 @@ def install() -> None:
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
+        "verl.utils.fsdp_utils": loudly(patches.fused_head),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(patches.merged_lora),
     }

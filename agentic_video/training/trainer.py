@@ -1,12 +1,16 @@
-"""verl's synchronous trainer, which also logs what the episodes did."""
+"""verl's trainers, which also log what the episodes did."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import ray
 from omegaconf import DictConfig, open_dict
 from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
-from verl.trainer.ppo.v1.trainer_base import register_trainer
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer, register_trainer
+from verl.trainer.ppo.v1.trainer_colocate_async import PPOTrainerColocateAsync
+from verl.trainer.ppo.v1.trainer_separate_async import PPOTrainerSeparateAsync
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.training.episode_log import (
     REWARDS,
@@ -19,33 +23,49 @@ from agentic_video.training.episode_log import (
     watched_validation,
 )
 from agentic_video.training.metrics import GroupNames, group_metrics
+from agentic_video.training.node_watch import NodeWatch, end_process
 from agentic_video.training.pictures import log_pictures
+from agentic_video.training.router import packaged_path
 
-TRAINER_MODE = "agentic_video"
+# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+_Base: Any = PPOTrainer if TYPE_CHECKING else object
 
 
-@register_trainer(TRAINER_MODE)
-class VideoAgentTrainer(PPOTrainerSync):
-    """``PPOTrainerSync`` plus what episodes did.
+class EpisodeLog(_Base):
+    """What episodes did, logged by any of verl's trainers that it is mixed into.
 
     Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
     class (:mod:`agentic_video.training.metrics`), in training and in validation; the counters of frame stores and
     retrievers; and some episodes of each validation as pictures.
 
     Attributes:
+        verl_mode: What verl calls the trainer that this is mixed into.
         group_names: Names of data sources and classes in the log.
         stores: The counters of frame stores and retrievers.
         writer: Writes some of each step's episodes as records.
     """
 
+    verl_mode: ClassVar[str]
+
     def __init__(self, config: DictConfig):
-        # Everything in verl that asks for the mode must hear that this is the synchronous trainer.
         with open_dict(config):
-            config.trainer.v1.trainer_mode = "sync"
+            # Everything in verl that asks for the mode must hear which of its trainers this is.
+            config.trainer.v1.trainer_mode = self.verl_mode
+            # Here, in the process that makes the router: packages may lie elsewhere on the node of the launcher.
+            rollout = config.actor_rollout_ref.rollout
+            rollout.router_config_path = packaged_path(rollout.get("router_config_path"))
         super().__init__(config)
         self.group_names = GroupNames()
         self.stores = StoreMetrics()
         self.writer = EpisodeWriter.of(config)
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """verl's training, which ends when one of its nodes does."""
+        watch = NodeWatch(ray.nodes, end_process)
+        try:
+            return super().fit(*args, **kwargs)
+        finally:
+            watch.stop()
 
     def _compute_metrics(self, batch: Any, metrics: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super()._compute_metrics(batch, metrics, *args, **kwargs)
@@ -69,3 +89,24 @@ class VideoAgentTrainer(PPOTrainerSync):
         count = settings.log.validation_pictures
         log_pictures(records, count, self.logger.logger, self.global_steps, settings.frame_store)
         return metrics
+
+
+@register_trainer(TRAINER_MODES["sync"])
+class VideoAgentTrainer(EpisodeLog, PPOTrainerSync):
+    """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
+
+    verl_mode = "sync"
+
+
+@register_trainer(TRAINER_MODES["colocate_async"])
+class VideoAgentTrainerColocateAsync(EpisodeLog, PPOTrainerColocateAsync):
+    """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
+
+    verl_mode = "colocate_async"
+
+
+@register_trainer(TRAINER_MODES["separate_async"])
+class VideoAgentTrainerSeparateAsync(EpisodeLog, PPOTrainerSeparateAsync):
+    """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
+
+    verl_mode = "separate_async"

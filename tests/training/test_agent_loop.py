@@ -1,9 +1,12 @@
 """Rollouts as verl runs them: the real agent loop of a recipe, with a server that says given ids."""
 
+import ast
 import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,6 +29,7 @@ from agentic_video.training.agent_loop import (
     node_retriever,
     weight_versions,
 )
+from agentic_video.training.router import RequestId
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.errors import VideoError
@@ -163,8 +167,9 @@ def test_ids_mask_and_log_probabilities(zoomer: DictConfig, chat_format: ChatFor
 
 def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
     zoom = chat_format.encode(ZOOM)
-    first, second = rollout(zoomer, chat_format, qa, zoom, ANSWER).server.asked
+    first, second = rollout(zoomer, chat_format, qa, zoom, ANSWER, uid="q1-uid", session_id=2).server.asked
     assert first["request_id"] == second["request_id"]
+    assert RequestId.read(first["request_id"]) == ("q1-uid", "2", 8)
     expected = {
         **SAMPLING,
         "stop": ["</video_zoom>"],
@@ -177,6 +182,79 @@ def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, q
     assert [len(one["image_data"]) for one in (first, second)] == [2, 4]
     # each frame is converted once
     assert all(one is other for one, other in zip(first["image_data"], second["image_data"], strict=False))
+
+
+def test_whose_a_request_is(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    def whose(**row: Any) -> str:
+        (one,) = rollout(zoomer, chat_format, qa, ANSWER, **row).server.asked
+        return str(one["request_id"])
+
+    first, again = (whose(uid="u", session_id=1) for _ in range(2))
+    assert first != again and RequestId.read(first) == RequestId.read(again) == ("u", "1", 8)
+    # of a validation's rollouts, one a question here
+    assert RequestId.read(whose(uid="u", **{VALIDATE: True})) == ("u", "0", 1)
+    # without verl's uid it is a group of its own
+    assert RequestId.read(whose()).group != RequestId.read(whose()).group
+
+
+# The parameters of SGLang 0.5.12, which verl 0.9.1 names: srt/sampling/sampling_params.py, SamplingParams.__init__.
+SGLANG_PARAMETERS = {
+    *("max_new_tokens", "stop", "stop_token_ids", "stop_regex", "temperature", "top_p", "top_k", "min_p"),
+    *("frequency_penalty", "presence_penalty", "repetition_penalty", "min_new_tokens", "n", "json_schema", "regex"),
+    *("ebnf", "structural_tag", "ignore_eos", "skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim"),
+    *("custom_params", "stream_interval", "logit_bias", "sampling_seed"),
+}
+
+
+def sglang_request(**asked: Any) -> SimpleNamespace:
+    """What verl's own SGLang server makes of a request: its ``generate``, without SGLang, up to where SGLang is asked.
+
+    Its module can't be imported without SGLang, so the method is taken out of its source.
+    """
+    spec = find_spec("verl.workers.rollout")
+    assert spec is not None and spec.submodule_search_locations is not None
+    source = Path(spec.submodule_search_locations[0]) / "sglang_rollout" / "async_sglang_server.py"
+    (method,) = (
+        node
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
+        if isinstance(node, ast.AsyncFunctionDef) and node.name == "generate"
+    )
+    method.returns, method.args.args = None, [ast.arg(one.arg) for one in method.args.args]
+
+    class Asked(Exception):
+        pass
+
+    def request(**fields: Any) -> None:
+        raise Asked(SimpleNamespace(**fields))
+
+    names: dict[str, Any] = {"GenerateReqInput": request}
+    exec(compile(ast.fix_missing_locations(ast.Module([method], [])), str(source), "exec"), names)
+    server = SimpleNamespace(
+        _disaggregation_role=None, config=SimpleNamespace(max_model_len=6000, enable_rollout_routing_replay=False)
+    )
+    with pytest.raises(Asked) as caught:
+        asyncio.run(names["generate"](server, **asked))
+    made: SimpleNamespace = caught.value.args[0]
+    return made
+
+
+def test_sglang_is_asked_in_its_own_words(chat_format: ChatFormat, qa: VideoQA) -> None:
+    config = composed("videozoomer", "laptop", *ROOMY, "actor_rollout_ref.rollout.name=sglang")
+    # as verl's worker sets them
+    verls = {"temperature": 0.7, "top_p": 1.0, "top_k": -1, "repetition_penalty": 1.0, "logprobs": True}
+    (asked,) = rollout(config, chat_format, qa, ANSWER, sampling=verls).server.asked
+    made = sglang_request(**asked)
+    assert set(made.sampling_params) <= SGLANG_PARAMETERS
+    assert made.sampling_params["stop"] == ["</video_zoom>"] and made.sampling_params["no_stop_trim"] is True
+    assert made.sampling_params["max_new_tokens"] == 2000
+    assert made.sampling_params["logit_bias"] == {str(token): -100.0 for token in chat_format.banned_ids}
+    assert made.return_logprob is True and len(made.image_data) == len(asked["image_data"])
+
+
+def test_another_server_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None:
+    config = composed("videozoomer", "laptop", *ROOMY, "actor_rollout_ref.rollout.name=trtllm")
+    with pytest.raises(ValueError, match=r"^actor_rollout_ref\.rollout\.name: trtllm isn't supported"):
+        rollout(config, chat_format, qa, ANSWER)
 
 
 def test_images_and_their_keys(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
+from agentic_video.training import agent_loop_manager
 from agentic_video.training.agent_loop import FRAME_KEYS, VALIDATE
-from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
+from agentic_video.training.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker, turns
 from tests.training.test_model_inputs import image
 from tests.training.workers import make_worker
 
@@ -30,8 +33,11 @@ def test_an_agent_loop_is_told_of_validation(validate: bool, checkpoint: Path, m
     assert asked == [{"session_id": 2, VALIDATE: validate}]
 
 
-def test_an_episode_of_several_sequences_is_scored_once(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """verl alone can't put multimodal sequences of unequal length into the batch that it scores."""
+def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl alone can't put multimodal sequences of unequal length into the batch that it scores, and would process all
+    images for a score that is a function of the trajectory."""
     scored: list[Any] = []
 
     async def compute_score(data: Any) -> dict[str, Any]:
@@ -52,39 +58,82 @@ def test_an_episode_of_several_sequences_is_scored_once(checkpoint: Path, monkey
         )
         for more in (0, 7)
     ]
-    asyncio.run(worker._compute_score(outputs, {}))
+    asyncio.run(worker._compute_score(outputs, {"uid": "u"}))
     assert [output.reward_score for output in outputs] == [None, 0.5]
+    assert worker.patches.processed == 0
+    # as verl leaves an output that it scored itself
+    last = outputs[1]
+    assert last.extra_fields == {"number": 7, "reward_extra_info": {"acc": 1.0}}
+    assert last.metrics.compute_score > 0.0
+    assert last.as_dict()["rm_scores"].tolist() == [0.0, 0.5]
+    assert last.multi_modal_data is not None and last.multi_modal_data[FRAME_KEYS] == ["a"]
     (data,) = scored
     assert data.non_tensor_batch["tool_extra_fields"][0]["number"] == 7
-    assert data.batch["position_ids"].shape == (1, 4, 12)
+    assert data.non_tensor_batch["uid"].tolist() == ["u"]
+    assert data.batch["input_ids"].tolist() == [[1, 2, pad, *([3] * 7), 4, 5]]
+    assert data.batch["position_ids"].tolist() == [list(range(12))]
 
 
-def test_images_are_processed_and_positions_computed_once(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """verl asks for both twice: for the score and for the batch."""
+def test_without_reward_workers_nothing_is_scored(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = make_worker(monkeypatch, checkpoint)
+    output = AgentLoopOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], metrics=AgentLoopMetrics())
+    asyncio.run(worker._compute_score([output], {}))
+    assert output.reward_score is None and "rm_scores" not in output.as_dict()
+
+
+def test_images_are_processed_once_for_all_rollouts(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make_worker(monkeypatch, checkpoint)
     pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
     ids = torch.tensor([1, pad, 2, pad, 3])
     data = {"images": [image(0, 28, 28), image(1, 28, 28)], FRAME_KEYS: ["a", "b"]}
     output = SimpleNamespace(multi_modal_data=data)
-    computed: list[torch.Tensor] = []
-    original = STOCK._compute_position_ids
-
-    def compute(self: Any, *args: Any) -> torch.Tensor:
-        computed.append(original(self, *args))
-        return computed[-1]
-
-    monkeypatch.setattr(STOCK, "_compute_position_ids", compute)
-    found = []
     for _ in range(2):
         inputs = worker._compute_multi_modal_inputs(output, ids)
-        assert "mm_token_type_ids" in inputs
-        found.append(worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs))
-        # verl takes this key away when it computes positions; what goes into the batch must not depend on the cache
+        positions = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs)
+        assert positions.shape == (1, 4, 5)
         assert set(inputs) == {"pixel_values", "image_grid_thw", "images_seqlens"}
-    assert len(computed) == 1 and worker.patches.processed == 2
-    assert torch.equal(found[0], found[1]) and found[0].shape == (1, 4, 5)
-    # both are there: a third time it is another rollout's
-    assert len(worker.positions) == 0
+    assert worker.patches.processed == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "workers", "first", "expected"),
+    [
+        (1, 4, 0, [(0, 1)]),
+        (2, 4, 3, [(3, 1), (0, 1)]),
+        (4, 4, 2, [(2, 1), (3, 1), (0, 1), (1, 1)]),
+        # verl's own cut would leave the eighth of eight workers without any
+        (20, 8, 0, [(0, 3), (1, 3), (2, 3), (3, 3), (4, 2), (5, 2), (6, 2), (7, 2)]),
+        (0, 3, 1, []),
+    ],
+)
+def test_questions_in_turn(rows: int, workers: int, first: int, expected: list[tuple[int, int]]) -> None:
+    assert turns(rows, workers, first) == expected
+
+
+def test_refills_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's own batches: a whole one, then refills of one and two questions."""
+    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
+    got: dict[int, list[str]] = {number: [] for number in range(3)}
+
+    def worker(number: int) -> Any:
+        def generate(batch: Any) -> None:
+            assert batch["global_steps"] == 7 and batch["validate"] is False
+            got[number] += [batch["uid"][row] for row in range(len(batch))]
+
+        return SimpleNamespace(generate_sequences=SimpleNamespace(remote=generate))
+
+    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
+    manager.agent_loop_workers, manager._next_worker = [worker(number) for number in range(3)], 0
+
+    def batch(*uids: str) -> TensorDict:
+        made = get_tensordict({"uid": list(uids), "raw_prompt": [[{"role": "user"}]] * len(uids)})
+        assign_non_tensor_data(made, "global_steps", 7)
+        assign_non_tensor_data(made, "validate", False)
+        return made
+
+    for uids in ("abcd", "e", "fg", "h"):
+        manager.generate_sequences(batch(*uids))
+    assert got == {0: ["a", "b", "g"], 1: ["c", "e", "h"], 2: ["d", "f"]}
 
 
 def test_outputs_of_others_go_verls_own_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

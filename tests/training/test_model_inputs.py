@@ -8,9 +8,17 @@ from PIL import Image
 from transformers import Qwen2VLImageProcessor
 from verl.utils import hf_processor
 
+from agentic_video.training import model_inputs as model_inputs_module
 from agentic_video.training.agent_loop import FRAME_KEYS
-from agentic_video.training.model_inputs import PatchCache, PositionCache, image_inputs, model_inputs, rope_positions
+from agentic_video.training.model_inputs import (
+    PatchCache,
+    image_inputs,
+    model_inputs,
+    patch_cache_bytes,
+    rope_positions,
+)
 from agentic_video.types.frame import Frame
+from tests.config.configs import composed
 from tests.training.workers import make_worker
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
@@ -63,19 +71,22 @@ def test_images_in_pieces_are_the_images_together() -> None:
         assert torch.equal(joined[name], value), name
 
 
-def test_positions_are_taken_once_and_by_their_sequence() -> None:
-    cache = PositionCache(max_sequences=2)
-    ids, grid = torch.tensor([[1, 2]]), torch.tensor([[1, 2, 2]])
-    cache.put(ids, {"image_grid_thw": grid}, torch.tensor([7]))
-    assert cache.take(ids, {}) is None
-    assert cache.take(ids, {"image_grid_thw": grid + 1}) is None
-    assert cache.take(ids + 1, {"image_grid_thw": grid}) is None
-    found = cache.take(ids, {"image_grid_thw": grid.clone()})
-    assert found is not None and found.tolist() == [7]
-    assert cache.take(ids, {"image_grid_thw": grid}) is None
-    for number in range(3):
-        cache.put(ids + number, {}, torch.tensor([number]))
-    assert len(cache) == 2 and cache.take(ids, {}) is None and cache.take(ids + 2, {}) is not None
+@pytest.mark.parametrize(
+    ("gib", "nodes", "workers", "expected"),
+    [
+        (2048, 2, 64, 4 * 2**30),  # 128 GiB of caches for 32 workers a node
+        (2048, 2, 3, 8 * 2**30),  # two workers on the fuller node: as much as one may have
+        (1024, 2, 1000, 2**28),
+        (16, 1, 1, 2**30),
+        (160, 1, 3, 10 * 2**30 // 3),
+    ],
+)
+def test_a_cache_has_its_part_of_its_node(
+    gib: int, nodes: int, workers: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_inputs_module, "memory_limit", lambda: gib * 2**30)
+    sizes = (f"trainer.nnodes={nodes}", f"actor_rollout_ref.rollout.agent.num_workers={workers}")
+    assert patch_cache_bytes(composed("videozoomer", "laptop", "data.train_files=none", *sizes)) == expected
 
 
 def test_positions_by_hand(checkpoint: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from tensordict import TensorDict
 
+from agentic_video.toyworld.model import FAMILIES, FamilyName, ModelRecipe, build_model
 from agentic_video.training import patches
+from tests.config.configs import composed
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
 
@@ -147,6 +149,36 @@ def test_merged_lora_is_what_peft_merges() -> None:
     assert not torch.equal(merged["text.weight"], make().state_dict()["text.weight"])
     for name, weight in expected.items():
         assert torch.allclose(merged[name], weight, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lora_as_the_recipes_set_it(family: FamilyName, tokenizer: Any) -> None:
+    """The real classes, small: adapters where vLLM applies them, merged under the model's own names."""
+    from peft import LoraConfig, get_peft_model
+
+    chosen = composed("videozoomer", "laptop", "data.train_files=none").actor_rollout_ref.model
+    plain = build_model(tokenizer, ModelRecipe(family=family))
+    before = {name: weight.clone() for name, weight in plain.state_dict().items()}
+    config = LoraConfig(
+        task_type="CAUSAL_LM",
+        r=2,
+        lora_alpha=8,
+        target_modules=chosen.target_modules,
+        exclude_modules=chosen.exclude_modules,
+    )
+    model = get_peft_model(plain, config)
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained and not any("visual" in name for name in trained)
+    assert {name.split(".lora_")[0].rpartition(".")[2] for name in trained} == {
+        *("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+    }
+    for name, parameter in model.named_parameters():
+        if name in trained:
+            torch.nn.init.normal_(parameter)
+    merged = patches.merge_lora(model.state_dict(), 8 / 2)
+    assert set(merged) == set(before)
+    changed = {name for name, weight in before.items() if not torch.equal(weight, merged[name])}
+    assert changed == {name.removeprefix("base_model.model.").split(".lora_")[0] + ".weight" for name in trained}
 
 
 def test_ranks_without_weights_merge_nothing() -> None:

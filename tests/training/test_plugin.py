@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 import pytest
 
+from agentic_video.config.features import TRAINER_MODES
 from agentic_video.training import plugin
 
 
@@ -40,6 +41,8 @@ def test_agent_loop_reward_manager_and_trainer_are_registered() -> None:
     assert _agent_loop_registry["video_agent"]["_target_"] == "agentic_video.training.agent_loop.VideoAgentLoop"
     assert get_reward_manager_cls("video_agent").__name__ == "VideoAgentRewardManager"
     assert issubclass(get_trainer_cls("agentic_video"), PPOTrainerSync)
+    for name, mode in TRAINER_MODES.items():
+        assert issubclass(get_trainer_cls(mode), get_trainer_cls(name))
 
 
 def test_vllm_is_found_under_its_name() -> None:

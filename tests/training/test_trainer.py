@@ -5,12 +5,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from verl.trainer.ppo.v1 import get_trainer_cls
 from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
+from agentic_video.config.features import TRAINER_MODES
 from agentic_video.training import trainer as trainer_module
 from agentic_video.training.episode_log import StoreMetrics
-from agentic_video.training.trainer import VideoAgentTrainer
+from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
 from agentic_video.types.record import read_records
 from tests.config.configs import composed
 from tests.training.episodes import QA, Queue, batch_of, episode
@@ -26,9 +28,27 @@ def make_trainer(*overrides: str) -> VideoAgentTrainer:
     return trainer
 
 
-def test_verl_hears_that_it_is_synchronous() -> None:
-    trainer = make_trainer("trainer.v1.trainer_mode=agentic_video")
-    assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == "sync"
+ASYNC = (
+    "data.train_batch_size=8",
+    "actor_rollout_ref.actor.ppo_mini_batch_size=2",
+    "actor_rollout_ref.rollout.nnodes=1",
+    "actor_rollout_ref.rollout.n_gpus_per_node=1",
+    "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
+)
+"""What verl's trainer with GPUs of its own for rollouts asks for."""
+
+
+@pytest.mark.parametrize(("verl_mode", "mode"), TRAINER_MODES.items())
+def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> None:
+    model = ("data.train_files=none", "actor_rollout_ref.model.path=/models/m", f"trainer.v1.trainer_mode={mode}")
+    config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
+    trainer = get_trainer_cls(mode)(config)
+    assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
+    assert type(trainer).__mro__[1:3] == (EpisodeLog, get_trainer_cls(verl_mode))
+    assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
+    assert type(trainer)._validate is EpisodeLog._validate
+    # what the process that makes the router is given: a file on its own disk
+    assert Path(trainer.config.actor_rollout_ref.rollout.router_config_path).is_file()
 
 
 def test_a_step_logs_what_its_episodes_did(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,173 @@
+"""Which engine a request goes to: the rollouts of a group go to the same one.
+
+They share the question, the overview and often the frames that they ask for, so one engine computes and keeps what
+sixteen would each compute for themselves. verl's own router knows rollouts only, and sends each to whoever has least
+to do (``verl/workers/rollout/router.py``).
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from verl.workers.rollout.router import GlobalRequestLoadBalancer
+
+MAX_GROUPS = 10_000
+"""Groups that are remembered, where the yaml doesn't say: many steps' worth."""
+FULL = 64
+"""Requests at a time from which on an engine counts as full, where the yaml doesn't say."""
+PACKAGED = "pkg://"
+"""What a path begins with that names a file inside an installed package."""
+
+
+class RequestId(NamedTuple):
+    """Whose a request is.
+
+    Attributes:
+        group: verl's uid of the question.
+        session: The rollout's number in its group.
+        rollouts: How many the group has.
+    """
+
+    group: str
+    session: str
+    rollouts: int
+
+    def unique(self) -> str:
+        """The id as text, different each time: a rollout may be played anew under the same numbers."""
+        return f"{self.group}:{self.session}:{self.rollouts}:{uuid4().hex[:8]}"
+
+    @classmethod
+    def read(cls, text: str) -> "RequestId":
+        """Whose a request is; one with an id of another form is a group by itself."""
+        parts = text.rsplit(":", 3)
+        if len(parts) == 4 and parts[2].isdigit():
+            return cls(parts[0], parts[1], int(parts[2]))
+        return cls(text, "", 1)
+
+
+def packaged_path(path: str | None) -> str | None:
+    """A router's yaml by its place on this machine: verl takes a path, and packages lie elsewhere on each.
+
+    Args:
+        path: e.g. ``pkg://agentic_video.training/router.yaml``; anything else is returned as it is.
+    """
+    if not path or not path.startswith(PACKAGED):
+        return path
+    package, _, name = path.removeprefix(PACKAGED).partition("/")
+    return str(files(package) / name)
+
+
+@dataclass
+class _Group:
+    """A group's engine.
+
+    Attributes:
+        home: The engine of its rollouts.
+        to_come: Rollouts that haven't asked for anything yet.
+        seen: The rollouts that have, and the engine of each.
+    """
+
+    home: str
+    to_come: int
+    seen: dict[str, str] = field(default_factory=dict)
+
+
+class GroupRouter(GlobalRequestLoadBalancer):
+    """verl's router by group (``rollout.router_config_path``; runs as a Ray actor, one for all agent-loop workers).
+
+    A group's first request goes to the engine that has least to do: requests under way, and rollouts to come of the
+    groups that are there already. All others of the group follow it. Only when its engine is full and another has less
+    than half to do is a further rollout sent there; it then stays there.
+
+    Args:
+        servers: Handles of the engines by their id.
+        config: The router's yaml: ``max_groups`` (the ones asked for longest ago are forgotten) and ``full`` (requests
+            at a time from which on an engine counts as full).
+
+    Raises:
+        ValueError: A number that makes no sense.
+    """
+
+    def __init__(self, servers: dict[str, Any], config: Mapping[str, Any] | None = None):
+        super().__init__(servers)
+        config = config or {}
+        self._max_groups = int(config.get("max_groups", MAX_GROUPS))
+        self._full = int(config.get("full", FULL))
+        if self._max_groups < 1 or self._full < 1:
+            raise ValueError(f"max_groups and full must be at least 1, got {self._max_groups} and {self._full}")
+        self._groups: OrderedDict[str, _Group] = OrderedDict()
+        self._to_come: dict[str, int] = dict.fromkeys(servers, 0)
+
+    def acquire_server(self, request_id: str) -> tuple[str, Any]:
+        """The engine for a request; see :meth:`release_server`.
+
+        Returns:
+            Id and handle of the engine.
+
+        Raises:
+            RuntimeError: There is no engine.
+        """
+        if not self._servers:
+            raise RuntimeError("No available servers in load balancer")  # verl's clients wait when they read this
+        group_id, session, rollouts = RequestId.read(request_id)
+        group = self._groups.get(group_id)
+        if group is not None and group.home not in self._servers:
+            self._forget(group_id)
+            group = None
+        if group is None:
+            group = self._groups[group_id] = _Group(self._idlest(), rollouts)
+            self._to_come[group.home] += rollouts
+        self._groups.move_to_end(group_id)
+        engine = group.seen.get(session)
+        if engine not in self._servers:
+            if engine is None and group.to_come:
+                group.to_come -= 1
+                self._to_come[group.home] -= 1
+            engine = group.seen[session] = self._with_room(group.home)
+        while len(self._groups) > self._max_groups:
+            self._forget(next(iter(self._groups)))
+        self._inflight_requests[engine] += 1
+        return engine, self._servers[engine]
+
+    def add_servers(self, servers: dict[str, Any]) -> None:
+        """Engines that join."""
+        super().add_servers(servers)
+        for server_id in servers:
+            self._to_come.setdefault(server_id, 0)
+
+    def remove_servers(self, server_ids: list[str]) -> None:
+        """Engines that leave; their groups move when they ask for something."""
+        super().remove_servers(server_ids)
+        for server_id in server_ids:
+            self._to_come.pop(server_id, None)
+
+    def clear_sticky_cache(self) -> dict[str, Any]:
+        """Forget all groups, so that they spread anew, over engines that joined too."""
+        cleared = len(self._groups)
+        self._groups.clear()
+        self._to_come = dict.fromkeys(self._servers, 0)
+        return {"cleared_entries": cleared, "server_loads": dict(self._inflight_requests)}
+
+    def get_status(self) -> dict[str, Any]:
+        """verl's figures, with how many groups are remembered."""
+        return {**super().get_status(), "groups": len(self._groups)}
+
+    def _idlest(self) -> str:
+        """The engine with least to do and to come; the first of several."""
+        return min(self._servers, key=lambda one: self._inflight_requests[one] + self._to_come[one])
+
+    def _with_room(self, home: str) -> str:
+        """The engine for a further rollout of a group: its own, unless that is full and another has room."""
+        if self._inflight_requests[home] < self._full:
+            return home
+        other = self._idlest()
+        load = self._inflight_requests[other] + self._to_come[other]
+        return other if 2 * load < self._inflight_requests[home] else home
+
+    def _forget(self, group_id: str) -> None:
+        group = self._groups.pop(group_id)
+        if group.home in self._to_come:
+            self._to_come[group.home] -= group.to_come

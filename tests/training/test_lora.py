@@ -1,0 +1,56 @@
+"""What verl hands to vLLM of a model with LoRA adapters under FSDP2, with fused kernels as the profile ``single`` has
+it: the adapters, or merged weights."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.distributed.fsdp import CPUOffloadPolicy
+
+from tests.planning.models import TINY, model_of
+from tests.training.test_fused_head import batch, computed, forwards, gradients, group, sharded  # noqa: F401
+
+RANK, ALPHA = 4, 8
+LAYER = "model.language_model.layers.0.self_attn.q_proj"
+
+
+@pytest.mark.usefixtures("group", "forwards")
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("family", TINY)
+def test_adapters_and_merged_weights(family: str, streamed: bool, tmp_path: Path) -> None:
+    """Merged weights are base + alpha / rank * B @ A, under the model's own names, and the base is put back."""
+    import verl.utils.fsdp_utils as fsdp_utils
+
+    offload = CPUOffloadPolicy(pin_memory=False) if streamed else None
+    torch.manual_seed(0)
+    base = model_of(TINY[family]).state_dict()
+    model = sharded(family, fused=True, lora=True, offload=offload)
+    assert len(gradients(model, batch(family), fused=True)) == 2 * 7 * TINY[family].text.layers
+
+    adapters = fsdp_utils.collect_lora_params(module=model, layered_summon=False, base_sync_done=True)
+    assert len(adapters) == 2 * 7 * TINY[family].text.layers
+    assert not [name for name in adapters if "visual" in name]
+    low, high = (adapters[f"base_model.model.{LAYER}.lora_{part}.weight"] for part in "AB")
+    assert low.shape == (RANK, TINY[family].text.hidden)
+
+    with fsdp_utils.merged_lora_context(model, backup_adapters=True):
+        merged = {
+            name: one.full_tensor().clone()
+            for name, one in fsdp_utils.normalize_peft_param_name(model.state_dict()).items()
+        }
+    assert merged.keys() == base.keys()
+    torch.testing.assert_close(merged[f"{LAYER}.weight"], base[f"{LAYER}.weight"] + ALPHA / RANK * high @ low)
+    for name, one in fsdp_utils.normalize_peft_param_name(model.state_dict()).items():
+        assert torch.equal(one.full_tensor(), base[name]), name
+
+
+@pytest.mark.usefixtures("group", "forwards")
+def test_the_reference_model_is_the_model_with_its_adapters_off() -> None:
+    inputs = batch("qwen2_5_vl")
+    adapted = sharded("qwen2_5_vl", fused=True, lora=True)
+    with torch.no_grad():
+        (mine, _) = computed(adapted, inputs, fused=True)
+        with adapted.disable_adapter():
+            (off, _) = computed(adapted, inputs, fused=True)
+        (alone, _) = computed(sharded("qwen2_5_vl", fused=True), inputs, fused=True)
+    assert torch.equal(off, alone) and not torch.equal(mine, alone)

@@ -1,0 +1,158 @@
+"""verl's router of requests with ours in its place: plain objects, and as verl makes it from the packaged yaml."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from verl.workers.rollout.router import _load_router_yaml, _resolve_router_class, get_router_handle
+
+from agentic_video.training.router import GroupRouter, RequestId, packaged_path
+from tests.config.configs import composed
+
+PACKAGED = "pkg://agentic_video.training/router.yaml"
+
+
+def router(engines: int, **config: int) -> GroupRouter:
+    return GroupRouter({f"e{number}": f"handle {number}" for number in range(engines)}, config)
+
+
+def ask(one: GroupRouter, group: str, session: int = 0, rollouts: int = 4) -> str:
+    """A request of a rollout begins; where it goes."""
+    return one.acquire_server(RequestId(group, str(session), rollouts).unique())[0]
+
+
+def test_ids() -> None:
+    whose = RequestId("6f1c-22", "3", 16)
+    assert RequestId.read(whose.unique()) == whose
+    assert whose.unique() != whose.unique()
+    # those of others are groups by themselves
+    for other in ("5b0c5f4e", "a:b:c:d", ""):
+        assert RequestId.read(other) == (other, "", 1)
+
+
+def test_a_group_stays_together_and_the_next_goes_elsewhere() -> None:
+    one = router(2)
+    assert {ask(one, "a", session) for session in range(4)} == {"e0"}
+    assert one.acquire_server(RequestId("a", "0", 4).unique()) == ("e0", "handle 0")
+    assert {ask(one, "b", session) for session in range(4)} == {"e1"}
+    assert one.get_status()["servers"] == {"e0": 5, "e1": 4}
+    assert one.get_total_inflight() == 9
+    for _ in range(5):
+        one.release_server("e0")
+    # a turn later: the group is still at its engine, though another has less to do
+    assert ask(one, "b", 2) == "e1" and ask(one, "a", 1) == "e0"
+
+
+def test_rollouts_to_come_count() -> None:
+    """The first requests of all groups may arrive before any second one, and short ones may be over by then."""
+    one = router(4)
+    homes = []
+    for number in range(16):
+        homes.append(ask(one, f"g{number}"))
+        one.release_server(homes[-1])
+    assert Counter(homes) == {f"e{number}": 4 for number in range(4)}
+
+
+def test_a_group_of_one_goes_to_who_has_least_to_do() -> None:
+    one = router(3)
+    assert [ask(one, f"v{number}", rollouts=1) for number in range(3)] == ["e0", "e1", "e2"]
+    one.release_server("e1")
+    assert ask(one, "v3", rollouts=1) == "e1"
+
+
+def test_a_full_engine_hands_over_further_rollouts() -> None:
+    one = router(2, full=4)
+    assert [ask(one, "a", session, 8) for session in range(6)] == ["e0"] * 4 + ["e1"] * 2
+    # they stay there, and so do those that were first
+    assert [ask(one, "a", session, 8) for session in (5, 0)] == ["e1", "e0"]
+    # the other has more than half to do now
+    assert ask(one, "a", 6, 8) == "e0"
+
+
+def test_engines_that_leave_and_join() -> None:
+    one = router(2)
+    assert ask(one, "a") == "e0" and ask(one, "b") == "e1"
+    one.remove_servers(["e0"])
+    assert ask(one, "a") == "e1" and ask(one, "a", 1) == "e1"
+    one.add_servers({"e2": "handle 2"})
+    assert ask(one, "c") == "e2"
+    assert one.clear_sticky_cache()["cleared_entries"] == 3
+    one.remove_servers(["e1", "e2"])
+    with pytest.raises(RuntimeError, match=r"^No available servers in load balancer$"):
+        ask(one, "a")
+    assert one.get_status()["groups"] == 0
+
+
+def test_old_groups_are_forgotten() -> None:
+    one = router(2, max_groups=3)
+    for number in range(50):
+        ask(one, f"g{number}")
+    assert one.get_status()["groups"] == 3
+    # what they had still to come is forgotten with them
+    assert sum(one._to_come.values()) == 3 * 3
+
+
+@pytest.mark.parametrize("config", [{"max_groups": 0}, {"full": 0}])
+def test_numbers_that_make_no_sense(config: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        router(1, **config)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    engines=st.integers(1, 8),
+    groups=st.integers(1, 40),
+    rollouts=st.integers(1, 16),
+    order=st.randoms(use_true_random=False),
+    turns=st.integers(1, 3),
+)
+def test_any_order_of_requests(engines: int, groups: int, rollouts: int, order: Any, turns: int) -> None:
+    """All requests of a group go to one engine, and engines get as many groups as each other, in whatever order the
+    requests arrive and end."""
+    one = router(engines, full=groups * rollouts * turns + 1)
+    pending = [(group, session) for group in range(groups) for session in range(rollouts)] * turns
+    order.shuffle(pending)
+    homes: dict[int, set[str]] = {group: set() for group in range(groups)}
+    running: list[str] = []
+    for group, session in pending:
+        homes[group].add(ask(one, f"g{group}", session, rollouts))
+        running += homes[group]
+    assert all(len(home) == 1 for home in homes.values())
+    for engine in running:
+        one.release_server(engine)
+    assert one.get_total_inflight() == 0 and sum(one._to_come.values()) == 0
+    placed = Counter(next(iter(home)) for home in homes.values())
+    if turns == 1:
+        assert max(placed.values()) - min(placed.get(f"e{number}", 0) for number in range(engines)) <= 1
+
+
+def test_the_packaged_yaml_names_it(tmp_path: Path) -> None:
+    path = packaged_path(PACKAGED)
+    assert path is not None and Path(path).is_file()
+    config = _load_router_yaml(path)
+    assert _resolve_router_class(config["router_class"]) is GroupRouter
+    assert set(config) == {"router_class", "max_groups", "full"}
+    assert packaged_path(str(tmp_path / "own.yaml")) == str(tmp_path / "own.yaml") and packaged_path(None) is None
+    assert composed("videozoomer", "laptop", "data.train_files=none").actor_rollout_ref.rollout.router_config_path == (
+        PACKAGED
+    )
+
+
+@pytest.mark.ray
+def test_verl_makes_it_an_actor() -> None:
+    ray.init(num_cpus=2, include_dashboard=False)
+    try:
+        handle = get_router_handle({"e0": "h0", "e1": "h1"}, packaged_path(PACKAGED))
+        assert ray.get(handle.require_acquire_fields.remote()) == []
+        places = [
+            ray.get(handle.acquire_server.remote(request_id=RequestId(group, str(session), 2).unique()))
+            for group in "ab"
+            for session in range(2)
+        ]
+        assert places == [("e0", "h0")] * 2 + [("e1", "h1")] * 2
+    finally:
+        ray.shutdown()

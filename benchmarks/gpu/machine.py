@@ -1,0 +1,160 @@
+"""What the machine has, and what a cell needs of it."""
+
+import importlib.util
+import os
+import platform
+import subprocess
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+PACKAGES = ("torch", "transformers", "vllm", "verl", "ray", "flash-attn", "open_clip_torch", "tensordict", "triton")
+"""Whose versions are noted beside the figures."""
+
+
+class Skip(Exception):
+    """A cell can't be measured here; the message says why, and what would change that."""
+
+
+@cache
+def has_flash_attention() -> bool:
+    """Whether flash-attn can be imported: one that was built for another torch is installed and can't."""
+    if importlib.util.find_spec("flash_attn") is None:
+        return False
+    try:
+        import flash_attn  # noqa: F401
+    except Exception:
+        return False
+    return True
+
+
+def package_version(name: str) -> str:
+    """The version of an installed package; empty where it isn't."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
+
+
+def called(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's result."""
+    return function(*arguments)
+
+
+def alone(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The function's result, from a process of its own; what it raises is raised here."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def require(*modules: str) -> None:
+    """Make sure that modules can be found.
+
+    Raises:
+        Skip: One can't.
+    """
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise Skip(f"{module} isn't installed")
+
+
+def require_memory(device: str, gib: float) -> None:
+    """Make sure that the device is large enough.
+
+    Raises:
+        Skip: It isn't.
+    """
+    if device != "cuda":
+        return
+    import torch
+
+    free, total = torch.cuda.mem_get_info()
+    if free < gib * 2**30:
+        raise Skip(f"needs about {gib:.0f} GiB of GPU memory; {free / 2**30:.0f} of {total / 2**30:.0f} GiB are free")
+
+
+@dataclass(frozen=True)
+class Device:
+    """What is measured on.
+
+    Attributes:
+        kind: ``cuda`` or ``cpu``.
+        name: The GPU's, or the processor's.
+        memory: Bytes of the GPU; of the host on a CPU.
+        driver: Version of NVIDIA's driver; empty on a CPU.
+    """
+
+    kind: str
+    name: str
+    memory: int
+    driver: str = ""
+
+
+def find_device(asked: str) -> Device:
+    """The device that is asked for, or with ``auto`` a GPU where torch sees one.
+
+    Raises:
+        Skip: A GPU is asked for, and torch sees none; the message has the driver's version.
+    """
+    import torch
+
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise Skip(
+            f"torch {torch.__version__} sees no GPU (driver: {driver_version() or 'none'}; CUDA {torch.version.cuda} "
+            "needs a driver of 580 or newer)"
+        )
+    if asked != "cpu" and torch.cuda.is_available():
+        # A process that has asked the GPU itself holds memory of it until it ends.
+        name, memory = alone(_properties)
+        return Device("cuda", name, memory, driver_version())
+    import psutil
+
+    return Device("cpu", f"{processor()}, {os.cpu_count()} cores", psutil.virtual_memory().total)
+
+
+def _properties() -> tuple[str, int]:
+    """Name and bytes of the first GPU."""
+    import torch
+
+    found = torch.cuda.get_device_properties(0)
+    return str(found.name), int(found.total_memory)
+
+
+def processor() -> str:
+    """Name of the machine's processor."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def driver_version() -> str:
+    """Version of NVIDIA's driver; empty where there is none."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return said.stdout.strip().splitlines()[0] if said.returncode == 0 and said.stdout.strip() else ""
+
+
+def facts(device: Device) -> dict[str, Any]:
+    """What the figures depend on, as plain data."""
+    import torch
+
+    return {
+        "device": device.kind,
+        "name": device.name,
+        "memory_gib": round(device.memory / 2**30, 1),
+        "driver": device.driver,
+        "cuda": torch.version.cuda if device.kind == "cuda" else None,
+        "python": platform.python_version(),
+        "packages": {name: package_version(name) for name in PACKAGES},
+    }

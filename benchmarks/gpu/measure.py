@@ -1,0 +1,556 @@
+"""The cells' measurements: each a function of its parameters that returns plain data.
+
+Tests call them with small parameters; :mod:`benchmarks.gpu.cells` says with which they are published.
+"""
+
+import asyncio
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.actor import Actor, ActorSetting
+from benchmarks.gpu.machine import Skip, alone, called, require, require_memory
+from benchmarks.gpu.rollout import Rollout, RolloutSetting, Said
+from benchmarks.gpu.sequences import Episode, Turn, make_sequence, noise, plan
+from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpoint
+
+TINY_FRAME = (112, 56)
+"""Width and height of the tiny model's frames: what it knows is a few tokens large."""
+
+LIMITS = {"float32": (1e-4, 0.999), "bfloat16": (2e-2, 0.99)}
+"""Most mean difference of probabilities and least Pearson correlation of rollout and actor: float32's are those that
+the e2e tests hold runs to; bfloat16 has 8 bits, so that equal computations in another order differ by about 1 %."""
+MOST_LOG = {"float32": 5e-3, "bfloat16": 1e-1}
+"""Most mean difference of log-probabilities."""
+SPREAD = 2.0
+"""Standard deviation of the logits of models that agreement is measured with."""
+
+
+def checkpoint_of(
+    scratch: Path, model: str, dtype: str, device: str, layers: int | None, vision_layers: int | None, **more: Any
+) -> Path:
+    """A checkpoint of random weights in the scratch folder, made once."""
+    parts = [
+        model,
+        dtype,
+        *(str(one) for one in (layers, vision_layers) if one),
+        *(f"{k}-{v}" for k, v in more.items()),
+    ]
+    name = "-".join(parts)
+    return write_checkpoint(
+        scratch / "models" / name, model, layers=layers, vision_layers=vision_layers, dtype=dtype, device=device, **more
+    )
+
+
+def frame_of(model: str) -> tuple[int, int]:
+    """Width and height of the frames that a model is shown."""
+    return TINY_FRAME if model in TINY else FRAME
+
+
+def compare(rollout: Sequence[float], actor: Sequence[float]) -> dict[str, float]:
+    """How far two lists of log-probabilities of the same tokens are apart, as verl's metrics have it
+    (``training/rollout_probs_diff_*``, ``training/rollout_actor_probs_pearson_corr``).
+
+    Returns:
+        ``mean`` and ``max`` of the differences of the probabilities, their ``pearson`` correlation (of the
+        log-probabilities, ``pearson_log``, too: random models say everything with small probabilities), and ``tokens``.
+
+    Raises:
+        ValueError: One of them isn't finite.
+    """
+    if not all(map(math.isfinite, [*rollout, *actor])):
+        raise ValueError("a log-probability isn't finite")
+    left, right = [math.exp(one) for one in rollout], [math.exp(one) for one in actor]
+    differences = [abs(a - b) for a, b in zip(left, right, strict=True)]
+    return {
+        "tokens": len(differences),
+        "mean": statistics.fmean(differences),
+        "max": max(differences),
+        "pearson": statistics.correlation(left, right),
+        "pearson_log": statistics.correlation(rollout, actor),
+        "mean_log": statistics.fmean(abs(a - b) for a, b in zip(rollout, actor, strict=True)),
+    }
+
+
+def agreement(
+    scratch: Path,
+    device: str,
+    *,
+    model: str,
+    dtype: str,
+    layers: int | None = None,
+    vision_layers: int | None = None,
+    episodes: int = 4,
+    turns: int = 3,
+    images: int = 8,
+    words: int = 24,
+    says: int = 24,
+    fused: bool = False,
+    memory: float = 0.4,
+) -> dict[str, Any]:
+    """Rollout and actor give the same log-probabilities for the rollout's own words.
+
+    vLLM plays episodes with images in every turn; then verl's actor, built from the same checkpoint by the recipe's
+    cluster config, says how likely each word was.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda`` or ``cpu``.
+        model: Of :data:`SHAPES` or :data:`TINY`.
+        dtype: Of both.
+        layers: Of the language model.
+        vision_layers: Of the vision tower.
+        episodes: How many.
+        turns: Of each.
+        images: Frames of a turn.
+        words: Tokens of text shown in a turn.
+        says: Tokens of a reply.
+        fused: verl's fused kernels in the actor.
+        memory: Share of the GPU that vLLM takes.
+
+    Returns:
+        :func:`compare`'s figures; ``agrees``: whether they are within :data:`LIMITS` and :data:`MOST_LOG`.
+    """
+    require("vllm", "verl")
+    if dtype == "float32":
+        # cuDNN would compute convolutions (the patches' embedding) in TF32, which has 10 bits; also in vLLM's process.
+        os.environ["NVIDIA_TF32_OVERRIDE"] = "0"
+    folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, vocabulary=False, spread=SPREAD)
+    size = frame_of(model)
+    played_turns = [Turn(images, words, says)] * turns
+    length = 2048 if model in TINY else 16_384
+    rollout = Rollout(
+        RolloutSetting(
+            folder,
+            device,
+            dtype,
+            tokens=length,
+            batched_tokens=length,
+            sequences=episodes,
+            images=images * turns,
+            memory=memory,
+        )
+    )
+    try:
+        played = asyncio.run(rollout.play_all(played_turns, size, range(episodes)))
+    finally:
+        rollout.close()
+    actor = Actor(ActorSetting(folder, device, length * 2, dtype=dtype, fused=fused))
+    try:
+        batch = actor.batch([episode for episode, _ in played])
+        found = actor.log_probs(batch)
+    finally:
+        actor.close()
+    said = [value for _, replies in played for reply in replies for value in reply.log_probs]
+    scored = [
+        float(value)
+        for (episode, _), values in zip(played, found, strict=True)
+        for value, kept in zip(values.tolist(), episode.mask, strict=True)
+        if kept
+    ]
+    figures = compare(said, scored)
+    mean, pearson = LIMITS[dtype]
+    agrees = figures["mean"] < mean and figures["pearson_log"] > pearson and figures["mean_log"] < MOST_LOG[dtype]
+    return {**figures, "agrees": agrees, "attention": actor.setting.attends_with, "images": images * turns}
+
+
+def actor_update(
+    scratch: Path,
+    device: str,
+    *,
+    model: str,
+    tokens: int,
+    images: int,
+    layers: Sequence[int],
+    fused: bool = False,
+    lora_rank: int = 0,
+    dtype: str = "bfloat16",
+    vision_layers: int | None = None,
+    sequences: int = 1,
+    steps: int = 2,
+    gpus: int = 16,
+    recipe: str = "videozoomer",
+    learning_rate: float = 1e-6,
+) -> dict[str, Any]:
+    """Memory and time of an optimizer step on sequences of the papers' length, by depth of the model.
+
+    With two depths, what a layer takes is their difference; :func:`whole_model` goes on from there.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda`` or ``cpu``.
+        model: Of :data:`SHAPES` or :data:`TINY`.
+        tokens: Of a sequence.
+        images: Of a sequence.
+        layers: Depths of the language model, the smallest first; those that don't fit are left out.
+        fused: verl's fused kernels.
+        lora_rank: 0 trains all weights.
+        dtype: What it computes in.
+        vision_layers: Depth of the vision tower; None: the whole.
+        sequences: Of a batch; each is a micro-batch.
+        steps: Timed steps, after one that isn't.
+        gpus: For how many the memory of a whole model is reckoned.
+        recipe: Whose ``cluster.yaml`` the settings are.
+        learning_rate: Of AdamW.
+
+    Returns:
+        ``depths``: what each depth took; ``whole``: reckoned for the whole model.
+
+    Raises:
+        Skip: Not even the smallest depth fits.
+    """
+    require("verl")
+    depths: list[dict[str, Any]] = []
+    problem = ""
+    setting = ActorSetting(
+        Path(),
+        device,
+        tokens,
+        dtype=dtype,
+        fused=fused,
+        lora_rank=lora_rank,
+        recipe=recipe,
+        learning_rate=learning_rate,
+    )
+    # Each depth in a process of its own, so that nothing of one is left on the device when the next is measured.
+    run = alone if len(layers) > 1 else called
+    for depth in layers:
+        try:
+            depths.append(
+                run(one_depth, scratch, device, model, depth, tokens, images, setting, vision_layers, sequences, steps)
+            )
+        except RuntimeError as error:  # torch's out-of-memory error is one
+            if "out of memory" not in str(error).lower():
+                raise
+            problem = f"out of memory with {depth} layers"
+            if not depths:
+                raise Skip(f"{problem}: {str(error).splitlines()[0]}") from error
+            break
+    result: dict[str, Any] = {"depths": depths, "problem": problem}
+    if model in SHAPES and len(depths) > 1 and "peak_allocated" in depths[0]:
+        result["whole"] = whole_model(model, depths, gpus, lora_rank)
+    return result
+
+
+def one_depth(
+    scratch: Path,
+    device: str,
+    model: str,
+    depth: int,
+    tokens: int,
+    images: int,
+    setting: ActorSetting,
+    vision_layers: int | None,
+    sequences: int,
+    steps: int,
+) -> dict[str, Any]:
+    """A depth of :func:`actor_update`."""
+    folder = checkpoint_of(scratch, model, setting.dtype, device, depth, vision_layers)
+    actor = Actor(replace(setting, model=folder))
+    try:
+        size = frame_of(model)
+        processor = actor.processor.image_processor
+        count = int(processor.get_number_of_image_patches(size[1], size[0], {})) // processor.merge_size**2
+        turns = plan(tokens, images, count + 2)
+        made = [make_sequence(turns, actor.tokenizer, count, size, seed) for seed in range(sequences)]
+        batch = actor.batch(made)
+        actor.forget_peak()
+        started = time.perf_counter()
+        old = actor.log_probs(batch)
+        actor.synchronize()
+        scoring = time.perf_counter() - started
+        scoring_memory = actor.memory()
+        data = actor.with_targets(batch, old, [1.0] * sequences)
+        _, first = actor.timed_update(data)  # makes the optimizer's state, and compiles
+        actor.forget_peak()
+        resident = actor.memory().get("allocated")
+        runs = [actor.timed_update(data) for _ in range(steps)]
+        memory = actor.memory()
+        new = actor.log_probs(batch)
+    finally:
+        actor.close()
+    seconds = min(run[0] for run in runs)
+    said = [[index for index, kept in enumerate(one.mask) if kept] for one in made]
+    before, after = (
+        statistics.fmean(float(values[index]) for values, kept in zip(lists, said, strict=True) for index in kept)
+        for lists in (old, new)
+    )
+    result: dict[str, Any] = {
+        "layers": depth,
+        "tokens": tokens * sequences,
+        "images": images * sequences,
+        "seconds": seconds,
+        "tokens_per_second": tokens * sequences / seconds,
+        "scoring_seconds": scoring,
+        "grad_norm": [run[1].get("grad_norm") for run in (runs[0], runs[-1])],
+        "loss": [first.get("loss"), runs[-1][1].get("loss")],
+        "mfu": runs[-1][1].get("mfu"),
+        "log_prob": [before, after],
+        "attention": setting.attends_with,
+    }
+    if memory:
+        result |= {"resident": resident, **memory, "scoring_peak": scoring_memory["peak_allocated"]}
+    return result
+
+
+def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, lora_rank: int) -> dict[str, Any]:
+    """What the whole model would take, reckoned from two depths: linear in the layers.
+
+    What stays (weights and the optimizer's state) is shared by all GPUs under FSDP. What an update needs beyond it is
+    taken as it is: its gradients are shared too, so that the sum is on the safe side.
+
+    Returns:
+        ``seconds`` of an update on one GPU, ``transient`` (bytes beyond what stays), ``resident`` (bytes that stay on
+        one of ``gpus`` GPUs) and their sum, ``peak``.
+    """
+    small, large = depths[0], depths[-1]
+    full, step = SHAPES[model].layers, large["layers"] - small["layers"]
+
+    def at_full(key: Callable[[Mapping[str, Any]], float]) -> float:
+        return key(small) + (key(large) - key(small)) / step * (full - small["layers"])
+
+    transient = at_full(lambda one: one["peak_allocated"] - one["resident"])
+    resident = at_full(lambda one: one["resident"]) / gpus
+    seconds = at_full(lambda one: one["seconds"])
+    return {
+        "layers": full,
+        "gpus": gpus,
+        "seconds": seconds,
+        "tokens_per_second": small["tokens"] / seconds,
+        "transient": transient,
+        "resident": resident,
+        "peak": transient + resident,
+        "parameters": sum_of(parameters(model), full),
+        "lora_rank": lora_rank,
+    }
+
+
+def sum_of(parts: Mapping[str, int], layers: int) -> int:
+    """Parameters of a model of so many layers."""
+    return parts["embedding"] + parts["head"] + parts["vision"] + layers * parts["layer"]
+
+
+def vllm_turns(
+    scratch: Path,
+    device: str,
+    *,
+    model: str,
+    images: Sequence[int],
+    episodes: int,
+    words: int = 256,
+    says: int = 128,
+    layers: int | None = None,
+    vision_layers: int | None = None,
+    dtype: str = "bfloat16",
+    memory: float = 0.6,
+    tokens: int = 53_248,
+    batched_tokens: int = 16_384,
+    eager: bool = False,
+    needs_gib: float = 0.0,
+) -> dict[str, Any]:
+    """Seconds of each turn of episodes with many images, and what the prefix cache knew.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda`` or ``cpu``.
+        model: Of :data:`SHAPES` (vLLM's own random weights) or :data:`TINY`.
+        images: New frames of each turn.
+        episodes: Side by side; each has other frames.
+        words: Tokens of text shown in a turn.
+        says: Tokens of a reply.
+        layers: Of the language model; None: all.
+        vision_layers: Of the vision tower; None: all.
+        dtype: Of the weights.
+        memory: Share of the GPU that vLLM takes.
+        tokens: Most tokens of a sequence.
+        batched_tokens: Most tokens of a step.
+        eager: No CUDA graphs.
+        needs_gib: Least free memory of the GPU.
+
+    Returns:
+        ``turns``: seconds, tokens that were there before and share of cached tokens by turn; ``kv_tokens``, the cache's
+        ``block`` and ``start_seconds``.
+    """
+    require("vllm")
+    require_memory(device, needs_gib)
+    # Dummy weights of vLLM's CPU build give wrong image features; the tiny model is written anyway.
+    dummy = model in SHAPES
+    folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, weights=not dummy)
+    size = frame_of(model)
+    rollout = Rollout(
+        RolloutSetting(
+            folder,
+            device,
+            dtype,
+            dummy=dummy,
+            tokens=tokens,
+            batched_tokens=batched_tokens,
+            sequences=max(8, episodes),
+            images=sum(images),
+            memory=memory,
+            eager=eager,
+        )
+    )
+    try:
+        kv, block = rollout.kv_tokens(), rollout.block()
+        turns = [Turn(count, words, says) for count in images]
+
+        async def warm_and_play() -> list[tuple[Episode, list[Said]]]:
+            # Frames that nobody sees again: what is compiled or tuned at the first request isn't measured.
+            await rollout.play([Turn(1, words, 4)], size, 10_000)
+            return await rollout.play_all(turns, size, range(episodes))
+
+        # vLLM's engine belongs to the event loop of its first request, and dies with it.
+        played = asyncio.run(warm_and_play())
+    finally:
+        rollout.close()
+    count = rollout.image_tokens(size) + 2
+    prompt, old, rows = 0, 0, []
+    for number, turn in enumerate(turns):
+        prompt += turn.words + turn.images * count
+        replies = [said[number] for _, said in played]
+        rows.append(
+            {
+                "new_images": turn.images,
+                "prompt_tokens": prompt,
+                "old_tokens": old,
+                "seconds": statistics.fmean(reply.seconds for reply in replies),
+                "slowest": max(reply.seconds for reply in replies),
+                "cached_share": statistics.fmean(reply.cached for reply in replies) / prompt,
+            }
+        )
+        prompt += turn.says
+        old = prompt
+    return {
+        "episodes": episodes,
+        "image_tokens": count - 2,
+        "turns": rows,
+        "kv_tokens": kv,
+        "block": block,
+        "sequences_of_20k": kv / 20_000,
+        "start_seconds": rollout.start_seconds,
+    }
+
+
+def patchify_frames(
+    scratch: Path, device: str, *, model: str, images: Sequence[int], size: tuple[int, int] = FRAME, repeats: int = 5
+) -> dict[str, Any]:
+    """uint8 frames become patches on the device: equal to the image processor's, and how long either takes.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda`` or ``cpu``.
+        model: Of :data:`TINY`; both families' processors prepare as the published ones do.
+        images: Numbers of frames.
+        size: Their width and height.
+        repeats: The fastest of so many counts.
+
+    Returns:
+        ``counts``: by number of frames, seconds of ``processor`` and ``device`` (the copy to it included), and
+        ``max_difference`` of the patches in float32 (in bfloat16 too: what the model gets).
+    """
+    import torch
+    from transformers import AutoProcessor
+
+    from benchmarks.gpu.patchify import Patchifier
+
+    folder = checkpoint_of(scratch, model, "float32", "cpu", None, None)
+    processor = AutoProcessor.from_pretrained(folder).image_processor
+    patchifier = Patchifier.of(processor, device)
+    rows = []
+    for count in images:
+        frames = noise(count, size)
+        slow, wanted = fastest(partial(processor, images=frames, return_tensors="pt"), 2, "cpu")
+        stacked = torch.stack([torch.from_numpy(frame) for frame in frames])
+        fast, found = fastest(partial(patchifier, stacked), repeats, device)
+        reference, made = wanted["pixel_values"], found.cpu()
+        if reference.shape != made.shape:
+            raise ValueError(f"patches of shape {tuple(made.shape)}, the processor's are {tuple(reference.shape)}")
+        rows.append(
+            {
+                "images": count,
+                "processor_seconds": slow,
+                "device_seconds": fast,
+                "max_difference": float((reference - made).abs().max()),
+                "max_difference_bfloat16": float((reference.bfloat16().float() - made.bfloat16().float()).abs().max()),
+                "megabytes_uint8": stacked.nbytes / 1e6,
+                "megabytes_patches": reference.nbytes / 1e6,
+            }
+        )
+    return {"counts": rows, "size": list(size)}
+
+
+def fastest(call: Callable[[], Any], repeats: int, device: str) -> tuple[float, Any]:
+    """Seconds of the fastest of several calls after one that doesn't count, and what the last gave."""
+    import torch
+
+    def wait() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    made = call()
+    seconds = []
+    for _ in range(repeats):
+        wait()
+        started = time.perf_counter()
+        made = call()
+        wait()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds), made
+
+
+def each(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """The function's results."""
+    return [function(part) for part in parts]
+
+
+def encoder_batches(
+    scratch: Path,
+    device: str,
+    *,
+    model: str,
+    batches: Sequence[int],
+    frames: int = 128,
+    size: tuple[int, int] = FRAME,
+) -> dict[str, Any]:
+    """Frames a second of the encoder that finds frames by text.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda`` or ``cpu``.
+        model: ``tiny``: the toy world's, untrained. Else one of open_clip's names, built with random weights.
+        batches: Batch sizes.
+        frames: Encoded at each.
+        size: Width and height that frames come in; the encoder asks for its own.
+
+    Returns:
+        ``batches``: frames a second by batch size, prepared by the model's transform and all; and of the network alone.
+    """
+    require("open_clip")
+    import torch
+
+    from benchmarks.gpu.encoder import random_clip
+
+    encoder, network, side = random_clip(scratch / "clip", model, device)
+    wanted = encoder.frame_size(*size)
+    shown = noise(frames, wanted)
+    rows = []
+    for batch in batches:
+        parts = [shown[at : at + batch] for at in range(0, frames, batch)]
+        seconds, _ = fastest(partial(each, encoder.images, parts), 1, device)
+        pixels = torch.rand(batch, 3, side, side, device=device)
+        with torch.inference_mode():
+            alone, _ = fastest(partial(network.encode_image, pixels, normalize=True), 3, device)
+        rows.append({"batch": batch, "frames_per_second": frames / seconds, "network_per_second": batch / alone})
+    return {
+        "batches": rows,
+        "model": model,
+        "size": list(wanted),
+        "parameters": sum(p.numel() for p in network.parameters()),
+    }

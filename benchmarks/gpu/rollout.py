@@ -1,0 +1,180 @@
+"""vLLM as verl runs it, fed by token ids and images as an agent loop feeds it, without Ray."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from benchmarks.gpu.sequences import Episode, Turn, make_sequence
+
+
+@dataclass(frozen=True)
+class RolloutSetting:
+    """How an engine is built: what ``rollout`` of a recipe's ``cluster.yaml`` sets, and verl adds
+    (``vllm_async_server.py:305``).
+
+    Attributes:
+        model: Folder of its checkpoint.
+        device: ``cuda`` or ``cpu``.
+        dtype: ``bfloat16`` or ``float32``.
+        dummy: Random weights of vLLM's own; the checkpoint needs none.
+        tokens: Most tokens of a sequence.
+        batched_tokens: Most tokens of a step.
+        sequences: Most sequences at a time.
+        images: Most images of a sequence.
+        memory: Share of the GPU that vLLM takes.
+        eager: No CUDA graphs.
+    """
+
+    model: Path
+    device: str
+    dtype: str = "bfloat16"
+    dummy: bool = False
+    tokens: int = 2048
+    batched_tokens: int = 2048
+    sequences: int = 8
+    images: int = 8
+    memory: float = 0.6
+    eager: bool = True
+
+    def arguments(self) -> dict[str, Any]:
+        """Of vLLM's engine."""
+        return {
+            "model": str(self.model),
+            "dtype": self.dtype,
+            "load_format": "dummy" if self.dummy else "auto",
+            "max_model_len": self.tokens,
+            "max_num_batched_tokens": self.batched_tokens,
+            "max_num_seqs": self.sequences,
+            "limit_mm_per_prompt": {"image": self.images, "video": 0},
+            "enable_chunked_prefill": True,
+            "enable_prefix_caching": True,
+            "enforce_eager": self.eager,
+            # Before special tokens are barred: a model of random weights would say them often. verl asks for processed
+            # ones, which at temperature 1 are the same but for that.
+            "logprobs_mode": "raw_logprobs",
+            "seed": 0,
+            **({"gpu_memory_utilization": self.memory} if self.device == "cuda" else {"skip_mm_profiling": True}),
+        }
+
+
+@dataclass(frozen=True)
+class Said:
+    """A reply.
+
+    Attributes:
+        ids: Its tokens.
+        log_probs: One for each.
+        cached: Tokens of the prompt that the prefix cache had.
+        seconds: Until it was whole.
+    """
+
+    ids: list[int]
+    log_probs: list[float]
+    cached: int
+    seconds: float
+
+
+class Rollout:
+    """An engine in this process (its core is a process of vLLM's).
+
+    Args:
+        setting: How it is built.
+    """
+
+    def __init__(self, setting: RolloutSetting):
+        from transformers import AutoProcessor
+        from vllm.engine.arg_utils import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        started = time.perf_counter()
+        self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**setting.arguments()))
+        self.start_seconds = time.perf_counter() - started
+        processor = AutoProcessor.from_pretrained(setting.model)
+        self.tokenizer: Any = processor.tokenizer
+        self.image_processor: Any = processor.image_processor
+        self._pad = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+
+    def image_tokens(self, size: tuple[int, int]) -> int:
+        """Placeholders of an image of this (width, height) in pixels."""
+        processor = self.image_processor
+        return int(processor.get_number_of_image_patches(size[1], size[0], {})) // processor.merge_size**2
+
+    def kv_tokens(self) -> int:
+        """Tokens for which the cache has room; 0 where vLLM doesn't say."""
+        cache = self._llm.vllm_config.cache_config
+        return int(cache.num_gpu_blocks or 0) * int(cache.block_size or 0)
+
+    def block(self) -> int:
+        """Tokens of a block of the cache: the prefix cache knows whole blocks only."""
+        return int(self._llm.vllm_config.cache_config.block_size or 1)
+
+    async def say(self, ids: Sequence[int], images: Sequence[Any], tokens: int, seed: int = 0) -> Said:
+        """One reply of exactly so many tokens, at temperature 1."""
+        from PIL import Image
+        from vllm import SamplingParams
+        from vllm.inputs import TokensPrompt
+        from vllm.sampling_params import RequestOutputKind
+
+        from agentic_video.evaluation.backends.vllm import one_placeholder
+
+        prompt = TokensPrompt(prompt_token_ids=one_placeholder(ids, self._pad))
+        if images:
+            prompt["multi_modal_data"] = {"image": [Image.fromarray(image) for image in images]}
+        sampling = SamplingParams(
+            temperature=1.0,
+            max_tokens=tokens,
+            ignore_eos=True,
+            logprobs=0,
+            seed=seed,
+            # an agent may not say them either
+            logit_bias=dict.fromkeys(self.tokenizer.all_special_ids, -100.0),
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        started = time.perf_counter()
+        last: Any = None
+        async for output in self._llm.generate(prompt, sampling, uuid4().hex):
+            last = output
+        said = last.outputs[0]
+        chosen = [entry[token].logprob for token, entry in zip(said.token_ids, said.logprobs, strict=True)]
+        return Said(list(said.token_ids), chosen, int(last.num_cached_tokens or 0), time.perf_counter() - started)
+
+    async def play(self, turns: Sequence[Turn], size: tuple[int, int], seed: int) -> tuple[Episode, list[Said]]:
+        """An episode in which the engine itself speaks; what is shown is random.
+
+        Returns:
+            The episode with the engine's own words in it, and its replies.
+        """
+        count = self.image_tokens(size)
+        shown = make_sequence(turns, self.tokenizer, count, size, seed)
+        played = Episode(images=shown.images)
+        said: list[Said] = []
+        # What is shown is cut out of the made-up episode, turn by turn.
+        ids, at, images = shown.ids, 0, 0
+        for number, turn in enumerate(turns):
+            length = turn.words + turn.images * (count + 2)
+            view = ids[at : at + length]
+            at, images = at + length + turn.says, images + turn.images
+            if number:
+                played.response += view
+                played.mask += [0] * length
+            else:
+                played.prompt = view
+            reply = await self.say(played.ids, shown.images[:images], turn.says, seed)
+            said.append(reply)
+            played.response += reply.ids
+            played.mask += [1] * len(reply.ids)
+        return played, said
+
+    async def play_all(
+        self, turns: Sequence[Turn], size: tuple[int, int], seeds: Sequence[int]
+    ) -> list[tuple[Episode, list[Said]]]:
+        """Episodes side by side."""
+        return list(await asyncio.gather(*(self.play(turns, size, seed) for seed in seeds)))
+
+    def close(self) -> None:
+        """End the engine's process, so that the GPU is free."""
+        self._llm.shutdown()

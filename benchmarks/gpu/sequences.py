@@ -1,0 +1,123 @@
+"""Made-up episodes as token ids: frames of noise, random words, and masks like those of a rollout."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is shown before the model speaks, and how much it then says.
+
+    Attributes:
+        images: Frames.
+        words: Tokens of text beside them.
+        says: Tokens that the model says.
+    """
+
+    images: int
+    words: int
+    says: int
+
+
+@dataclass
+class Episode:
+    """An episode as ids.
+
+    Attributes:
+        prompt: Ids up to the first reply.
+        response: Ids from there.
+        mask: 1 on what the model said, one entry for each of ``response``.
+        images: The frames in order, RGB, each (height, width, 3).
+    """
+
+    prompt: list[int] = field(default_factory=list)
+    response: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    images: list[npt.NDArray[np.uint8]] = field(default_factory=list)
+
+    @property
+    def ids(self) -> list[int]:
+        """All of it."""
+        return self.prompt + self.response
+
+
+def noise(count: int, size: tuple[int, int], seed: int = 0) -> list[npt.NDArray[np.uint8]]:
+    """Frames of noise, each another one.
+
+    Args:
+        count: How many.
+        size: Width and height in pixels.
+        seed: Of the noise.
+    """
+    generator = np.random.default_rng(seed)
+    width, height = size
+    return [generator.integers(0, 256, (height, width, 3), dtype=np.uint8) for _ in range(count)]
+
+
+def plan(tokens: int, images: int, image_tokens: int, turns: int = 3, prompt_share: float = 0.5) -> list[Turn]:
+    """Turns of an episode that is so long and has so many frames.
+
+    The first view has half of the frames, further turns share the others; a quarter of the text is said by the model.
+
+    Args:
+        tokens: Of the whole episode.
+        images: Frames of the whole episode.
+        image_tokens: Tokens of a frame, its two ends included.
+        turns: How many.
+        prompt_share: Share of the frames that the first view has.
+
+    Raises:
+        ValueError: The frames alone are longer.
+    """
+    text = tokens - images * image_tokens
+    if text < 8 * turns:
+        raise ValueError(f"{images} frames of {image_tokens} tokens leave {text} of {tokens} tokens for {turns} turns")
+    first = round(images * prompt_share)
+    shown = [first] + [(images - first) // (turns - 1)] * (turns - 1) if turns > 1 else [images]
+    shown[-1] += images - sum(shown)
+    said = max(1, text // 4 // turns)
+    words = (text - said * turns) // turns
+    result = [Turn(count, words, said) for count in shown]
+    left = text - turns * (words + said)
+    return [Turn(result[0].images, words + left, said), *result[1:]]
+
+
+def make_sequence(
+    turns: Sequence[Turn], tokenizer: Any, image_tokens: int, size: tuple[int, int], seed: int = 0
+) -> Episode:
+    """An episode of random ids.
+
+    Args:
+        turns: What is shown and said.
+        tokenizer: The model's; ids are drawn from its plain tokens.
+        image_tokens: Placeholders of a frame.
+        size: Width and height of a frame in pixels.
+        seed: Of ids and frames.
+    """
+    special = {VISION_START, VISION_END, "<|image_pad|>"}
+    start, end, pad = (tokenizer.convert_tokens_to_ids(one) for one in (VISION_START, VISION_END, "<|image_pad|>"))
+    barred = {*tokenizer.all_special_ids, *(tokenizer.convert_tokens_to_ids(one) for one in special)}
+    plain = [one for one in range(min(len(tokenizer), 256)) if one not in barred]
+    generator = np.random.default_rng(seed)
+
+    def words(count: int) -> list[int]:
+        return [plain[one] for one in generator.integers(0, len(plain), count)]
+
+    made = Episode(images=noise(sum(turn.images for turn in turns), size, seed))
+    for number, turn in enumerate(turns):
+        shown = [*words(turn.words), *([start, *[pad] * image_tokens, end] * turn.images)]
+        said = words(turn.says)
+        if number:
+            made.response += shown
+            made.mask += [0] * len(shown)
+        else:
+            made.prompt = shown
+        made.response += said
+        made.mask += [1] * len(said)
+    return made

@@ -1,0 +1,307 @@
+"""Checkpoints with the shapes of published models and random weights: nothing is downloaded.
+
+Widths, heads and the vision tower are those of each model's ``config.json`` on its Hugging Face page; the number of
+layers, and the vocabulary where logits don't matter, can be made smaller. The tokenizer is the toy world's: token ids
+stand for nothing here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentic_video.toyworld.model import (
+    CHAT_TEMPLATE,
+    FAMILIES,
+    MERGE,
+    SPECIAL_TOKENS,
+    TEMPORAL_PATCH,
+    FamilyName,
+    ModelRecipe,
+    build_model,
+    build_tokenizer,
+    save_checkpoint,
+    write_qwen_files,
+)
+
+FRAME = (448, 224)
+"""Width and height in pixels of the frames that are measured with."""
+MAX_PIXELS = 768 * 768
+WORDS = ("what happens in the video after the red square has gone and before the blue one comes back at 12.5 seconds",)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a published model.
+
+    Attributes:
+        family: ``qwen2_5_vl`` or ``qwen3_vl``.
+        text: The language model's part of ``config.json``, without its vocabulary.
+        vision: The vision tower's part.
+        vocabulary: Rows of the embedding.
+        tied: Whether the output layer is the embedding.
+    """
+
+    family: FamilyName
+    text: Mapping[str, Any]
+    vision: Mapping[str, Any]
+    vocabulary: int
+    tied: bool
+
+    @property
+    def layers(self) -> int:
+        """Depth of the published language model."""
+        return int(self.text["num_hidden_layers"])
+
+
+def _qwen2_5(hidden: int, inner: int, layers: int, heads: int, shared: int, vocabulary: int, tied: bool) -> Shape:
+    text = {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": shared,
+        "max_position_embeddings": 128_000,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6, "mrope_section": [16, 24, 24]},
+        "use_sliding_window": False,
+    }
+    vision = {
+        "depth": 32,
+        "hidden_size": 1280,
+        "intermediate_size": 3420,
+        "num_heads": 16,
+        "hidden_act": "silu",
+        "window_size": 112,
+        "fullatt_block_indexes": [7, 15, 23, 31],
+        "tokens_per_second": 2,
+    }
+    return Shape("qwen2_5_vl", text, vision, vocabulary, tied)
+
+
+def _qwen3(hidden: int, inner: int, tied: bool, vision: Mapping[str, Any]) -> Shape:
+    text = {
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": 36,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "max_position_embeddings": 262_144,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 5e6,
+            "mrope_section": [24, 20, 20],
+            "mrope_interleaved": True,
+        },
+    }
+    shared = {"num_heads": 16, "hidden_act": "gelu_pytorch_tanh", "num_position_embeddings": 2304}
+    return Shape("qwen3_vl", text, {**shared, **vision}, 151_936, tied)
+
+
+SHAPES: Mapping[str, Shape] = {
+    "qwen2.5-vl-3b": _qwen2_5(2048, 11_008, 36, 16, 2, 151_936, True),
+    "qwen2.5-vl-7b": _qwen2_5(3584, 18_944, 28, 28, 4, 152_064, False),
+    "qwen3-vl-4b": _qwen3(
+        2560,
+        9728,
+        True,
+        {"depth": 24, "hidden_size": 1024, "intermediate_size": 4096, "deepstack_visual_indexes": [5, 11, 17]},
+    ),
+    "qwen3-vl-8b": _qwen3(
+        4096,
+        12_288,
+        False,
+        {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "deepstack_visual_indexes": [8, 16, 24]},
+    ),
+}
+"""By name."""
+TINY = {"tiny": "qwen2_5_vl", "tiny-qwen3": "qwen3_vl"}
+"""The toy world's models, with a processor that leaves frames as they are."""
+
+
+def model_config(
+    name: str, tokenizer: Any, *, layers: int | None = None, vision_layers: int | None = None, vocabulary: bool = True
+) -> Any:
+    """The Hugging Face config of a shape.
+
+    Args:
+        name: Of :data:`SHAPES`.
+        tokenizer: Whose special tokens it names.
+        layers: Depth of the language model; None: the published one.
+        vision_layers: Depth of the vision tower; None: the published one.
+        vocabulary: Whether the embedding has as many rows as the published one; else as the tokenizer has tokens.
+    """
+    from transformers import Qwen2_5_VLConfig, Qwen3VLConfig
+
+    shape = SHAPES[name]
+    ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
+    text = {
+        **shape.text,
+        "vocab_size": shape.vocabulary if vocabulary else len(tokenizer),
+        "num_hidden_layers": layers or shape.layers,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-6,
+        "tie_word_embeddings": shape.tied,
+        "bos_token_id": ids["<|endoftext|>"],
+        "eos_token_id": ids["<|im_end|>"],
+    }
+    depth = vision_layers or int(shape.vision["depth"])
+    vision = {
+        **shape.vision,
+        "depth": depth,
+        "out_hidden_size": shape.text["hidden_size"],
+        "patch_size": FAMILIES[shape.family].patch_side,
+        "spatial_merge_size": MERGE,
+        "temporal_patch_size": TEMPORAL_PATCH,
+        "in_channels": 3,
+    }
+    for key in ("fullatt_block_indexes", "deepstack_visual_indexes"):
+        if key in vision:
+            # A shallow tower has as many of these layers as fit, the last one among them.
+            vision[key] = [one for one in vision[key] if one < depth] or [depth - 1]
+    configs: dict[str, Any] = {"qwen2_5_vl": Qwen2_5_VLConfig, "qwen3_vl": Qwen3VLConfig}
+    config = configs[shape.family](
+        text_config=text,
+        vision_config=vision,
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=shape.tied,
+        eos_token_id=ids["<|im_end|>"],
+        pad_token_id=ids["<|endoftext|>"],
+    )
+    architectures = {"qwen2_5_vl": "Qwen2_5_VLForConditionalGeneration", "qwen3_vl": "Qwen3VLForConditionalGeneration"}
+    config.architectures = [architectures[shape.family]]
+    return config
+
+
+def write_checkpoint(
+    folder: Path,
+    name: str,
+    *,
+    layers: int | None = None,
+    vision_layers: int | None = None,
+    vocabulary: bool = True,
+    weights: bool = True,
+    dtype: str = "bfloat16",
+    device: str = "cpu",
+    spread: float = 0.0,
+    seed: int = 0,
+) -> Path:
+    """Write a checkpoint of random weights, or go on with the one that is there.
+
+    Args:
+        folder: Where; its file ``done`` is written last.
+        name: Of :data:`SHAPES` or :data:`TINY`.
+        layers: See :func:`model_config`.
+        vision_layers: See :func:`model_config`.
+        vocabulary: See :func:`model_config`.
+        weights: False: all but the weights, for vLLM's ``load_format=dummy``.
+        dtype: Of the written weights.
+        device: Where they are drawn.
+        spread: Standard deviation of the logits; 0 leaves it as it comes out, which makes all tokens about as likely.
+        seed: Of the drawing.
+
+    Returns:
+        The folder.
+    """
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    if (folder / "done").is_file():
+        return folder
+    tokenizer = build_tokenizer(WORDS * 4)
+    if name in TINY:
+        family: FamilyName = "qwen2_5_vl" if TINY[name] == "qwen2_5_vl" else "qwen3_vl"
+        model = build_model(tokenizer, ModelRecipe(family=family, layers=layers or 2, seed=seed))
+        model.config.text_config.max_position_embeddings = SHAPES["qwen2.5-vl-7b"].text["max_position_embeddings"]
+        save_checkpoint(spread_out(model, spread).to(getattr(torch, dtype)), tokenizer, folder)
+    else:
+        family = SHAPES[name].family
+        config = model_config(name, tokenizer, layers=layers, vision_layers=vision_layers, vocabulary=vocabulary)
+        config.dtype = getattr(torch, dtype)
+        torch.manual_seed(seed)
+        with torch.device(device if weights else "meta"):
+            model = AutoModelForImageTextToText.from_config(config, dtype=getattr(torch, dtype))
+        if weights:
+            save_checkpoint(spread_out(model, spread), tokenizer, folder)
+        else:
+            _without_weights(model, tokenizer, folder)
+    del model
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    _let_frames_be(folder, family)
+    (folder / "done").write_text(name)
+    return folder
+
+
+def spread_out(model: Any, spread: float) -> Any:
+    """The model with an output layer that gives its logits a standard deviation; the hidden states before have 1."""
+    import torch
+
+    if spread:
+        weight = model.get_output_embeddings().weight
+        with torch.no_grad():
+            weight.mul_(spread / (float(weight.float().std()) * weight.shape[1] ** 0.5))
+    return model
+
+
+def _without_weights(model: Any, tokenizer: Any, folder: Path) -> None:
+    """A checkpoint of a model on the meta device: all but its weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.config.save_pretrained(folder)
+    model.generation_config.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    write_qwen_files(folder)
+
+
+def _let_frames_be(folder: Path, family: FamilyName) -> None:
+    """Write processors that resize no frame of up to :data:`MAX_PIXELS`."""
+    from transformers import (
+        AutoTokenizer,
+        Qwen2_5_VLProcessor,
+        Qwen2VLImageProcessor,
+        Qwen3VLProcessor,
+    )
+    from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+    from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
+
+    values = {**FAMILIES[family].processor, "max_pixels": MAX_PIXELS}
+    processor, video = (
+        (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor)
+        if family == "qwen2_5_vl"
+        else (Qwen3VLProcessor, Qwen3VLVideoProcessor)
+    )
+    processor(
+        image_processor=Qwen2VLImageProcessor(**values),
+        tokenizer=AutoTokenizer.from_pretrained(folder),
+        video_processor=video(**values),
+        chat_template=CHAT_TEMPLATE,
+    ).save_pretrained(folder)
+
+
+def parameters(name: str, layers: int | None = None) -> dict[str, int]:
+    """Parameters of a shape by part.
+
+    Returns:
+        ``embedding``, ``head`` (0 where it is the embedding), ``layer`` (of one) and ``vision``.
+    """
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    config = model_config(name, build_tokenizer(WORDS * 4), layers=layers or 2)
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(config)
+    counted = {"embedding": 0, "head": 0, "layer": 0, "vision": 0}
+    for path, one in model.named_parameters():
+        parts = path.split(".")
+        if "visual" in parts:
+            counted["vision"] += one.numel()
+        elif "embed_tokens" in parts:
+            counted["embedding"] += one.numel()
+        elif "lm_head" in parts:
+            counted["head"] += one.numel()
+        elif "layers" in parts and parts[parts.index("layers") + 1] == "0":
+            counted["layer"] += one.numel()
+    return counted

@@ -1,0 +1,112 @@
+"""What tests/gpu and benchmarks/gpu do on a GPU, small and on the CPU."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from agentic_video.utils.environment import LAPTOP_ENV
+from benchmarks.gpu import measure
+from benchmarks.gpu.actor import ActorSetting
+from benchmarks.gpu.machine import Skip, find_device, require, require_memory
+from benchmarks.gpu.patchify import Patchifier
+from tests.gpu import checks
+
+
+@pytest.fixture
+def laptop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in LAPTOP_ENV.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+def test_frames_become_the_processor_s_patches(tmp_path: Path, model: str) -> None:
+    checks.check_patchify("cpu", tmp_path, model)
+
+
+def test_a_patch_by_hand() -> None:
+    # One visual token of 2 x 2 patches of 1 x 1 pixels: four patches, in rows, of red, green, blue, each two moments.
+    zero, one = torch.zeros(3, 1, 1), torch.ones(3, 1, 1)
+    frame = torch.arange(12, dtype=torch.uint8).view(1, 2, 2, 3)
+    patches = Patchifier(1, 2, 2, zero, one)(frame)
+    assert patches.tolist() == [[3 * n, 3 * n, 3 * n + 1, 3 * n + 1, 3 * n + 2, 3 * n + 2] for n in range(4)]
+    # Two tokens beside each other: the left one's four patches come first.
+    wide = torch.arange(8, dtype=torch.uint8).view(1, 2, 4, 1).expand(1, 2, 4, 3)
+    assert Patchifier(1, 2, 1, zero, one)(wide)[:, 0].tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
+    with pytest.raises(ValueError, match="multiples of 2"):
+        Patchifier(1, 2, 2, zero, one)(frame[:, :1])
+
+
+def test_the_encoder_embeds_alike_when_it_is_loaded_twice(tmp_path: Path) -> None:
+    checks.check_encoder("cpu", tmp_path)
+
+
+def test_the_frame_store_is_unaffected(tmp_path: Path) -> None:
+    checks.check_frame_store(tmp_path, "cpu")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_fused_kernels_change_nothing(tmp_path: Path, laptop: None, dtype: str) -> None:
+    checks.check_actor_update("cpu", tmp_path, dtype)
+
+
+@pytest.mark.slow
+def test_rollout_and_actor_agree(tmp_path: Path, laptop: None) -> None:
+    checks.check_agreement("cpu", tmp_path, model="tiny", dtype="float32")
+
+
+@pytest.mark.slow
+def test_vllm_knows_the_turns_before(tmp_path: Path, laptop: None) -> None:
+    checks.check_vllm_turns("cpu", tmp_path, "float32")
+
+
+def test_agreement_by_hand() -> None:
+    rollout = [math.log(0.5), math.log(0.25), math.log(0.1)]
+    actor = [math.log(0.4), math.log(0.25), math.log(0.2)]
+    found = measure.compare(rollout, actor)
+    assert found["tokens"] == 3 and found["mean"] == pytest.approx(0.2 / 3) and found["max"] == pytest.approx(0.1)
+    assert found["mean_log"] == pytest.approx((math.log(0.5 / 0.4) + math.log(2)) / 3)
+    # deviations of 0.2167, -0.0333, -0.1833 and 0.1167, -0.0333, -0.0833: 0.04167 / sqrt(0.08167 * 0.02167)
+    assert found["pearson"] == pytest.approx(0.99053, abs=1e-5)
+    with pytest.raises(ValueError, match="finite"):
+        measure.compare([float("nan"), 0.0], [0.0, 0.0])
+
+
+def test_the_whole_model_is_reckoned_from_two_depths() -> None:
+    # A layer takes 1 s, 10 bytes that stay and 5 that don't; the rest 3 s, 100 and 50.
+    depths = [
+        {"layers": n, "tokens": 60, "seconds": 3.0 + n, "resident": 100 + 10 * n, "peak_allocated": 150 + 15 * n}
+        for n in (2, 4)
+    ]
+    whole = measure.whole_model("qwen2.5-vl-7b", depths, 16, 0)
+    assert whole["layers"] == 28 and whole["seconds"] == pytest.approx(31.0)
+    assert whole["transient"] == pytest.approx(50 + 5 * 28) and whole["resident"] == pytest.approx((100 + 280) / 16)
+    assert whole["peak"] == pytest.approx(190 + 23.75) and whole["tokens_per_second"] == pytest.approx(60 / 31)
+    assert whole["parameters"] == pytest.approx(8.29e9, rel=1e-3)  # as the model's page says
+
+
+def test_what_is_missing_skips_a_cell() -> None:
+    require("torch")
+    require_memory("cpu", 1e9)
+    with pytest.raises(Skip, match="no_such_module isn't installed"):
+        require("torch", "no_such_module")
+    assert find_device("cpu").kind == "cpu"
+    if not torch.cuda.is_available():
+        with pytest.raises(Skip, match=r"sees no GPU .* driver of 580"):
+            find_device("cuda")
+
+
+@pytest.mark.parametrize("recipe", ["videozoomer", "videobrain"])
+def test_the_actor_s_config_is_the_recipe_s(recipe: str, tmp_path: Path) -> None:
+    setting = ActorSetting(
+        tmp_path, "cuda", 4096, fused=True, lora_rank=8, recipe=recipe, attention="flash_attention_2"
+    )
+    config = setting.config()
+    assert (config.actor.strategy, config.actor.ppo_max_token_len_per_gpu) == ("fsdp2", 4096)
+    assert config.model.use_fused_kernels and config.model.use_remove_padding and config.model.lora_rank == 8
+    assert config.model.override_config.attn_implementation == "flash_attention_2"
+    assert config.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
+    plain = ActorSetting(tmp_path, "cpu", 4096, recipe=recipe).config()
+    assert not plain.model.use_remove_padding and not plain.actor.fsdp_config.use_torch_compile

@@ -16,6 +16,7 @@ COMMANDS = (
     "run",
     "install",
     "doctor",
+    "plan",
     "summary",
     "eval",
     "view",

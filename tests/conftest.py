@@ -19,6 +19,7 @@ from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import nearest_indices
 from tests.faulty_server import serve  # noqa: F401  (a fixture)
+from tests.utils.machines import machine  # noqa: F401  (a fixture)
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 for example in ("custom_tool", "custom_reward"):  # as their run.sh does

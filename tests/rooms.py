@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("systems",),
     ("rollout",),
     ("config",),
-    ("datasets", "converters"),
+    ("datasets", "converters", "planning"),
     ("report",),
     ("evaluation",),
     ("synthesis", "toyworld", "training"),

@@ -1,20 +1,25 @@
-"""Say what this machine and environment have, and what to do about what is missing."""
+"""Say what this machine and environment have, and what to do about what is missing; and each node of a Ray cluster."""
 
 import argparse
 import importlib
 import importlib.metadata
 import os
 import platform
-import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from agentic_video.launch.node_report import differences, report_nodes
 from agentic_video.training.patches import VERL_VERSION
+from agentic_video.utils.cuda import driver_problem, driver_version, nvcc, nvcc_problem
 from agentic_video.utils.devices import count_gpus
+from agentic_video.utils.environment import output_folder
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.host import free_space, mount_of, object_store
+from agentic_video.utils.resources import cpu_limit, memory_limit
 
 HELP = "say what this machine and environment have, and what is missing"
 TAKES_OVERRIDES = False
@@ -22,6 +27,8 @@ TAKES_OVERRIDES = False
 GIB = 2**30
 LIBRARIES = (("av", "av", True), ("decord", "decord", False), ("open_clip", "open_clip_torch", False))
 """Modules, their distributions, and whether nothing goes without them."""
+ANSWER_SECONDS = 10.0
+"""How long a file system may take to say how much is free on it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,13 +66,19 @@ def installed(distribution: str) -> str | None:
 
 
 def findings() -> Iterator[Finding]:
-    """Look at Python, packages, GPU, decoders, memory, shared memory and disk, one after the other."""
+    """Look at Python, GPUs, packages, decoders, memory, disks and a cluster's nodes, one after the other."""
     supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
     yield Finding("python", platform.python_version(), "" if supported else "use Python 3.11 or 3.12")
     gpus = count_gpus()
     extra = "gpu" if gpus else "cpu"
-    install = f"agentic-video install {extra}; in a clone: rm -r .venv and start a recipe's script"
+    folder = ".venv-gpu" if gpus else ".venv"
+    install = f"agentic-video install {extra}; in a clone: rm -r {folder} and start a recipe's script"
     yield Finding("GPUs", str(gpus) if gpus else "none: jobs run in the laptop profile")
+    if gpus:
+        yield Finding("driver", driver_version() or "unknown", driver_problem())
+        compiler, release = nvcc()
+        # vLLM compiles kernels when it starts
+        yield Finding("nvcc", f"{release} ({compiler})" if compiler else "missing", nvcc_problem())
     for name in ("torch", "transformers", "ray", "vllm", "tensordict", "TransferQueue"):
         found = installed(name)
         yield Finding(name, found or "missing", "" if found else install)
@@ -84,19 +97,78 @@ def findings() -> Iterator[Finding]:
         fast = "avx512f" in flags
         yield Finding(
             "CPU",
-            f"{os.cpu_count()} cores, AVX-512 {'yes' if fast else 'no'}",
+            f"{cpu_limit()} cores, AVX-512 {'yes' if fast else 'no'}",
             note="" if fast else "vLLM's CPU build was mostly tried with AVX-512; it ran without, too",
         )
     for module, distribution, needed in LIBRARIES:
         yield _imports(module, distribution, needed, install)
-    memory = psutil.virtual_memory()
+    yield from _memory(gpus)
+    cluster, machines = _cluster(os.environ)
+    yield from _disks(machines)
+    yield from cluster
+
+
+def _memory(gpus: int) -> Iterator[Finding]:
+    """Memory, shared memory, and what Ray would take of both."""
+    limit, machine = memory_limit(), psutil.virtual_memory()
+    free = min(machine.available, limit)
+    of = f"{limit / GIB:.1f} GiB free" + (" (this container's limit)" if limit < machine.total else "")
     yield Finding(
         "memory",
-        f"{memory.available / GIB:.1f} of {memory.total / GIB:.1f} GiB free",
-        "" if memory.available > 10 * GIB else "the laptop job needs about 9 GiB",
+        f"{free / GIB:.1f} of {of}",
+        "" if free > 10 * GIB else "the laptop job needs about 9 GiB",
     )
-    yield _space("shared memory", Path("/dev/shm"), 2, "mount a larger /dev/shm (docker: --shm-size=4g)")
-    yield _space("disk", Path.cwd(), 5, "free some space: checkpoints and the environment need it")
+    shared = Path("/dev/shm")
+    yield _space("shared memory", shared, 2, "mount a larger /dev/shm (docker: --shm-size=4g)")
+    store = object_store(free, (free_space(shared, ANSWER_SECONDS) or 0) if shared.is_dir() else 0)
+    where = "on a disk, since /dev/shm is too small" if store.on_disk else "in /dev/shm"
+    larger = "give /dev/shm 30 % of the memory (docker: --shm-size; Kubernetes: an emptyDir with medium: Memory)"
+    yield Finding(
+        "object store",
+        f"Ray would take {store.size / GIB:.1f} GiB, {where}",
+        larger if store.on_disk or (store.limited and gpus) else "",
+        note="" if gpus or store.on_disk or not store.limited else "as much as /dev/shm has",
+    )
+
+
+def _disks(machines: int) -> Iterator[Finding]:
+    """How much is free here, and whether other machines can have the folder of runs, too.
+
+    Args:
+        machines: How many a job has.
+    """
+    here, outputs = Path.cwd(), output_folder(os.environ)
+    yield _space("disk", here, 5, "free some space: checkpoints and the environment need it")
+    mount = mount_of(outputs)
+    if mount is None:
+        return
+    if mount.network:
+        value = f"{outputs} on {mount.kind}, a network file system"
+        yield Finding("outputs", value, note="at the same path on every node it serves a cluster")
+    else:
+        value = f"{outputs} on {mount.kind}, this machine's own"
+        remedy = "all nodes write checkpoints: set OUTPUT_DIR to a folder that they share" if machines > 1 else ""
+        yield Finding("outputs", value, remedy, "" if remedy else "a cluster's nodes need one that they share")
+
+
+def _cluster(environment: Mapping[str, str]) -> tuple[list[Finding], int]:
+    """Each node of the Ray cluster that is named, if one is, and on how many machines a job would run."""
+    wanted = environment.get("NNODES") or "1"
+    machines = int(wanted) if wanted.isdecimal() else 1
+    address = environment.get("RAY_ADDRESS")
+    if not address:
+        return [], machines
+    try:
+        nodes = report_nodes(address, environment)
+    except SetupError as error:
+        return [Finding("cluster", "not looked at", str(error))], machines
+    found = [
+        Finding("node", node.line(), "its logs are in /tmp/ray/session_latest/logs there" if node.problem else "")
+        for node in nodes
+    ]
+    same = "start Ray on all nodes from the same environment"
+    found += [Finding("packages", difference, same) for difference in differences(nodes)]
+    return found, max(machines, len({node.name for node in nodes if node.name}))
 
 
 def _plugin() -> Finding:
@@ -127,9 +199,15 @@ def _imports(module: str, distribution: str, needed: bool, install: str) -> Find
 
 
 def _space(name: str, folder: Path, needed: int, remedy: str) -> Finding:
+    try:
+        space = free_space(folder, ANSWER_SECONDS)
+    except OSError as error:
+        return Finding(name, f"{folder}: {(error.strerror or str(error)).lower()}", remedy)
+    if space is None:
+        return Finding(name, f"{folder} doesn't answer", "is its file system mounted and alive?")
     if not folder.is_dir():
         return Finding(name, f"{folder} doesn't exist", remedy)
-    free = shutil.disk_usage(folder).free / GIB
+    free = space / GIB
     return Finding(name, f"{free:.1f} GiB free in {folder}", "" if free >= needed else remedy)
 
 

@@ -1,4 +1,4 @@
-"""``--engine``: what runs a model, with the tiny model's engine among the choices.
+"""Options about what is played and what runs the model, with the tiny model's engine among the choices.
 
 The libraries know ``chat``, ``vllm`` and dotted paths of classes; that there is a toy world is known here.
 """
@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from agentic_video.commands.numbers import amount, probability
+from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
 TOY = "agentic_video.toyworld.backend.ToyBackend"
@@ -16,6 +17,24 @@ SCRIPTED = "agentic_video.toyworld.teacher.ScriptedTeacher"
 SMALL_BYTES = 64 << 20
 """Weights up to this size run on the tiny model's own engine where there is no GPU."""
 NAMES = ("auto", "chat", "vllm", "toy")
+
+
+def add_recipe(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """Add the options ``--system`` or ``--recipe``, and ``--profile``.
+
+    Args:
+        parser: Of a command that plays a system.
+        required: Whether one of the first two must be given.
+    """
+    example = next(iter(SYSTEMS))
+    which = parser.add_mutually_exclusive_group(required=required)
+    which.add_argument("--system", metavar="NAME", help=f"name of a recipe in ./recipes, e.g. {example}")
+    which.add_argument("--recipe", type=Path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
+    parser.add_argument(
+        "--profile",
+        choices=("laptop", "cluster"),
+        help="which of the recipe's configs (default: laptop with the tiny model's engine, else cluster)",
+    )
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:

@@ -11,10 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentic_video.commands.engine import TOY, add_engine, add_key, add_sampling, choose_engine
+from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import positive, seed_or_none
-from agentic_video.systems.registry import SYSTEMS
 
 if TYPE_CHECKING:
     from agentic_video.evaluation.options import EvalOptions, Variant
@@ -25,15 +24,7 @@ TAKES_OVERRIDES = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video eval``."""
-    example = next(iter(SYSTEMS))
-    which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("--system", metavar="NAME", help=f"name of a recipe in ./recipes, e.g. {example}")
-    which.add_argument("--recipe", type=Path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
-    parser.add_argument(
-        "--profile",
-        choices=("laptop", "cluster"),
-        help="which of the recipe's configs (default: laptop with the tiny model's engine, else cluster)",
-    )
+    add_recipe(parser)
     parser.add_argument(
         "--model",
         default=os.environ.get("MODEL_PATH"),

@@ -41,14 +41,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments: What :func:`add_arguments` reads.
 
     Returns:
-        Exit status: that of the first installation that failed, or 2 when there is nothing to install with.
+        Exit status: that of the first installation that failed.
+
+    Raises:
+        SetupError: There is nothing to install with.
     """
-    try:
-        commands = install_commands(arguments.kind, lists_folder(), installer())
-    except SetupError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    for command in commands:
+    for command in install_commands(arguments.kind, lists_folder(), installer()):
         print(shlex.join(command), flush=True)
         if not arguments.dry_run and (status := subprocess.run(command).returncode):
             print(

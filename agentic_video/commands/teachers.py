@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from agentic_video.commands.engine import TOY, add_engine, add_key, add_sampling, choose_engine
+from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import amount, natural, positive, seconds
 from agentic_video.config.compose import find_recipe
@@ -14,7 +14,6 @@ from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions
 from agentic_video.synthesis.jobs import Finished, JobOptions, Prices
 from agentic_video.synthesis.teachers import TeacherOptions
-from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.devices import count_gpus
 
 
@@ -72,15 +71,7 @@ def add_teacher(
         limited: What ``--limit`` counts.
         without: Who plays where no teacher is named; empty where one must be.
     """
-    example = next(iter(SYSTEMS))
-    which = parser.add_mutually_exclusive_group(required=required)
-    which.add_argument("--system", metavar="NAME", help=f"name of a recipe in ./recipes, e.g. {example}")
-    which.add_argument("--recipe", type=Path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
-    parser.add_argument(
-        "--profile",
-        choices=("laptop", "cluster"),
-        help="which of the recipe's configs (default: laptop with the tiny model's engine, else cluster)",
-    )
+    add_recipe(parser, required)
     parser.add_argument(
         "--teacher",
         required=required and not without,

@@ -159,22 +159,37 @@ def _require_hub_model(model: str, option: str, timeout: float = 20.0) -> None:
     Raises:
         SetupError: It isn't, or the hub can't be reached.
     """
-    from huggingface_hub import HfApi, is_offline_mode, try_to_load_from_cache
+    from huggingface_hub import is_offline_mode
 
-    if isinstance(try_to_load_from_cache(model, "config.json"), str):
+    error = hub_error(model, timeout)
+    if error is None:
         return
     if is_offline_mode():
         raise SetupError(
             f"{option} {model}: no such folder here, and not in the hub's cache (offline); download it first: "
             f"hf download {model}"
         )
+    why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    raise SetupError(
+        f"{option} {model}: no such folder here, not in the hub's cache, and not to be had from the hub: {why}"
+    ) from error
+
+
+def hub_error(model: str, timeout: float) -> Exception | None:
+    """Why a model can't be had from the hub's cache or from the hub, as the hub's client says it; None where it can.
+
+    Args:
+        model: Its name on the hub.
+        timeout: Seconds.
+    """
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
     try:
-        HfApi().model_info(model, timeout=timeout)
+        if not isinstance(try_to_load_from_cache(model, "config.json"), str):
+            HfApi().model_info(model, timeout=timeout)
     except Exception as error:  # its classes of errors change from version to version
-        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise SetupError(
-            f"{option} {model}: no such folder here, not in the hub's cache, and not to be had from the hub: {why}"
-        ) from error
+        return error
+    return None
 
 
 def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:

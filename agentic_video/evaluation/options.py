@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from agentic_video.config.compose import check_recipe
 from agentic_video.config.overrides import check_overrides
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.utils.environment import output_folder
@@ -134,13 +135,3 @@ def check_files(paths: Sequence[Path], option: str) -> None:
         if not path.is_file():
             what = "a folder" if path.is_dir() else "no such file"
             raise SetupError(f"{option} {path}: {what}; name a parquet or jsonl file of rows")
-
-
-def check_recipe(recipe: Path) -> None:
-    """Make sure that a folder is a recipe.
-
-    Raises:
-        SetupError: It isn't.
-    """
-    if not (recipe / "config").is_dir():
-        raise SetupError(f"{recipe}: no recipe (a folder with config/laptop.yaml or config/cluster.yaml)")

@@ -209,7 +209,7 @@ def write_summary(folder: Path) -> str:
         f"| frames asked for, decoded | {max(requested, default=0):.0f}, {max(decoded, default=0):.0f} |",
         f"| seconds a step (median) | {statistics.median(seconds_a_step or [0]):.1f} |",
         f"| seconds in all | {record.get('seconds', 0):.0f} |",
-        f"| peak memory | {record.get('peak_bytes', 0) / 2**30:.1f} GiB |",
+        *([f"| peak memory | {peak / 2**30:.1f} GiB |"] if (peak := record.get("peak_bytes", 0)) else []),
         "",
         "## Where everything lies",
         "",

@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.config.compose import compose_recipe
+from agentic_video.config.compose import check_recipe, compose_recipe
 from agentic_video.config.overrides import check_overrides
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, require_model, served_model
-from agentic_video.evaluation.options import check_recipe
 from agentic_video.evaluation.plan import Plan
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.tokens import TokenLimits

@@ -13,7 +13,7 @@ import psutil
 
 from agentic_video.toyworld.cache import DEFAULT_CACHE
 from agentic_video.toyworld.gate import GateError
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 
 
 def recipe_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
@@ -61,7 +61,7 @@ def run_builder(main: Callable[[], None]) -> None:
     try:
         main()
     except (SetupError, GateError, ValueError, OSError) as error:
-        print(f"error: {' '.join(str(error).split())}", flush=True)
+        print(f"error: {one_line(error)}", flush=True)
         sys.exit(2)
 
 

@@ -284,6 +284,22 @@ def load_chat_format(folder: Path) -> ChatFormat:
     return ChatFormat(AutoTokenizer.from_pretrained(folder), image_processor(family))
 
 
+def write_qwen_files(folder: Path) -> None:
+    """Add to a saved tokenizer what Qwen2Tokenizer wants, which everybody expects beside Qwen's models: the two classic
+    files, and its name.
+
+    Args:
+        folder: With ``tokenizer.json`` and ``tokenizer_config.json``.
+    """
+    bpe = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "vocab.json").write_text(json.dumps(bpe["vocab"], ensure_ascii=False))
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in bpe["merges"]]
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]))
+    config_file = folder / "tokenizer_config.json"
+    config = json.loads(config_file.read_text()) | {"tokenizer_class": "Qwen2Tokenizer"}
+    config_file.write_text(json.dumps(config, indent=2, ensure_ascii=False))
+
+
 def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     """Write a Hugging Face checkpoint: weights, tokenizer, chat template and processors.
 
@@ -293,14 +309,7 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    # Qwen2Tokenizer, which everybody expects beside Qwen2.5-VL, also wants the two classic files.
-    bpe = json.loads((folder / "tokenizer.json").read_text())["model"]
-    (folder / "vocab.json").write_text(json.dumps(bpe["vocab"], ensure_ascii=False))
-    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in bpe["merges"]]
-    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]))
-    config_file = folder / "tokenizer_config.json"
-    config = json.loads(config_file.read_text()) | {"tokenizer_class": "Qwen2Tokenizer"}
-    config_file.write_text(json.dumps(config, indent=2, ensure_ascii=False))
+    write_qwen_files(folder)
 
     reloaded = AutoTokenizer.from_pretrained(folder)
     sample = "<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>"

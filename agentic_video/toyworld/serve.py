@@ -131,17 +131,21 @@ def _role(message: Any) -> Any:
 
 
 @asynccontextmanager
-async def serving(model_dir: Path, port: int = 0) -> AsyncIterator[str]:
+async def serving(model_dir: Path, port: int = 0, host: str = "127.0.0.1") -> AsyncIterator[str]:
     """Serve a checkpoint on this machine for as long as the context lasts.
 
+    Args:
+        port: 0 takes a free one.
+        host: Address of this machine.
+
     Yields:
-        The base URL, ``http://127.0.0.1:<port>/v1``.
+        The base URL, ``http://<host>:<port>/v1``.
     """
     runner = web.AppRunner(ChatServer(model_dir).app())
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        await web.TCPSite(runner, host, port).start()
+        yield f"http://{host}:{runner.addresses[0][1]}/v1"
     finally:
         await runner.cleanup()
 
@@ -150,12 +154,13 @@ def main() -> None:
     """Command line of the server."""
     parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.serve", description=__doc__)
     parser.add_argument("model", type=Path, help="folder of the checkpoint")
+    parser.add_argument("--host", default="127.0.0.1", help="address of this machine to serve at (%(default)s)")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
     async def serve() -> None:
-        async with serving(arguments.model, arguments.port) as url:
+        async with serving(arguments.model, arguments.port, arguments.host) as url:
             print(f"serving: {url}", flush=True)
             await asyncio.Event().wait()
 

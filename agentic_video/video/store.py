@@ -14,12 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from agentic_video.types.frame import Frame
+from agentic_video.utils.resources import cpu_limit, memory_limit
 from agentic_video.video.errors import VideoError
 from agentic_video.video.identity import VideoIdentity, identify
 from agentic_video.video.index import VideoIndex, VideoInfo
@@ -35,6 +36,11 @@ T = TypeVar("T")
 
 _INDEX_BYTES = 256 * 2**20
 _FAILURES = 4096
+_MEMORY_SHARE = 16
+_LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
+_LEAST_WORKERS, _MOST_WORKERS = 4, 32
+
+Auto = Literal["auto"]
 _LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
 """Why a video can't be had as long as its file doesn't change."""
 
@@ -44,9 +50,10 @@ class StoreConfig:
     """How a frame store is bounded.
 
     Attributes:
-        max_bytes: Most bytes of decoded frames that are kept.
+        max_bytes: Most bytes of decoded frames that are kept; auto: a 16th of the memory of the store's machine, from 2
+            to 32 GiB. What is handed out lies in Ray's object store too, for as long as it is used.
         time_limit: Seconds that one request may keep a decoder busy.
-        workers: Decoders that run at the same time.
+        workers: Decoders that run at the same time; auto: half of the processors of the store's machine, from 4 to 32.
         max_readers: Open but idle readers that are kept.
         backend: Reader backend, ``pyav`` or ``decord``.
 
@@ -54,21 +61,35 @@ class StoreConfig:
         ValueError: On values that make no store.
     """
 
-    max_bytes: int = 2 * 2**30
+    max_bytes: int | Auto = 2 * 2**30
     time_limit: float = 60.0
-    workers: int = 4
+    workers: int | Auto = 4
     max_readers: int = 16
     backend: Backend = "pyav"
 
     def __post_init__(self) -> None:
-        if self.max_bytes < 0:
+        if self.max_bytes != "auto" and self.max_bytes < 0:
             raise ValueError(f"max_bytes must not be negative, got {self.max_bytes}")
         if not self.time_limit > 0:
             raise ValueError(f"time_limit must be positive seconds, got {self.time_limit}")
-        if self.workers < 1:
+        if self.workers != "auto" and self.workers < 1:
             raise ValueError(f"workers must be at least 1, got {self.workers}")
         if self.max_readers < 0:
             raise ValueError(f"max_readers must not be negative, got {self.max_readers}")
+
+    def bounds(self, memory: int = 0, cpus: int = 0) -> tuple[int, int]:
+        """Most bytes, and decoders, of a store on a machine.
+
+        Args:
+            memory: Its bytes; 0 for this machine.
+            cpus: Its processors; 0 for this machine.
+        """
+        share = min(max((memory or memory_limit()) // _MEMORY_SHARE, _LEAST_BYTES), _MOST_BYTES)
+        half = min(max((cpus or cpu_limit()) // 2, _LEAST_WORKERS), _MOST_WORKERS)
+        return (
+            share if isinstance(self.max_bytes, str) else self.max_bytes,
+            half if isinstance(self.workers, str) else self.workers,
+        )
 
 
 @dataclass(frozen=True)
@@ -143,9 +164,10 @@ class FrameStore:
 
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
-        self._workers = Workers(self._config.workers, self._on_stuck, self._on_return)
+        max_bytes, workers = self._config.bounds()
+        self._workers = Workers(workers, self._on_stuck, self._on_return)
         self._lock = threading.Lock()
-        self._images: BoundedCache[_Key, np.ndarray] = BoundedCache(self._config.max_bytes, lambda image: image.nbytes)
+        self._images: BoundedCache[_Key, np.ndarray] = BoundedCache(max_bytes, lambda image: image.nbytes)
         self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
         self._failures: BoundedCache[VideoIdentity, VideoError] = BoundedCache(_FAILURES)
         self._readers: OrderedDict[int, tuple[VideoIdentity, VideoReader]] = OrderedDict()

@@ -4,12 +4,17 @@ import pytest
 
 from agentic_video import cli
 from agentic_video.commands import doctor
+from agentic_video.launch.node_report import NodeReport
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.host import Mount
+from tests.utils.machines import Machine
 
 
 def test_report_covers_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["doctor"])
     output = capsys.readouterr().out
-    for name in ("python", "GPUs", "torch", "ray", "vllm", "verl plugin", "av", "memory", "shared memory", "disk"):
+    names = ("python", "GPUs", "torch", "ray", "vllm", "verl plugin", "av", "memory", "shared memory", "object store")
+    for name in (*names, "disk", "outputs"):
         assert f" {name} " in output
 
 
@@ -51,3 +56,73 @@ def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "installed", lambda name: "0.8.0")
     found = {finding.name: finding for finding in doctor.findings()}
     assert "0.9.1" in found["verl"].remedy
+
+
+def found_here() -> dict[str, doctor.Finding]:
+    return {finding.name: finding for finding in doctor.findings()}
+
+
+def test_driver_and_compiler_of_a_machine_with_gpus(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setenv("PATH", machine.path(driver="580.65.06", nvcc="13.0"))
+    found = found_here()
+    assert found["GPUs"].value == "2"
+    assert (found["driver"].value, found["driver"].remedy) == ("580.65.06", "")
+    assert found["nvcc"].value == f"13.0 ({machine.folder}/nvcc)" and not found["nvcc"].remedy
+    assert "flash-attn" in found
+
+    monkeypatch.setenv("PATH", machine.path(driver="550.54.15", nvcc="12.4"))
+    found = found_here()
+    assert "580" in found["driver"].remedy and "CUDA 12.4" in found["nvcc"].remedy
+
+
+def test_a_machine_without_gpus_is_not_asked_for_a_compiler() -> None:
+    assert not {"driver", "nvcc", "flash-attn"} & set(found_here())
+
+
+def test_a_small_shared_memory_puts_the_object_store_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "free_space", lambda folder, seconds: 64 << 20)
+    store = found_here()["object store"]
+    assert "on a disk" in store.value and "--shm-size" in store.remedy
+
+
+def test_a_disk_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "free_space", lambda folder, seconds: None)
+    assert "alive" in found_here()["disk"].remedy
+
+
+@pytest.mark.parametrize(
+    ("kind", "nodes", "says"),
+    [("ext4", "1", ""), ("ext4", "2", "set OUTPUT_DIR"), ("nfs4", "2", ""), ("lustre", "1", ""), ("fuse.x", "2", "")],
+)
+def test_what_a_file_system_means_for_several_nodes(
+    kind: str, nodes: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NNODES", nodes)
+    monkeypatch.setattr(doctor, "mount_of", lambda path: Mount("/", kind, "x"))
+    found = found_here()["outputs"]
+    assert kind in found.value and says in found.remedy and bool(found.remedy) == bool(says)
+    assert ("network" in found.value) == (kind != "ext4")
+
+
+def test_nodes_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [
+        NodeReport("10.0.0.1", "a", packages={"verl": "0.9.1"}),
+        NodeReport("10.0.0.2", "b", packages={"verl": "0.9.0"}),
+        NodeReport("10.0.0.3", problem="no answer within 90 s"),
+    ]
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setattr(doctor, "report_nodes", lambda address, environment: nodes)
+    monkeypatch.setattr(doctor, "mount_of", lambda path: Mount("/", "ext4", "/dev/vda"))
+    said = [finding for finding in doctor.findings() if finding.name in ("node", "packages", "outputs")]
+    assert [bool(finding.remedy) for finding in said] == [True, False, False, True, True]
+    assert "0.9.1 on 10.0.0.1, 0.9.0 on 10.0.0.2" in said[-1].value
+
+
+def test_a_cluster_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(address: str, environment: object) -> list[NodeReport]:
+        raise SetupError(f"no Ray cluster can be joined at {address}")
+
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    monkeypatch.setattr(doctor, "report_nodes", fails)
+    assert "10.0.0.1:6379" in found_here()["cluster"].remedy

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from agentic_video.cli import main
 from agentic_video.commands import install
 from agentic_video.commands.install import install_commands, lists_folder
 
@@ -43,7 +44,7 @@ def test_without_pip_uv_installs(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
     assert install.installer() == ["/bin/uv", "pip", "install", "--python", sys.executable]
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert install.run(argparse.Namespace(kind="cpu", dry_run=True)) == 2
+    assert main(["install", "cpu", "--dry-run"]) == 2
     assert (
         capsys.readouterr().err
         == f"error: {sys.executable} has no pip and there is no uv on PATH: install one of them\n"

@@ -67,6 +67,10 @@ EXECUTED = {
     "agentic-video convert mlvu --split dev --source /data/MLVU --videos /data/MLVU/video "
     "--out /data/rows/mlvu_dev.parquet": HERE,
     "agentic-video doctor": HERE,
+    "agentic-video plan --recipe videozoomer --gpus 16 --gpu-memory 80 --host-memory 1024": HERE,
+    "agentic-video plan --recipe framethinker --profile single --gpu-memory 24 --host-memory 64 "
+    "actor_rollout_ref.actor.fsdp_config.offload_policy=True": HERE,
+    "agentic-video plan --recipe eva --profile four --host-memory 512 --json": HERE,
     "bash recipes/videozoomer/run_grpo.sh --dry-run": "tests/e2e/test_walkthrough.py",
 }
 """Commands of blocks without a title, and the test that runs each."""
@@ -148,7 +152,11 @@ def test_every_command_of_ours_can_be_parsed(
     for name, value in environment_of(block.text).items():
         monkeypatch.setenv(name, value)
     for program, words in ours_in(block.text):
-        if block.shown or program.startswith(("run_tests", "recipes/moments")) or "recipes/moments" in words:
+        if (
+            block.shown
+            or program.startswith(("run_tests", "recipes/setup", "recipes/moments"))
+            or "recipes/moments" in words
+        ):
             continue
         assert parse(program, words) == 0, (program, words)
 
@@ -165,7 +173,9 @@ def jobs() -> Iterator[tuple[str, str, tuple[str, ...]]]:
                 words = words[1:]
             else:
                 continue
-            yield "cluster" if block.needs else "laptop", given, tuple(word for word in words if word != "--submit")
+            named = words[words.index("--profile") + 1] if "--profile" in words else ""
+            profile = named or ("cluster" if block.needs else "laptop")
+            yield profile, given, tuple(word for word in words if word != "--submit")
 
 
 @pytest.mark.slow
@@ -213,12 +223,12 @@ def parse(program: str, words: Sequence[str]) -> int:
             found for command in commands(text) if (found := ours(command)) and found[0].startswith("recipes/")
         ]
         return parse(script_of, [*(word for word in added if word != "$@"), *words])
-    assert program == "benchmarks/learning/run.py", program
+    assert program in ("benchmarks/learning/run.py", "benchmarks/gpu/run.py", "benchmarks/gpu/wheels.py"), program
     done = subprocess.run(
         [sys.executable, REPOSITORY / program, *words, "--help"], capture_output=True, text=True, check=False
     )
     named = {word for word in words if word.startswith("--")}
-    return done.returncode or int(not named <= set(re.findall(r"--\w+", done.stdout)))
+    return done.returncode or int(not named <= set(re.findall(r"--[\w-]+", done.stdout)))
 
 
 @pytest.mark.parametrize("block", ALL, ids=str)

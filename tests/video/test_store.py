@@ -151,6 +151,26 @@ def test_bad_requests(video: Video) -> None:
             StoreConfig(**config)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("gib", "processors", "expected_gib", "workers"),
+    [(16, 2, 2, 4), (256, 32, 16, 16), (2048, 192, 32, 32)],
+    ids=["laptop", "node", "large node"],
+)
+def test_bounds_by_the_machine(
+    gib: int, processors: int, expected_gib: int, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "memory_limit", lambda: gib * 2**30)
+    monkeypatch.setattr(store_module, "cpu_limit", lambda: processors)
+    assert StoreConfig(max_bytes="auto", workers="auto").bounds() == (expected_gib * 2**30, workers)
+    assert StoreConfig(max_bytes=5, workers="auto").bounds() == (5, workers)
+    assert StoreConfig(max_bytes=5, workers=3).bounds() == (5, 3)
+
+
+def test_a_store_of_the_machines_size(video: Video) -> None:
+    store = FrameStore(StoreConfig(max_bytes="auto", workers="auto"))
+    assert number_in(store.frames(video("h264_b_frames"), [7])[0].image) == 7
+
+
 def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = VideoReader.stream
 

@@ -6,7 +6,7 @@ from safetensors import SafetensorError
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 
 BACKENDS = {
     "chat": "agentic_video.evaluation.backends.chat.ChatBackend",
@@ -49,5 +49,5 @@ def make_backend(spec: ModelSpec, visual_token_side: int) -> Backend:
     try:
         return made(spec, visual_token_side)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        why = " ".join(str(error).split()) or type(error).__name__
+        why = one_line(error) or type(error).__name__
         raise SetupError(f"{spec.model} can't be loaded with {made.__name__}: {why[:MAX_ERROR_CHARS]}") from error

@@ -105,7 +105,9 @@ def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
     A rehearsal has several nodes on this machine, where no cluster is named.
     """
     if on_ray_cluster(job.options.stage, job.environment):
-        yield {"RAY_ADDRESS": job.environment["RAY_ADDRESS"], **auth_mode(job.environment)}
+        # In a Ray job, the variables of its submission may be among those that the job's processes get: not a conflict.
+        address = {"RAY_ADDRESS": job.environment["RAY_ADDRESS"], "RAY_OVERRIDE_JOB_RUNTIME_ENV": "1"}
+        yield {**address, **auth_mode(job.environment)}
     elif job.profile == "rehearsal":
         count = int(job.config.trainer.nnodes)
         print(f"starting {count} Ray nodes on this machine", flush=True)

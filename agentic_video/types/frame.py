@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a frame store finds a frame again, or decodes it again to the same bytes.
+
+    Attributes:
+        video: Video file.
+        index: The frame's position in presentation order.
+        size: (width, height) in pixels that was asked for; None for the video's own.
+    """
+
+    video: str
+    index: int
+    size: tuple[int, int] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,11 +32,22 @@ class Frame:
         index: Position in presentation order, 0 for the first frame.
         time: Real presentation time in seconds, 0 for the first frame.
         image: RGB uint8 array of shape (height, width, 3).
+        origin: Where a store finds it again; None for a picture that a tool made. It isn't passed on by
+            ``dataclasses.replace``, so that a picture with other pixels never goes by it.
     """
 
     index: int
     time: float
     image: np.ndarray
+    origin: Origin | None = field(default=None, init=False)
+
+    @classmethod
+    def stored(cls, index: int, time: float, image: np.ndarray, origin: Origin, key: str) -> Frame:
+        """A frame that a store has, with the key that it computed when it decoded it."""
+        frame = cls(index, time, image)
+        object.__setattr__(frame, "origin", origin)
+        frame.__dict__["key"] = key  # where the cached property looks first
+        return frame
 
     @property
     def width(self) -> int:
@@ -30,3 +58,55 @@ class Frame:
     def height(self) -> int:
         """Height in pixels."""
         return int(self.image.shape[0])
+
+    @cached_property
+    def key(self) -> str:
+        """See :func:`image_key`; a stored frame's is at hand."""
+        return image_key(self.image)
+
+    @property
+    def has_key(self) -> bool:
+        """Whether its key is at hand: computing one takes about a millisecond a megabyte."""
+        return "key" in self.__dict__
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """An image that travels between processes by its key.
+
+    Attributes:
+        key: See :func:`image_key`.
+        width: In pixels.
+        height: In pixels.
+        origin: Where a store finds it; None for a picture that a tool made.
+        node: Id of the Ray node whose store has it; empty where that doesn't matter.
+        image: Its pixels as an RGB uint8 array of shape (height, width, 3), where they travel with it.
+    """
+
+    key: str
+    width: int
+    height: int
+    origin: Origin | None = None
+    node: str = ""
+    image: np.ndarray | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, frame: Frame, node: str = "") -> ImageRef:
+        """The reference of a frame: with its pixels only if a store can't find it."""
+        image = frame.image if frame.origin is None else None
+        return cls(frame.key, frame.width, frame.height, frame.origin, node, image)
+
+    def bare(self) -> ImageRef:
+        """Itself without pixels."""
+        return replace(self, image=None)
+
+
+def image_key(image: np.ndarray) -> str:
+    """Equal for equal images only.
+
+    Args:
+        image: uint8 array of shape (height, width, 3).
+    """
+    digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(image).data)
+    return digest.hexdigest()

@@ -19,6 +19,7 @@ Reason = Literal[
     "timeout",
     "out_of_range",
     "unsupported",
+    "changed",
 ]
 
 

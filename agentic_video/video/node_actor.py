@@ -38,22 +38,31 @@ class NodeActor:
         """
         import ray
 
-        if self._handle is None:
-            self._handle = self._find()
         try:
-            answer = await getattr(self._handle, method).remote(*arguments)
+            answer = await getattr(self.handle, method).remote(*arguments)
         except ray.exceptions.ActorDiedError:
-            self._handle = self._find()
-            answer = await getattr(self._handle, method).remote(*arguments)
+            self.forget()
+            answer = await getattr(self.handle, method).remote(*arguments)
         if isinstance(answer, VideoError):
             raise answer
         return answer
+
+    @property
+    def handle(self) -> Any:
+        """Ray's handle of the actor on this node."""
+        if self._handle is None:
+            self._handle = self._find()
+        return self._handle
+
+    def forget(self) -> None:
+        """Look for the actor anew at the next call: it may have died."""
+        self._handle = None
 
     def _find(self) -> Any:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        node = ray.get_runtime_context().get_node_id()
+        node = node_id()
         return (
             ray.remote(self._cls)
             .options(
@@ -68,6 +77,23 @@ class NodeActor:
         )
 
 
+def node_id() -> str:
+    """The id of the Ray node that this process runs on."""
+    import ray
+
+    return str(ray.get_runtime_context().get_node_id())
+
+
+def actor_of(prefix: str, node: str) -> Any | None:
+    """The handle of a node's actor; None where it has none, or the node is gone."""
+    import ray
+
+    try:
+        return ray.get_actor(f"{prefix}-{node}")
+    except ValueError:
+        return None
+
+
 def call_all(prefix: str, method: str) -> list[Any]:
     """Call a method of every node's actor that exists; for a driver's log.
 
@@ -80,10 +106,5 @@ def call_all(prefix: str, method: str) -> list[Any]:
     """
     import ray
 
-    handles = []
-    for node in ray.nodes():
-        try:
-            handles.append(ray.get_actor(f"{prefix}-{node['NodeID']}"))
-        except ValueError:  # no episode ran on that node
-            continue
-    return list(ray.get([getattr(handle, method).remote() for handle in handles]))
+    found = [actor_of(prefix, node["NodeID"]) for node in ray.nodes()]  # None: no episode ran on that node
+    return list(ray.get([getattr(handle, method).remote() for handle in found if handle is not None]))

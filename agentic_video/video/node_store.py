@@ -14,10 +14,11 @@ from agentic_video.video.node_actor import NodeActor, call_all
 from agentic_video.video.source import Served
 from agentic_video.video.store import FrameStore, StoreConfig, StoreStats
 
-_PREFIX = "agentic-video-frames"
+STORE_PREFIX = "agentic-video-frames"
+"""Of the names of stores; the id of the node follows."""
 
 
-class _StoreActor:
+class StoreActor:
     """The actor: a FrameStore whose errors travel as values."""
 
     def __init__(self, config: StoreConfig) -> None:
@@ -57,7 +58,7 @@ class NodeFrameStore:
 
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
-        self._actor = NodeActor(_PREFIX, _StoreActor, [self._config])
+        self._actor = NodeActor(STORE_PREFIX, StoreActor, [self._config])
 
     def __reduce__(self) -> tuple[type[NodeFrameStore], tuple[StoreConfig]]:
         return NodeFrameStore, (self._config,)
@@ -89,4 +90,4 @@ class NodeFrameStore:
 
 def all_store_stats() -> list[StoreStats]:
     """The counts of every node's store that exists; for a driver's log."""
-    return call_all(_PREFIX, "stats")
+    return call_all(STORE_PREFIX, "stats")

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.utils.resources import cpu_limit, memory_limit
 from agentic_video.video.errors import VideoError
 from agentic_video.video.identity import VideoIdentity, identify
@@ -126,6 +126,14 @@ class _Key:
     size: tuple[int, int] | None
 
 
+@dataclass(frozen=True, eq=False)
+class _Stored:
+    """A decoded frame and its key."""
+
+    image: np.ndarray
+    key: str
+
+
 @dataclass(eq=False)
 class _Request:
     """One call for frames, filled as it goes.
@@ -143,7 +151,7 @@ class _Request:
     path: str
     wanted: frozenset[int]
     size: tuple[int, int] | None
-    images: dict[int, np.ndarray] = field(default_factory=dict)
+    images: dict[int, _Stored] = field(default_factory=dict)
     times: npt.NDArray[np.float64] | None = None
     decoded: int = 0
     seconds: float = 0.0
@@ -167,7 +175,7 @@ class FrameStore:
         max_bytes, workers = self._config.bounds()
         self._workers = Workers(workers, self._on_stuck, self._on_return)
         self._lock = threading.Lock()
-        self._images: BoundedCache[_Key, np.ndarray] = BoundedCache(max_bytes, lambda image: image.nbytes)
+        self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
         self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
         self._failures: BoundedCache[VideoIdentity, VideoError] = BoundedCache(_FAILURES)
         self._readers: OrderedDict[int, tuple[VideoIdentity, VideoReader]] = OrderedDict()
@@ -277,6 +285,7 @@ class FrameStore:
         wanted = [int(index) for index in indices]
         if size is not None and (len(size) != 2 or min(size) < 1):
             raise ValueError(f"size must be a positive (width, height) in pixels, got {size}")
+        size = None if size is None else (int(size[0]), int(size[1]))
         request = _Request(path, frozenset(wanted), size)
         with self._lock:
             self._requested += len(wanted)
@@ -293,7 +302,11 @@ class FrameStore:
                 break
         with self._lock:
             self._hits += len(wanted) - request.decoded
-        frames = [Frame(index, float(request.times[index]), request.images[index]) for index in wanted]
+        frames = [
+            Frame.stored(index, float(request.times[index]), had.image, Origin(path, index, size), had.key)
+            for index in wanted
+            for had in (request.images[index],)
+        ]
         return Served(frames, request.decoded, request.seconds)
 
     def _submit(self, path: str, run: Callable[[Job], T]) -> Future[T]:
@@ -346,9 +359,9 @@ class FrameStore:
         with self._lock:
             for number in sorted(request.wanted - request.images.keys()):
                 key = _Key(video, number, request.size)
-                image = self._images.get(key)
-                if image is not None:
-                    request.images[number] = image
+                stored = self._images.get(key)
+                if stored is not None:
+                    request.images[number] = stored
                 elif key in self._pending:
                     waiting[number] = self._pending[key]
                 else:
@@ -373,13 +386,14 @@ class FrameStore:
             for number, picture in reader.stream(own, job.time_left()):
                 image = resize(picture, *request.size) if request.size is not None else picture
                 image.setflags(write=False)
+                stored = _Stored(image, image_key(image))
                 key = _Key(video, number, request.size)
                 with self._lock:
                     self._decoded += 1
-                    self._images[key] = image
-                request.images[number] = image
+                    self._images[key] = stored
+                request.images[number] = stored
                 request.decoded += 1
-                self._settle(job, key, image)
+                self._settle(job, key, stored)
         except BaseException:
             reader.close()
             raise

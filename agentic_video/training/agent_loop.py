@@ -1,12 +1,12 @@
 """The agent loop that verl runs for every rollout: an episode of the configured system through verl's LLM server."""
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
+import ray
 from PIL import Image
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 from verl.utils.ray_utils import get_event_loop
@@ -16,21 +16,20 @@ from agentic_video.rollout.costs import COSTS, episode_costs
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError
-from agentic_video.rollout.tokens import ChatFormat, TokenPolicy
+from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Frame, ImageRef
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.video.counted import CountedSource, ServingSource
+from agentic_video.video.node_actor import node_id
 from agentic_video.video.node_store import NodeFrameStore
 from agentic_video.video.retrieval.node_retriever import NodeRetriever
 
 AGENT_NAME = "video_agent"
-
-FRAME_KEYS = "frame_keys"
-"""Where the images are named in ``multi_modal_data``, so that a worker recognises equal ones."""
 
 FINAL_OUTPUT = "final_output"
 """In ``extra_fields``: whether an output is its episode's last."""
@@ -125,11 +124,6 @@ class VerlEngine:
         finally:
             self.seconds += asyncio.get_running_loop().time() - started
         return Completion(tuple(output.token_ids), output.log_probs, dict(output.extra_fields or {}))
-
-
-def _content_key(frame: Frame) -> tuple[int, int, bytes]:
-    """Equal for equal pictures only, whatever a tool did to them."""
-    return frame.width, frame.height, hashlib.blake2b(frame.image.tobytes(), digest_size=16).digest()
 
 
 # verl makes an agent loop for every rollout; these are made once per process.
@@ -252,20 +246,26 @@ class VideoAgentLoop(AgentLoopBase):
             generate_sequences=engine.seconds,
             tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
         )
+        images = await asyncio.to_thread(self._images, policy.sequences)  # pictures that a tool made have no key yet
         outputs = [
             AgentLoopOutput(
                 prompt_ids=sequence.prompt_ids,
                 response_ids=sequence.response_ids,
                 response_mask=sequence.response_mask,
                 response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
-                multi_modal_data={
-                    "images": engine.images(sequence.frames),
-                    FRAME_KEYS: [_content_key(frame) for frame in sequence.frames],
-                },
+                multi_modal_data={IMAGES: shown},
                 num_turns=2 * len(trajectory.turns),
                 metrics=metrics,
                 extra_fields={**extra_fields, FINAL_OUTPUT: sequence is last},
             )
-            for sequence in policy.sequences
+            for sequence, shown in zip(policy.sequences, images, strict=True)
         ]
         return outputs if len(outputs) > 1 else outputs[0]
+
+    def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
+        """References to what each sequence was shown, which the store of this node has."""
+        node = node_id() if ray.is_initialized() else ""
+        return [
+            SequenceImages(tuple(ImageRef.of(frame, node) for frame in sequence.frames), self.settings.frame_store)
+            for sequence in sequences
+        ]

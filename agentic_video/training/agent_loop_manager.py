@@ -1,10 +1,11 @@
-"""verl's agent-loop workers, which process each distinct frame once, and the manager that gives them their questions.
+"""verl's agent-loop workers, whose rollouts go to the trainer without pixels, and the manager that deals questions out.
 
-A stock worker runs the image processor on all images of a trajectory twice, for every rollout (once for the score,
-once for the batch). Here a frame's patches are kept, so that the rollouts of a group share them, and the score, which
-is a function of the trajectory, goes without.
+A stock worker runs the image processor on all images of a trajectory twice (once for the score, once for the batch), on
+the event loop that all its episodes share, and sends what it makes of them to the trainer as float32. Here references
+and sizes are sent, and the score, which is a function of the trajectory, goes without either.
 """
 
+import asyncio
 from typing import Any
 
 import ray
@@ -13,28 +14,39 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.utils.model import compute_position_id_with_mask
 
-from agentic_video.training.agent_loop import FRAME_KEYS, VALIDATE
-from agentic_video.training.model_inputs import PatchCache, patch_cache_bytes, with_token_types
+from agentic_video.training.agent_loop import VALIDATE
+from agentic_video.training.model_inputs import image_sizes, rope_positions
+from agentic_video.training.references import IMAGES
 
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
+INPUTS = "inputs"
+"""In an output's ``multi_modal_data``: what its sequence takes beside its ids, made beforehand."""
+POSITIONS = "positions"
+"""Among these inputs until verl asks for it: the positions of the sequence's tokens."""
 
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
-    """verl's worker with a cache of processed frames.
-
-    Attributes:
-        patches: The processed frames.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.patches = PatchCache(self.processor.image_processor, patch_cache_bytes(self.config))
+    """verl's worker, with nothing on its event loop that takes long."""
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         # verl tells an agent loop nothing about validation.
         kwargs[VALIDATE] = bool(trajectory["validate"])
         return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
+
+    async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
+        for one in output if isinstance(output, list) else [output]:
+            if IMAGES in (one.multi_modal_data or {}):
+                one.multi_modal_data[INPUTS] = await asyncio.to_thread(self._inputs, one)
+        return await super()._agent_loop_postprocess(output, validate, **kwargs)
+
+    def _inputs(self, output: Any) -> dict[str, Any]:
+        """Sizes, references and positions of an output's sequence."""
+        images = output.multi_modal_data[IMAGES]
+        sizes = image_sizes(self.processor.image_processor, [(ref.width, ref.height) for ref in images.refs])
+        ids = torch.tensor([*output.prompt_ids, *output.response_ids])
+        positions = {POSITIONS: rope_positions(self.processor, ids, sizes)}
+        return {**sizes, IMAGES: images, **positions} if images.refs else positions
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         # An episode is scored by its trajectory, which the last output holds whole. verl would pad all outputs to one
@@ -50,15 +62,19 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         data = output.multi_modal_data or {}
         if WITHOUT_PIXELS in data:
             return {WITHOUT_PIXELS: True}
-        if FRAME_KEYS not in data:
-            return super()._compute_multi_modal_inputs(output, input_ids)
-        return with_token_types(self.patches.inputs(data["images"], data[FRAME_KEYS]), input_ids)
+        if INPUTS in data:
+            return dict(data[INPUTS])
+        made: dict[str, Any] = super()._compute_multi_modal_inputs(output, input_ids)
+        return made
 
     def _compute_position_ids(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, multi_modal_inputs: Any, *args: Any
     ) -> torch.Tensor:
         if WITHOUT_PIXELS in multi_modal_inputs:
             return compute_position_id_with_mask(attention_mask)  # plain ones: nobody reads them
+        if POSITIONS in multi_modal_inputs:
+            made: torch.Tensor = multi_modal_inputs.pop(POSITIONS).unsqueeze(0)
+            return made
         return super()._compute_position_ids(input_ids, attention_mask, multi_modal_inputs, *args)
 
 

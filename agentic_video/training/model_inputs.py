@@ -1,33 +1,64 @@
 """What the model takes beside token ids: patches of images, and positions of tokens.
 
-Rollouts, SFT and KTO make them here alike, so that a recorded episode is trained on as its rollout would be.
+Rollouts, SFT and KTO make them here alike, so that a recorded episode is trained on as its rollout would be. Positions
+and sizes need no pixels: a rollout's are made where it is played, its patches where they are trained on.
 """
 
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
-from PIL import Image
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
 from agentic_video.types.frame import Frame
-from agentic_video.utils.resources import memory_limit, patch_cache_share
-
-PATCH_CACHE_BYTES = 1 << 30
-"""Most bytes of processed frames that one cache keeps, where nothing says more."""
 
 
-def patch_cache_bytes(config: Any) -> int:
-    """Most bytes of processed frames that an agent-loop worker keeps: its part of its own node's memory.
+def image_sizes(image_processor: Any, sizes: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
+    """What verl and the model want to know of images beside their patches.
 
     Args:
-        config: Of the run. verl deals its ``rollout.agent.num_workers`` workers out over the nodes in turn
-            (``verl/experimental/agent_loop/agent_loop.py``, ``_init_agent_loop_workers``).
+        image_processor: The model's: of Qwen2-VL's kind, which Qwen2.5-VL and Qwen3-VL have.
+        sizes: (width, height) of each image in pixels.
+
+    Returns:
+        ``image_grid_thw`` (images, 3), sizes in patches: time, height, width; ``images_seqlens`` (images,), patches of
+        each. Nothing at all without images.
     """
-    workers = -(-config.actor_rollout_ref.rollout.agent.num_workers // max(1, config.trainer.nnodes))
-    return patch_cache_share(memory_limit(), workers)
+    if not sizes:
+        return {}
+    side = image_processor.patch_size
+    bounds = {"min_pixels": image_processor.size.shortest_edge, "max_pixels": image_processor.size.longest_edge}
+    grids = []
+    for width, height in sizes:
+        resized = smart_resize(height, width, side * image_processor.merge_size, **bounds)
+        grids.append([1, resized[0] // side, resized[1] // side])
+    grid = torch.tensor(grids)
+    return {"image_grid_thw": grid, "images_seqlens": grid[:, 1] * grid[:, 2]}
+
+
+def image_patches(
+    image_processor: Any, images: Mapping[str, np.ndarray], device: str | int | torch.device = "cpu"
+) -> dict[str, torch.Tensor]:
+    """What the image processor makes of images, on a device.
+
+    Args:
+        image_processor: The model's.
+        images: RGB uint8 arrays of shape (height, width, 3), by key.
+        device: Where they are processed; as they are bytes until then, little is moved.
+
+    Returns:
+        Float32 patches of shape (patches, values of a patch) on the device, by key.
+    """
+    if not images:
+        return {}
+    # Arrays in Ray's shared memory are read-only, of which torch warns.
+    tensors = [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
+    output = image_processor(images=tensors, return_tensors="pt", device=device)
+    pieces = output["pixel_values"].split(output["image_grid_thw"].prod(dim=-1).tolist())
+    return dict(zip(images, pieces, strict=True))
 
 
 def image_inputs(patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -51,65 +82,6 @@ def image_inputs(patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor])
     }
 
 
-class PatchCache:
-    """What the image processor makes of frames, each distinct one once; least recently used ones go first.
-
-    Args:
-        image_processor: The model's image processor.
-        max_bytes: Most bytes that are kept.
-
-    Attributes:
-        processed: How many images the processor was given so far.
-        num_bytes: How many bytes are kept.
-    """
-
-    def __init__(self, image_processor: Any, max_bytes: int = PATCH_CACHE_BYTES):
-        self._image_processor = image_processor
-        self._max_bytes = max_bytes
-        self._kept: OrderedDict[Hashable, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
-        self.num_bytes = 0
-        self.processed = 0
-
-    def __contains__(self, key: Hashable) -> bool:
-        """Whether the frame of this key is kept."""
-        return key in self._kept
-
-    def inputs(self, images: Sequence[Image.Image], keys: Sequence[Hashable]) -> dict[str, torch.Tensor]:
-        """The processor's output for a sequence of images.
-
-        Args:
-            images: The images.
-            keys: One key an image; equal keys mean equal images.
-
-        Returns:
-            See :func:`image_inputs`.
-        """
-        if not keys:
-            return {}
-        found = {key: self._kept[key] for key in keys if key in self._kept}
-        missing = {key: image for key, image in zip(keys, images, strict=True) if key not in found}
-        if missing:
-            output = self._image_processor(images=list(missing.values()), return_tensors="pt")
-            grids = output["image_grid_thw"]
-            pieces = output["pixel_values"].split(grids.prod(dim=-1).tolist())
-            for key, grid, piece in zip(missing, grids, pieces, strict=True):
-                found[key] = (piece.clone(), grid[None])
-            self.processed += len(missing)
-        for key in keys:
-            self._keep(key, found[key])
-        return image_inputs([found[key][0] for key in keys], [found[key][1] for key in keys])
-
-    def _keep(self, key: Hashable, entry: tuple[torch.Tensor, torch.Tensor]) -> None:
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return
-        self._kept[key] = entry
-        self.num_bytes += entry[0].nbytes
-        while self.num_bytes > self._max_bytes:
-            _, (patches, _) = self._kept.popitem(last=False)
-            self.num_bytes -= patches.nbytes
-
-
 def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, Any]:
     """Image inputs with the key whose presence makes verl's positions tell text from images.
 
@@ -124,7 +96,7 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
     Args:
         processor: The model's, with verl's ``get_rope_index``.
         ids: Shape (tokens,).
-        inputs: See :func:`image_inputs`.
+        inputs: With ``image_grid_thw``, where there are images.
 
     Returns:
         Shape (4, tokens).
@@ -140,7 +112,7 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
 def model_inputs(
     processor: Any, ids: torch.Tensor, frames: Sequence[Frame]
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Positions and image inputs of a sequence, as verl's agent-loop worker makes them for a rollout.
+    """Positions and image inputs of a sequence, as a rollout has them when it is trained on.
 
     Args:
         processor: The model's, with verl's ``get_rope_index``.
@@ -148,8 +120,11 @@ def model_inputs(
         frames: The images in the order of their placeholders.
 
     Returns:
-        Positions of shape (4, tokens), and the image processor's output (see :func:`image_inputs`).
+        Positions of shape (4, tokens), and see :func:`image_inputs`.
     """
-    images = [Image.fromarray(frame.image) for frame in frames]
-    inputs = PatchCache(processor.image_processor, max_bytes=0).inputs(images, range(len(images)))
-    return rope_positions(processor, ids, inputs), inputs
+    inputs = image_sizes(processor.image_processor, [(frame.width, frame.height) for frame in frames])
+    positions = rope_positions(processor, ids, inputs)
+    if frames:
+        patches = image_patches(processor.image_processor, {frame.key: frame.image for frame in frames})
+        inputs = {"pixel_values": torch.cat([patches[frame.key] for frame in frames]), **inputs}
+    return positions, inputs

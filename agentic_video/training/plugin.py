@@ -69,11 +69,14 @@ def install() -> None:
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
+        "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
         "verl.utils.fsdp_utils": loudly(patches.fused_head),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(patches.merged_lora),
     }
+    # An engine of ours is asked for by a vendor's name; where there is none of that name, verl takes its own.
+    os.environ.setdefault("VERL_ENGINE_VENDOR", "agentic_video")
     if patches.on_cpu():
         # verl registers its FSDP engine for cuda and npu only; its code is neutral.
         os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")

@@ -2,7 +2,6 @@
 
 import ast
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -23,13 +22,14 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.agent_loop import (
     FINAL_OUTPUT,
-    FRAME_KEYS,
     VALIDATE,
     VideoAgentLoop,
     node_retriever,
     weight_versions,
 )
+from agentic_video.training.references import IMAGES
 from agentic_video.training.router import RequestId
+from agentic_video.types.frame import ImageRef, image_key
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.errors import VideoError
@@ -136,10 +136,15 @@ def asked(qa: VideoQA) -> VideoQA:
     return VideoQA(**{**qa.__dict__, "question": "What colour flashes at 00:42?"})
 
 
-def key(index: int, side: int = 28) -> tuple[int, int, bytes]:
+def key(index: int, side: int = 28) -> str:
     """The key of a grey frame, by its picture."""
-    pixels = np.full((side, side, 3), index % 256, np.uint8)
-    return side, side, hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
+    return image_key(np.full((side, side, 3), index % 256, np.uint8))
+
+
+def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
+    """References to the images of an output's sequence."""
+    refs: tuple[ImageRef, ...] = (output.multi_modal_data or {})[IMAGES].refs
+    return refs
 
 
 def test_ids_mask_and_log_probabilities(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
@@ -257,16 +262,13 @@ def test_another_server_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None
         rollout(config, chat_format, qa, ANSWER)
 
 
-def test_images_and_their_keys(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+def test_references_to_images(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
     played = rollout(zoomer, chat_format, qa, chat_format.encode(ZOOM), ANSWER)
-    data = played.last.multi_modal_data
-    assert data is not None
     # the first and the last of 600 frames, then those at 0 and at 2 s: the first one twice
-    assert [np.asarray(image)[0, 0, 0] for image in data["images"]] == [0, 599 % 256, 0, 20]
-    assert {image.size for image in data["images"]} == {(28, 28)}
-    assert data[FRAME_KEYS] == [key(0), key(599), key(0), key(20)]
-    assert len(set(data[FRAME_KEYS])) == 3
-    assert all(one is other for one, other in zip(data["images"], played.server.asked[1]["image_data"], strict=True))
+    assert [ref.key for ref in shown(played.last)] == [key(0), key(599), key(0), key(20)]
+    assert {(ref.width, ref.height) for ref in shown(played.last)} == {(28, 28)}
+    # this source's frames are nowhere to be found again
+    assert [int(ref.image[0, 0, 0]) for ref in shown(played.last) if ref.image is not None] == [0, 599 % 256, 0, 20]
 
 
 def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
@@ -312,7 +314,7 @@ def test_an_episode_without_images(chat_format: ChatFormat, qa: VideoQA) -> None
     config = composed("videozoomer", "laptop", *ROOMY, "agentic_video.system.overview=none")
     played = rollout(config, chat_format, qa, ANSWER)
     assert played.server.asked[0]["image_data"] is None
-    assert played.last.multi_modal_data == {"images": [], FRAME_KEYS: []}
+    assert shown(played.last) == ()
     assert played.last.extra_fields[COSTS]["visual_tokens"] == 0.0
 
 
@@ -346,7 +348,7 @@ def test_a_context_that_forgets_gives_an_output_for_each_turn(chat_format: ChatF
         last = {name: value for name, value in played.last.extra_fields.items() if name != FINAL_OUTPUT}
         assert others == last
     # rollout 0 of its group starts with many small frames; then each turn has its own frame only
-    keys = [(output.multi_modal_data or {})[FRAME_KEYS] for output in played.outputs]
+    keys = [[ref.key for ref in shown(output)] for output in played.outputs]
     assert [len(one) for one in keys] == [8, 1, 1]
     assert keys[1:] == [[key(70)], [key(90)]]
     assert played.last.extra_fields["min_global_steps"] == 3

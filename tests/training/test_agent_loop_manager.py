@@ -1,19 +1,23 @@
 import asyncio
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from agentic_video.training import agent_loop_manager
-from agentic_video.training.agent_loop import FRAME_KEYS, VALIDATE
-from agentic_video.training.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker, turns
-from tests.training.test_model_inputs import image
-from tests.training.workers import make_worker
+from agentic_video.training.agent_loop import VALIDATE
+from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
+from agentic_video.training.references import IMAGES
+from agentic_video.types.frame import Frame, Origin
+from tests.training.test_model_inputs import frame, picture
+from tests.training.workers import make_worker, sequence_images
 
 STOCK: Any = VideoAgentLoopWorker.__base__
 """verl's own worker."""
@@ -47,12 +51,13 @@ def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(
     handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=compute_score))]
     worker = make_worker(monkeypatch, checkpoint, handles)
     pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    shown = sequence_images([frame(0, 28, 28)])
     outputs = [
         AgentLoopOutput(
             prompt_ids=[1, 2, pad, *([3] * more)],
             response_ids=[4, 5],
             response_mask=[1, 1],
-            multi_modal_data={"images": [image(0, 28, 28)], FRAME_KEYS: ["a"]},
+            multi_modal_data={IMAGES: shown},
             metrics=AgentLoopMetrics(),
             extra_fields={"number": more},
         )
@@ -60,13 +65,12 @@ def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(
     ]
     asyncio.run(worker._compute_score(outputs, {"uid": "u"}))
     assert [output.reward_score for output in outputs] == [None, 0.5]
-    assert worker.patches.processed == 0
     # as verl leaves an output that it scored itself
     last = outputs[1]
     assert last.extra_fields == {"number": 7, "reward_extra_info": {"acc": 1.0}}
     assert last.metrics.compute_score > 0.0
     assert last.as_dict()["rm_scores"].tolist() == [0.0, 0.5]
-    assert last.multi_modal_data is not None and last.multi_modal_data[FRAME_KEYS] == ["a"]
+    assert last.multi_modal_data == {IMAGES: shown}
     (data,) = scored
     assert data.non_tensor_batch["tool_extra_fields"][0]["number"] == 7
     assert data.non_tensor_batch["uid"].tolist() == ["u"]
@@ -81,18 +85,42 @@ def test_without_reward_workers_nothing_is_scored(checkpoint: Path, monkeypatch:
     assert output.reward_score is None and "rm_scores" not in output.as_dict()
 
 
-def test_images_are_processed_once_for_all_rollouts(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollout_goes_to_the_trainer_without_pixels(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[dict[str, Any]] = []
+
+    async def postprocess(self: Any, output: Any, validate: bool, **row: Any) -> None:
+        """As verl's, which puts what it makes into its queue."""
+        for one in output if isinstance(output, list) else [output]:
+            ids = torch.tensor(one.prompt_ids + one.response_ids)
+            inputs = self._compute_multi_modal_inputs(one, ids)
+            positions = self._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs).squeeze(0)
+            put.append({"inputs": inputs, "positions": positions})
+
+    monkeypatch.setattr(STOCK, "_agent_loop_postprocess", postprocess)
     worker = make_worker(monkeypatch, checkpoint)
+    processed: list[Any] = []
+    monkeypatch.setattr(type(worker.processor.image_processor), "__call__", lambda *given, **more: processed.append(1))
     pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
-    ids = torch.tensor([1, pad, 2, pad, 3])
-    data = {"images": [image(0, 28, 28), image(1, 28, 28)], FRAME_KEYS: ["a", "b"]}
-    output = SimpleNamespace(multi_modal_data=data)
-    for _ in range(2):
-        inputs = worker._compute_multi_modal_inputs(output, ids)
-        positions = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs)
-        assert positions.shape == (1, 4, 5)
-        assert set(inputs) == {"pixel_values", "image_grid_thw", "images_seqlens"}
-    assert worker.patches.processed == 2
+    store = Frame.stored(7, 0.7, picture(0, 28, 28), Origin("a.mp4", 7, (28, 28)), "key")
+    drawn = Frame(0, 0.0, picture(1, 56, 28))
+    shown = sequence_images([store, drawn])
+    output = AgentLoopOutput(
+        prompt_ids=[1, pad, 2],
+        response_ids=[pad, pad, 3],
+        response_mask=[0, 0, 1],
+        multi_modal_data={IMAGES: shown},
+        metrics=AgentLoopMetrics(),
+    )
+    asyncio.run(worker._agent_loop_postprocess([output], False))
+    (sent,) = put
+    assert sent["inputs"][IMAGES] == shown and set(sent["inputs"]) == {IMAGES, "image_grid_thw", "images_seqlens"}
+    assert sent["inputs"]["image_grid_thw"].tolist() == [[1, 2, 2], [1, 2, 4]]
+    # the second image has 2 x 1 merged patches: its columns are at 3 and 4
+    assert sent["positions"].tolist()[3] == [0, 1, 2, 3, 4, 5]
+    assert processed == []
+    travels = len(pickle.dumps(sent["inputs"][IMAGES].refs[0])), len(pickle.dumps(sent["inputs"][IMAGES].refs[1]))
+    assert travels[0] < 500 and drawn.image.nbytes < travels[1] < drawn.image.nbytes + 1000
+    assert INPUTS in (output.multi_modal_data or {})
 
 
 @pytest.mark.parametrize(
@@ -139,5 +167,5 @@ def test_refills_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_outputs_of_others_go_verls_own_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = make_worker(monkeypatch, checkpoint)
     monkeypatch.setattr(STOCK, "_compute_multi_modal_inputs", lambda self, output, ids: {"stock": True})
-    output = SimpleNamespace(multi_modal_data={"images": [image(0)]})
+    output = SimpleNamespace(multi_modal_data={"images": [Image.fromarray(picture(0))]})
     assert worker._compute_multi_modal_inputs(output, torch.tensor([1])) == {"stock": True}

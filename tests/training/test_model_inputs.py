@@ -1,92 +1,75 @@
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from transformers import Qwen2VLImageProcessor
 from verl.utils import hf_processor
 
-from agentic_video.training import model_inputs as model_inputs_module
-from agentic_video.training.agent_loop import FRAME_KEYS
-from agentic_video.training.model_inputs import (
-    PatchCache,
-    image_inputs,
-    model_inputs,
-    patch_cache_bytes,
-    rope_positions,
-)
+from agentic_video.training.model_inputs import image_inputs, image_patches, image_sizes, model_inputs, rope_positions
 from agentic_video.types.frame import Frame
-from tests.config.configs import composed
-from tests.training.workers import make_worker
+from tests.training.workers import make_worker, trained_inputs
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
 
 
-def image(seed: int, width: int = 56, height: int = 28) -> Image.Image:
-    return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8))
+def picture(seed: int, width: int = 56, height: int = 28) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def test_output_is_the_processors_own() -> None:
-    images = [image(0), image(1, 84, 56), image(0), image(2, 28, 28)]
-    expected = PROCESSOR(images=images, return_tensors="pt")
-    cache = PatchCache(PROCESSOR)
-    for _ in range(2):
-        inputs = cache.inputs(images, ["a", "b", "a", "c"])
-        assert torch.equal(inputs["pixel_values"], expected["pixel_values"])
-        assert torch.equal(inputs["image_grid_thw"], expected["image_grid_thw"])
-        # patches of 14 pixels: 56 x 28 has 4 x 2, 84 x 56 has 6 x 4, 28 x 28 has 2 x 2
-        assert inputs["images_seqlens"].tolist() == [8, 24, 8, 4]
-    assert cache.processed == 3
+def frame(seed: int, width: int = 56, height: int = 28) -> Frame:
+    return Frame(seed, 0.0, picture(seed, width, height))
+
+
+PROCESSORS = {
+    "qwen2_5_vl": PROCESSOR,
+    "qwen3_vl": Qwen2VLImageProcessor(
+        patch_size=16, size={"shortest_edge": 1024, "longest_edge": 131_072}, image_mean=[0.5] * 3, image_std=[0.5] * 3
+    ),
+}
+
+
+@pytest.mark.parametrize("family", PROCESSORS)
+def test_patches_and_sizes_are_the_processor_s_own(family: str) -> None:
+    """Of images as a store gives them, and of some that the processor resizes: too small, too large, of odd sides."""
+    processor = PROCESSORS[family]
+    sizes = [(448, 224), (28, 28), (448, 224), (30, 45), (1000, 700), (32, 64)]
+    images = [picture(number, *size) for number, size in enumerate(sizes)]
+    expected = processor(images=[Image.fromarray(one) for one in images], return_tensors="pt")
+    patches = image_patches(processor, {str(number): one for number, one in enumerate(images)})
+    assert list(patches) == ["0", "1", "2", "3", "4", "5"]
+    assert torch.equal(torch.cat(list(patches.values())), expected["pixel_values"])
+    assert expected["pixel_values"].dtype == torch.float32
+    found = image_sizes(processor, sizes)
+    assert torch.equal(found["image_grid_thw"], expected["image_grid_thw"])
+    assert found["images_seqlens"].tolist() == [len(one) for one in patches.values()]
+
+
+@given(width=st.integers(20, 3000), height=st.integers(20, 3000), family=st.sampled_from(sorted(PROCESSORS)))
+def test_sizes_agree_with_the_placeholders(width: int, height: int, family: str) -> None:
+    """The prompt's placeholders are counted by the processor's own method."""
+    if max(width, height) / min(width, height) > 100:
+        return
+    processor = PROCESSORS[family]
+    (patches,) = image_sizes(processor, [(width, height)])["images_seqlens"].tolist()
+    assert patches == processor.get_number_of_image_patches(height, width, {})
 
 
 def test_a_sequence_without_images_has_no_inputs() -> None:
-    assert PatchCache(PROCESSOR).inputs([], []) == image_inputs([], []) == {}
-
-
-def test_bytes_are_bounded() -> None:
-    one = PROCESSOR(images=[image(0)], return_tensors="pt")["pixel_values"].nbytes
-    cache = PatchCache(PROCESSOR, max_bytes=2 * one)
-    for number in range(5):
-        cache.inputs([image(number)], [number])
-    assert cache.num_bytes == 2 * one
-    assert [number in cache for number in range(5)] == [False, False, False, True, True]
-    cache.inputs([image(3)], [3])  # used again: 4 is the next to go
-    cache.inputs([image(5)], [5])
-    assert 3 in cache and 4 not in cache
-    images = [image(number) for number in range(5)]
-    inputs = cache.inputs(images, list(range(5)))  # more at once than are kept
-    assert torch.equal(inputs["pixel_values"], PROCESSOR(images=images, return_tensors="pt")["pixel_values"])
-    assert cache.num_bytes <= 2 * one
+    assert image_inputs([], []) == image_sizes(PROCESSOR, []) == image_patches(PROCESSOR, {}) == {}
 
 
 def test_images_in_pieces_are_the_images_together() -> None:
-    images = [image(0), image(1, 84, 56), image(2, 28, 28)]
-    whole = PatchCache(PROCESSOR).inputs(images, range(3))
-    pieces = [PatchCache(PROCESSOR).inputs(some, range(len(some))) for some in (images[:1], images[1:])]
-    joined = image_inputs([one["pixel_values"] for one in pieces], [one["image_grid_thw"] for one in pieces])
-    assert set(joined) == set(whole)
-    for name, value in whole.items():
-        assert torch.equal(joined[name], value), name
-
-
-@pytest.mark.parametrize(
-    ("gib", "nodes", "workers", "expected"),
-    [
-        (2048, 2, 64, 4 * 2**30),  # 128 GiB of caches for 32 workers a node
-        (2048, 2, 3, 8 * 2**30),  # two workers on the fuller node: as much as one may have
-        (1024, 2, 1000, 2**28),
-        (16, 1, 1, 2**30),
-        (160, 1, 3, 10 * 2**30 // 3),
-    ],
-)
-def test_a_cache_has_its_part_of_its_node(
-    gib: int, nodes: int, workers: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_inputs_module, "memory_limit", lambda: gib * 2**30)
-    sizes = (f"trainer.nnodes={nodes}", f"actor_rollout_ref.rollout.agent.num_workers={workers}")
-    assert patch_cache_bytes(composed("videozoomer", "laptop", "data.train_files=none", *sizes)) == expected
+    images = {str(number): picture(number, *size) for number, size in enumerate([(56, 28), (84, 56), (28, 28)])}
+    whole = image_patches(PROCESSOR, images)
+    grids = image_sizes(PROCESSOR, [(56, 28), (84, 56), (28, 28)])
+    joined = image_inputs(list(whole.values()), list(grids["image_grid_thw"].split(1)))
+    assert torch.equal(joined["pixel_values"], torch.cat(list(whole.values())))
+    # patches of 14 pixels: 56 x 28 has 4 x 2, 84 x 56 has 6 x 4, 28 x 28 has 2 x 2
+    assert joined["images_seqlens"].tolist() == grids["images_seqlens"].tolist() == [8, 24, 4]
 
 
 def test_positions_by_hand(checkpoint: Path) -> None:
@@ -110,14 +93,11 @@ def test_a_recorded_sequence_has_a_rollouts_inputs(
 ) -> None:
     worker = make_worker(monkeypatch, checkpoint)
     pad = worker.processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
-    ids = torch.tensor([1, *[pad, 3] * count, 2])
-    images = [image(number, 28, 28) for number in range(count)]
-    frames = [Frame(number, 0.0, np.asarray(one)) for number, one in enumerate(images)]
-    positions, inputs = model_inputs(worker.processor, ids, frames)
-    output = SimpleNamespace(multi_modal_data={"images": images, FRAME_KEYS: list(range(count))})
-    expected = worker._compute_multi_modal_inputs(output, ids)
-    rows = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], expected)
-    assert torch.equal(positions, rows.squeeze(0))
-    assert set(inputs) == set(expected)
+    ids = [1, *[pad, 3] * count, 2]
+    frames = [frame(number, 28, 28) for number in range(count)]
+    positions, inputs = model_inputs(worker.processor, torch.tensor(ids), frames)
+    trained, expected = trained_inputs(worker, ids, frames)
+    assert torch.equal(positions, trained) and positions.shape == (4, len(ids))
+    assert set(inputs) == set(expected) == ({"pixel_values", "image_grid_thw", "images_seqlens"} if count else set())
     for name, value in expected.items():
         assert torch.equal(inputs[name], value), name

@@ -5,13 +5,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from omegaconf import DictConfig
-from PIL import Image
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
@@ -29,7 +27,6 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
-from agentic_video.training.agent_loop import FRAME_KEYS
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import Record, read_records, write_record
@@ -37,7 +34,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
-from tests.training.workers import make_worker
+from tests.training.workers import make_worker, trained_inputs
 
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
@@ -144,10 +141,7 @@ def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worke
     ids = torch.tensor(sequence.ids)
     assert torch.equal(sample["input_ids"], ids)
     assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
-    images = [Image.fromarray(frame.image) for frame in sequence.frames]
-    output = SimpleNamespace(multi_modal_data={"images": images, FRAME_KEYS: [id(frame) for frame in sequence.frames]})
-    inputs = worker._compute_multi_modal_inputs(output, ids)
-    positions = worker._compute_position_ids(ids[None], torch.ones_like(ids)[None], inputs).squeeze(0)
+    positions, inputs = trained_inputs(worker, sequence.ids, sequence.frames)
     assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
     assert set(sample["multi_modal_inputs"]) == set(inputs)
     for name, value in inputs.items():

@@ -46,7 +46,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         sizes = image_sizes(self.processor.image_processor, [(ref.width, ref.height) for ref in images.refs])
         ids = torch.tensor([*output.prompt_ids, *output.response_ids])
         positions = {POSITIONS: rope_positions(self.processor, ids, sizes)}
-        return {**sizes, IMAGES: images, **positions} if images.refs else positions
+        return {**sizes, IMAGES: images.pack(), **positions} if images.refs else positions
 
     async def _compute_score(self, outputs: list[Any], kwargs: dict[str, Any]) -> None:
         # An episode is scored by its trajectory, which the last output holds whole. verl would pad all outputs to one

@@ -6,7 +6,7 @@ thousandth of what float32 patches would move, as an image's patches are eight t
 group are mostly the same.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,7 @@ from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from agentic_video.training.model_inputs import image_patches
-from agentic_video.training.references import IMAGES
-from agentic_video.types.frame import ImageRef
+from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.video.fetch import FrameFetcher
 
 VENDOR = "agentic_video"
@@ -37,7 +36,7 @@ class VideoEngine(FSDPEngineWithLMHead):
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
         """See verl's; references are replaced by patches on this rank's device."""
-        images = [inputs[IMAGES] for inputs in sequence_inputs(micro_batch) if IMAGES in inputs]
+        images = [one for one in sequence_images(micro_batch) if one]
         if images:
             if self._fetcher is None:
                 self._fetcher = FrameFetcher(images[0].store, KEPT_BYTES)
@@ -55,6 +54,12 @@ def sequence_inputs(batch: TensorDict) -> list[Mapping[str, Any]]:
     return [one or {} for one in given]
 
 
+def sequence_images(batch: TensorDict) -> list[SequenceImages | None]:
+    """The references of a batch's sequences; None for one without any."""
+    inputs = sequence_inputs(batch)
+    return [SequenceImages.unpack(one[IMAGES]) if IMAGES in one else None for one in inputs]
+
+
 def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> TensorDict:
     """A batch whose sequences have patches in place of references; the batch itself stays as it is.
 
@@ -63,10 +68,10 @@ def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> Tens
         patches: Of shape (patches, values of a patch), by the keys of references.
     """
     filled: list[dict[str, Any]] = []
-    for inputs in sequence_inputs(batch):
+    for inputs, images in zip(sequence_inputs(batch), sequence_images(batch), strict=True):
         rest = {name: value for name, value in inputs.items() if name != IMAGES}
-        refs: Sequence[ImageRef] = inputs[IMAGES].refs if IMAGES in inputs else ()
-        filled.append({"pixel_values": torch.cat([patches[ref.key] for ref in refs]), **rest} if refs else rest)
+        pixels = {"pixel_values": torch.cat([patches[ref.key] for ref in images.refs])} if images else {}
+        filled.append({**pixels, **rest})
     copy = batch.copy()
     tensordict_utils.assign_non_tensor_stack(copy, INPUTS, filled)
     return copy

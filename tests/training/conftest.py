@@ -6,8 +6,9 @@ from tensordict import NonTensorStack, TensorDict
 from agentic_video.training import episode_log
 from tests.toyworld.conftest import checkpoint, tokenizer
 from tests.training.episodes import Queue
+from tests.video.conftest import video
 
-__all__ = ["checkpoint", "queue", "tokenizer"]
+__all__ = ["checkpoint", "queue", "tokenizer", "video"]
 
 
 @pytest.fixture

@@ -1,0 +1,84 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tensordict import TensorDict
+from verl.utils import tensordict_utils
+from verl.workers.engine.base import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
+
+from agentic_video.training.engine import VideoEngine, sequence_inputs, with_patches
+from agentic_video.training.references import IMAGES
+from agentic_video.types.frame import Frame
+from tests.training.workers import sequence_images
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_verl_takes_this_engine_for_policies_and_its_own_for_values() -> None:
+    for backend in ("fsdp", "fsdp2"):
+        assert EngineRegistry.get_engine_cls("language_model", backend) is VideoEngine
+        assert EngineRegistry.get_engine_cls("value_model", backend) is FSDPEngineWithValueHead
+    assert issubclass(VideoEngine, FSDPEngineWithLMHead)
+
+
+def frame(value: int) -> Frame:
+    return Frame(0, 0.0, np.full((28, 28, 3), value, np.uint8))
+
+
+def test_patches_take_the_place_of_references() -> None:
+    first, second = frame(1), frame(2)
+    grid = torch.tensor([[1, 2, 2]])
+    rows = [
+        {IMAGES: sequence_images([first, second]).pack(), "image_grid_thw": grid.repeat(2, 1)},
+        {},
+        {"pixel_values": torch.zeros(4, 3), "image_grid_thw": grid},
+        {IMAGES: sequence_images([second]).pack(), "image_grid_thw": grid},
+    ]
+    batch = TensorDict({"input_ids": torch.zeros(4, 1)}, batch_size=[4])
+    tensordict_utils.assign_non_tensor_stack(batch, "multi_modal_inputs", rows)
+    patches = {first.key: torch.ones(4, 3), second.key: torch.full((4, 3), 2.0)}
+    filled = sequence_inputs(with_patches(batch, patches))
+    assert [set(one) for one in filled] == [
+        {"pixel_values", "image_grid_thw"},
+        set(),
+        *[{"pixel_values", "image_grid_thw"}] * 2,
+    ]
+    assert [one["pixel_values"][:, 0].tolist() for one in filled if one] == [
+        [1.0] * 4 + [2.0] * 4,
+        [0.0] * 4,
+        [2.0] * 4,
+    ]
+    assert [set(one) for one in sequence_inputs(batch)] == [set(one) for one in rows]  # as it was
+    assert sequence_inputs(TensorDict({}, batch_size=[4])) == []
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+def test_an_update_is_the_same_bit_for_bit(model: str, video: Callable[[str], str], tmp_path: Path) -> None:
+    """From pixels, and from references whose frame store is killed between the two passes."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.updates", str(tmp_path), video("h264_b_frames"), model],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    pixels, references = json.loads(line.removeprefix("RESULT "))
+    assert references["engine"] == pixels["engine"] == "VideoEngine"
+    for name in ("log_probs", "metrics", "weights"):
+        assert references[name] == pixels[name], name
+    assert pixels["metrics"]["actor/grad_norm"] > 0
+    # two pictures that a tool made came with the batch; of the store's frames six are distinct
+    assert pixels["fetched"] is None
+    assert references["fetched"]["fetched"] == 6 and references["fetched"]["bytes"] == 6 * 56 * 112 * 3

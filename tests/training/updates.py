@@ -1,0 +1,103 @@
+"""An update of verl's actor from pixels and one from references, in a process of its own: ``python -m``.
+
+Arguments: a folder, a video file, the model (a tiny one of benchmarks/gpu/shapes.py). Prints one line of JSON.
+"""
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from agentic_video.training.model_inputs import image_sizes
+from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.types.frame import Frame, ImageRef
+from agentic_video.video.node_actor import node_id
+from agentic_video.video.node_store import STORE_PREFIX, NodeFrameStore
+from agentic_video.video.store import StoreConfig
+from benchmarks.gpu.actor import Actor, ActorSetting
+from benchmarks.gpu.sequences import Episode, Turn, make_sequence
+from benchmarks.gpu.shapes import write_checkpoint
+
+SIZE = (56, 112)
+SHOWN = [[0, 30, 59, 2, 31, 4], [0, 30, 59, 30, 0, 7]]
+"""Frames of the two episodes of a group: they share the opening, and one asks for a frame twice."""
+
+
+def frames_of(video: str) -> list[list[Frame]]:
+    """The frames of each episode; the last is a picture that a tool made: the frame upside down."""
+    store = NodeFrameStore(StoreConfig())
+
+    async def get() -> list[list[Frame]]:
+        return [await store.aframes(video, indices, SIZE) for indices in SHOWN]
+
+    shown = asyncio.run(get())
+    return [[*frames[:-1], replace(frames[-1], image=frames[-1].image[::-1].copy())] for frames in shown]
+
+
+def with_references(batch: Any, processor: Any, shown: Sequence[Sequence[Frame]]) -> Any:
+    """The batch with what a rollout sends in place of pixels."""
+    from verl.utils import tensordict_utils as tu
+
+    made = []
+    for frames in shown:
+        refs = tuple(ImageRef.of(frame, node_id()) for frame in frames)
+        sizes = image_sizes(processor.image_processor, [(ref.width, ref.height) for ref in refs])
+        made.append({**sizes, IMAGES: SequenceImages(refs, StoreConfig()).pack()})
+    copy = batch.copy()
+    tu.assign_non_tensor_stack(copy, "multi_modal_inputs", made)
+    return copy
+
+
+def lose_the_store() -> None:
+    """As when the process that holds a node's frames dies."""
+    ray.kill(ray.get_actor(f"{STORE_PREFIX}-{node_id()}"))
+
+
+def updated(model: Path, shown: Sequence[Sequence[Frame]], *, references: bool) -> dict[str, Any]:
+    """What one update does: log-probabilities before, metrics, and the weights after it."""
+    actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
+    count = actor.processor.image_processor.get_number_of_image_patches(SIZE[1], SIZE[0], {}) // 4
+    turns = [Turn(3, 5, 7), Turn(3, 4, 6)]
+    made = [make_sequence(turns, actor.tokenizer, count, SIZE, seed) for seed in range(len(shown))]
+    episodes: list[Episode] = [
+        replace(one, images=[frame.image for frame in frames]) for one, frames in zip(made, shown, strict=True)
+    ]
+    batch = actor.batch(episodes)
+    if references:
+        batch = with_references(batch, actor.processor, shown)
+    before = actor.log_probs(batch)
+    data = actor.with_targets(batch, [one - 0.1 for one in before], [1.0, -0.5])
+    if references:
+        lose_the_store()
+    metrics = actor.update(data)
+    weights = hashlib.sha256()
+    for name, value in sorted(actor.worker.actor.engine.module.state_dict().items()):
+        whole = value.full_tensor() if hasattr(value, "full_tensor") else value
+        weights.update(name.encode() + whole.float().numpy().tobytes())
+    timing = ("mfu", "memory", "time", "throughput")
+    fetcher = getattr(actor.worker.actor.engine, "_fetcher", None)
+    return {
+        "engine": type(actor.worker.actor.engine).__name__,
+        "log_probs": [one.tolist() for one in before],
+        "metrics": {name: value for name, value in metrics.items() if not any(word in name for word in timing)},
+        "weights": weights.hexdigest(),
+        "fetched": None if fetcher is None else vars(fetcher.stats),
+    }
+
+
+def main() -> None:
+    folder, video, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+    model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
+    shown = frames_of(video)
+    print("RESULT", json.dumps([updated(model, shown, references=kind) for kind in (False, True)]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,319 @@
+"""Episodes through stock verl's agent-loop worker and through this package's: everything is real but the model.
+
+Both sides play the same VideoZoomer episodes on the same video from the same frame store. ``stock`` hands images to its
+server each turn and float32 patches to TransferQueue, as verl's own worker does; ``references`` is this package's way.
+"""
+
+import asyncio
+import json
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import av
+import numpy as np
+import ray
+from omegaconf import DictConfig, OmegaConf
+from PIL import Image
+from transformers import Qwen2VLImageProcessor
+from verl.experimental.agent_loop import agent_loop as verl_agent_loop
+from verl.workers.rollout.replica import TokenOutput
+
+from agentic_video.config.compose import compose_recipe
+from agentic_video.rollout.tokens import TokenSequence
+from agentic_video.training.agent_loop import AGENT_NAME, VideoAgentLoop
+from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
+from agentic_video.training.references import SequenceImages
+from agentic_video.types.frame import ImageRef
+from agentic_video.types.row import VideoQA
+from benchmarks.gpu.shapes import write_checkpoint
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+Side = Literal["stock", "references"]
+SIDES: tuple[Side, ...] = ("stock", "references")
+STOCK_AGENT = "stock_video_agent"
+SIZE = (896, 448)
+"""Of the video in pixels; VideoZoomer shows it at 448 x 224."""
+ZOOM_FRAMES = 16
+TICK = 0.002
+"""Seconds between two looks at an event loop's clock."""
+TICKS_A_SECOND = 1 / TICK
+
+
+def make_video(path: Path, minutes: float = 10.0, fps: int = 8) -> Path:
+    """A video whose every frame differs, or the one that is there: a square that wanders over noise."""
+    if path.exists():
+        return path
+    noise = np.random.default_rng(0).integers(0, 256, (SIZE[1], SIZE[0], 3), np.uint8)
+    making = path.with_suffix(".making.mp4")
+    with av.open(str(making), "w") as container:
+        stream = container.add_stream("libx264", fps, options={"preset": "ultrafast", "crf": "35", "g": "80"})
+        stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
+        for number in range(int(minutes * 60 * fps)):
+            picture = noise // 4
+            across, down = (number * 7) % (SIZE[0] - 64), (number * 3) % (SIZE[1] - 64)
+            picture[down : down + 64, across : across + 64] = number % 256
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(stream.encode())
+    making.rename(path)
+    return path
+
+
+def make_model(folder: Path) -> Path:
+    """Tokenizer, processor and config of Qwen2.5-VL-7B's sizes, without weights."""
+    return write_checkpoint(folder / "qwen2.5-vl-7b", "qwen2.5-vl-7b", weights=False)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is played.
+
+    Attributes:
+        questions: How many.
+        rollouts: Of each question.
+        overview: Frames of the first view.
+        zooms: Calls of 16 frames that each rollout makes, each into another stretch.
+        think: Seconds that the stand-in for the model takes for a turn.
+    """
+
+    questions: int = 1
+    rollouts: int = 1
+    overview: int = 64
+    zooms: int = 4
+    think: float = 0.0
+
+    @property
+    def frames(self) -> int:
+        """Of one trajectory."""
+        return self.overview + self.zooms * ZOOM_FRAMES
+
+
+def configured(model: Path, load: Load, side: Side) -> DictConfig:
+    """VideoZoomer's cluster config for a load, resolved."""
+    overrides = [
+        f"actor_rollout_ref.model.path={model}",
+        "data.train_files=none",
+        "data.val_files=none",
+        f"actor_rollout_ref.rollout.n={load.rollouts}",
+        f"actor_rollout_ref.rollout.name={'sglang' if side == 'stock' else 'vllm'}",  # the former gets pixels
+        f"agentic_video.system.overview_max_frames={load.overview}",
+    ]
+    config = compose_recipe(REPOSITORY / "recipes" / "videozoomer", "cluster", overrides)
+    return OmegaConf.create(OmegaConf.to_container(config, resolve=True))  # type: ignore[return-value]
+
+
+class StockAgentLoop(VideoAgentLoop):
+    """The same episodes, with their images as verl's own agent loops leave them."""
+
+    def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
+        self._frames = [sequence.frames for sequence in sequences]
+        return super()._images(sequences)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:  # type: ignore[override]
+        """See :class:`VideoAgentLoop`."""
+        output: Any = await super().run(sampling_params, **row)
+        (frames,) = self._frames
+        output.multi_modal_data = {"images": [Image.fromarray(frame.image) for frame in frames]}
+        return output
+
+
+verl_agent_loop._agent_loop_registry[STOCK_AGENT] = {"_target_": f"{__name__}.StockAgentLoop"}  # type: ignore[assignment]
+
+
+@dataclass
+class Counts:
+    """What one side has done.
+
+    Attributes:
+        processed: Images that a processor was given in this process.
+        submitted: Milliseconds on the event loop for each turn that was handed to a server.
+        sent: Bytes of images handed to a server, turn by turn.
+        put: Bytes written into TransferQueue's sockets.
+        got: Bytes read from them.
+    """
+
+    processed: int = 0
+    submitted: list[float] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    put: int = 0
+    got: int = 0
+
+
+def image_bytes(image_data: Sequence[Any] | None) -> int:
+    """Bytes of what a server is handed as images."""
+    total = 0
+    for one in image_data or ():
+        total += len(pickle.dumps(one)) if isinstance(one, ImageRef) else int(np.asarray(one).nbytes)
+    return total
+
+
+class Server:
+    """Stands in for an engine: an actor that says what it is told to."""
+
+    async def generate(self, reply: list[int], seconds: float, **request: Any) -> TokenOutput:
+        """A turn."""
+        await asyncio.sleep(seconds)
+        return TokenOutput(token_ids=reply, log_probs=[-1.0] * len(reply), extra_fields={"global_steps": 1})
+
+
+class Client:
+    """verl's client of its servers, with one stand-in: zooms, then answers.
+
+    Args:
+        server: Ray's handle of the stand-in.
+        tokenizer: The model's.
+        load: What is played.
+        duration: Of the video in seconds.
+        counts: Are kept here.
+    """
+
+    def __init__(self, server: Any, tokenizer: Any, load: Load, duration: float, counts: Counts):
+        self._server, self._tokenizer, self._load, self._duration = server, tokenizer, load, duration
+        self._turns: dict[str, int] = {}
+        self._asked: list[Any] = []
+        self.counts = counts
+
+    def reply(self, request_id: str, turn: int) -> list[int]:
+        """Ids of an episode's turn; each rollout looks at stretches of its own."""
+        if turn >= self._load.zooms:
+            text = "<think>seen</think><answer>A</answer>"
+        else:
+            rollout = int(request_id.split(":")[1])
+            number = rollout * self._load.zooms + turn
+            start = 3.0 + (number * 9.5) % (self._duration - 20)
+            call = json.dumps({"segment": [round(start, 2), round(start + 7.99, 2)], "fps": 2})
+            text = f"<think>look</think><video_zoom>{call}</video_zoom>"
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    async def generate(self, request_id: str, image_data: Any = None, **request: Any) -> TokenOutput:
+        """A turn of an episode."""
+        turn = self._turns[request_id] = self._turns.get(request_id, -1) + 1
+        reply = self.reply(request_id, turn)
+        started = time.perf_counter()
+        answer = self._server.generate.remote(reply, self._load.think, image_data=image_data, **request)
+        self.counts.submitted.append(1e3 * (time.perf_counter() - started))
+        self._asked.append(image_data)
+        output: TokenOutput = await answer
+        return output
+
+    def finish(self) -> None:
+        """Count bytes, which would take time while episodes run."""
+        self.counts.sent += [image_bytes(one) for one in self._asked]
+        self._asked.clear()
+
+
+def counting(counts: Counts) -> Callable[[], None]:
+    """Count what the image processor and TransferQueue's sockets of this process do, until the result is called."""
+    from transfer_queue.utils.zmq_utils import ZMQMessage
+
+    process, serialize, deserialize = Qwen2VLImageProcessor.__call__, ZMQMessage.serialize, ZMQMessage.deserialize
+
+    def counted_process(self: Any, images: Any, *given: Any, **more: Any) -> Any:
+        counts.processed += len(images)
+        return process(self, images, *given, **more)
+
+    def counted_serialize(self: Any) -> Any:
+        frames = serialize(self)
+        counts.put += sum(memoryview(one).nbytes for one in frames)
+        return frames
+
+    def counted_deserialize(cls: Any, frames: Any) -> Any:
+        counts.got += sum(len(one.buffer) if hasattr(one, "buffer") else memoryview(one).nbytes for one in frames)
+        return deserialize.__func__(cls, frames)
+
+    Qwen2VLImageProcessor.__call__ = counted_process
+    ZMQMessage.serialize = counted_serialize
+    ZMQMessage.deserialize = classmethod(counted_deserialize)
+
+    def stop() -> None:
+        Qwen2VLImageProcessor.__call__ = process
+        ZMQMessage.serialize, ZMQMessage.deserialize = serialize, deserialize
+
+    return stop
+
+
+class Heartbeat:
+    """How long an event loop makes a task wait that wants to run every two milliseconds.
+
+    Attributes:
+        stalls: Milliseconds that it was late, each time.
+    """
+
+    def __init__(self) -> None:
+        self.stalls: list[float] = []
+
+    async def __aenter__(self) -> "Heartbeat":
+        self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._task.cancel()
+
+    async def _beat(self) -> None:
+        while True:
+            started = time.perf_counter()
+            await asyncio.sleep(TICK)
+            self.stalls.append(1e3 * max(0.0, time.perf_counter() - started - TICK))
+
+    def per_second(self, share: float) -> float:
+        """A quantile of the longest stall within each second, in milliseconds."""
+        longest: list[float] = []
+        elapsed = worst = 0.0
+        for stall in self.stalls:
+            elapsed += stall + 1e3 * TICK
+            worst = max(worst, stall)
+            if elapsed >= 1e3:
+                longest.append(worst)
+                elapsed = worst = 0.0
+        return float(np.quantile([*longest, worst], share))
+
+
+class Worker:
+    """An agent-loop worker of one side in this process.
+
+    Args:
+        side: Which.
+        model: Folder of tokenizer and processor.
+        video: That all questions are about.
+        load: What is played.
+        server: Ray's handle of a stand-in for an engine; None for one of its own.
+    """
+
+    def __init__(self, side: Side, model: Path, video: Path, load: Load, server: Any = None):
+        self.side, self.video, self.load, self.counts = side, video, load, Counts()
+        kind: Any = VideoAgentLoopWorker if side == "references" else VideoAgentLoopWorker.__base__
+        self.config = configured(model, load, side)
+        self.worker = kind(self.config, llm_client=None)
+        with av.open(str(video)) as container:
+            duration = float(container.duration or 0) / av.time_base
+        server = server or ray.remote(Server).options(num_cpus=0, max_concurrency=1000).remote()
+        self.client = Client(server, self.worker.tokenizer, load, duration, self.counts)
+        self.worker.llm_client = self.client
+
+    def row(self, question: int) -> dict[str, Any]:
+        """A row of a data file with verl's fields."""
+        qa = VideoQA(
+            id=f"q{question}",
+            video=str(self.video),
+            question=f"What happens at {question}?",
+            answer="A",
+            options=("a", "b"),
+        )
+        return {"video_qa": qa.to_row(), "index": question, "global_steps": 1, "raw_prompt": [], "data_source": "bench"}
+
+    async def play(self, questions: Sequence[int]) -> list[str]:
+        """Play all rollouts of some questions at once; the keys of what went into TransferQueue."""
+        agent = AGENT_NAME if self.side == "references" else STOCK_AGENT
+        sampling = {"temperature": 1.0, "logprobs": True}
+        plays, keys = [], []
+        for question in questions:
+            for session in range(self.load.rollouts):
+                told = {"step": 1, "sample_index": question, "rollout_n": session, "validate": False}
+                row = {**self.row(question), "uid": f"u{question}", "session_id": session, "agent_name": agent}
+                plays.append(self.worker._run_agent_loop(dict(sampling), told, trace=False, **row))
+                keys.append(f"u{question}_{session}_0")
+        await asyncio.gather(*plays)
+        return keys

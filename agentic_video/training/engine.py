@@ -7,6 +7,7 @@ group are mostly the same.
 """
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -40,7 +41,9 @@ class VideoEngine(FSDPEngineWithLMHead):
         if images:
             if self._fetcher is None:
                 self._fetcher = FrameFetcher(images[0].store, KEPT_BYTES)
-            fetched = self._fetcher.fetch(ref for one in images for ref in one.refs)
+            refs = [ref for one in images for ref in one.refs]
+            with ThreadPoolExecutor(1) as elsewhere:  # Ray complains of waiting on the thread of an actor's event loop
+                fetched = elsewhere.submit(self._fetcher.fetch, refs).result()
             patches = image_patches(self.model_config.processor.image_processor, fetched, get_device_id())
             # What the model would do with them first, here once for each distinct image.
             dtype = getattr(self, "_autocast_dtype", torch.float32)

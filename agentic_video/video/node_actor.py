@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,10 +40,10 @@ class NodeActor:
         import ray
 
         try:
-            answer = await getattr(self.handle, method).remote(*arguments)
+            answer = await getattr(await self._found(), method).remote(*arguments)
         except ray.exceptions.ActorDiedError:
             self.forget()
-            answer = await getattr(self.handle, method).remote(*arguments)
+            answer = await getattr(await self._found(), method).remote(*arguments)
         if isinstance(answer, VideoError):
             raise answer
         return answer
@@ -53,6 +54,10 @@ class NodeActor:
         if self._handle is None:
             self._handle = self._find()
         return self._handle
+
+    async def _found(self) -> Any:
+        # Ray looks an actor up with a call that blocks: not on an event loop.
+        return self._handle if self._handle is not None else await asyncio.to_thread(lambda: self.handle)
 
     def forget(self) -> None:
         """Look for the actor anew at the next call: it may have died."""

@@ -1,0 +1,91 @@
+"""Images by reference, through a real local Ray."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from agentic_video.types.frame import Frame, ImageRef
+from agentic_video.video.errors import VideoError
+from agentic_video.video.fetch import FetchStats, FrameFetcher
+from agentic_video.video.node_actor import node_id
+from agentic_video.video.node_store import NodeFrameStore
+from tests.video.conftest import kill_actor
+from tests.video.video_files import SPECS, make, number_in
+
+SIZE = (128, 64)
+BYTES = 128 * 64 * 3
+
+
+def frames(store: NodeFrameStore, path: str, *indices: int) -> list[Frame]:
+    return asyncio.run(store.aframes(path, indices, SIZE))
+
+
+@pytest.mark.ray
+def test_images_of_a_node_s_store(local_ray: None, video: Callable[[str], str]) -> None:
+    path = video("h264_b_frames")
+    store = NodeFrameStore()  # lives as long as this client
+    shown = frames(store, path, 30, 2, 30)
+    drawn = replace(shown[0], image=255 - shown[0].image)
+    refs = [ImageRef.of(frame, node_id()) for frame in [*shown, drawn]]
+    assert [ref.image is None for ref in refs] == [True, True, True, False]
+    assert refs[0] == refs[2] and len({ref.key for ref in refs}) == 3
+    fetcher = FrameFetcher(max_bytes=BYTES)
+    found = fetcher.fetch(refs)
+    assert {key: number_in(image) for key, image in found.items() if key != drawn.key} == {
+        refs[0].key: 30,
+        refs[1].key: 2,
+    }
+    assert np.array_equal(found[drawn.key], drawn.image)
+    assert fetcher.stats == FetchStats(asked=3, fetched=2, bytes=2 * BYTES)
+    # one image is kept: the one that came last
+    again = asyncio.run(fetcher.afetch(refs[:2]))
+    assert all(np.array_equal(again[key], found[key]) for key in again) and len(again) == 2
+    assert (fetcher.stats.asked, fetcher.stats.fetched) == (5, 3)
+
+
+@pytest.mark.ray
+def test_what_is_gone_is_decoded_again(local_ray: None, video: Callable[[str], str]) -> None:
+    path = video("h264_b_frames")
+    store = NodeFrameStore()
+    shown = frames(store, path, 5, 40)
+    refs = [ImageRef.of(frame, node_id()) for frame in shown]
+    fetcher = FrameFetcher()
+
+    def numbers(found: dict[str, np.ndarray]) -> list[int]:
+        return [number_in(found[ref.key]) for ref in refs]
+
+    kill_actor("agentic-video-frames")  # it wasn't asked yet: the handle is new
+    assert numbers(fetcher.fetch(refs)) == [5, 40] and fetcher.stats.redone == 0
+    kill_actor("agentic-video-frames")
+    assert numbers(asyncio.run(fetcher.afetch(refs))) == [5, 40] and fetcher.stats.redone == 2
+    kill_actor("agentic-video-frames")
+    assert numbers(fetcher.fetch(refs)) == [5, 40] and fetcher.stats.redone == 4
+    # what another node had, which is gone with its store
+    assert numbers(fetcher.fetch([replace(ref, node="f" * 56) for ref in refs])) == [5, 40]
+    assert fetcher.stats.fetched == 8
+
+
+@pytest.mark.ray
+def test_another_file_under_the_same_name_is_an_error(local_ray: None, tmp_path: Path) -> None:
+    path = make(tmp_path / "a.mp4", SPECS["h264_b_frames"])
+    store = NodeFrameStore()
+    refs = [ImageRef.of(frame, node_id()) for frame in frames(store, str(path), 5)]
+    path.unlink()
+    make(path, replace(SPECS["h264_b_frames"], options={"preset": "ultrafast", "qp": "51"}))
+    with pytest.raises(VideoError) as caught:
+        FrameFetcher().fetch(refs)
+    assert (caught.value.path, caught.value.reason) == (str(path), "changed")
+    path.unlink()
+    with pytest.raises(VideoError) as caught:
+        asyncio.run(FrameFetcher().afetch(refs))
+    assert caught.value.reason == "missing"
+
+
+def test_a_picture_without_pixels_can_t_be_had() -> None:
+    bare = ImageRef.of(Frame(0, 0.0, np.zeros((28, 28, 3), np.uint8))).bare()
+    with pytest.raises(ValueError, match="neither pixels nor a video"):
+        FrameFetcher().fetch([bare])

@@ -102,7 +102,7 @@ def configured(model: Path, load: Load, side: Side) -> DictConfig:
         f"agentic_video.system.overview_max_frames={load.overview}",
     ]
     config = compose_recipe(REPOSITORY / "recipes" / "videozoomer", "cluster", overrides)
-    return OmegaConf.create(OmegaConf.to_container(config, resolve=True))  # type: ignore[return-value]
+    return DictConfig(OmegaConf.to_container(config, resolve=True))
 
 
 class StockAgentLoop(VideoAgentLoop):
@@ -112,7 +112,7 @@ class StockAgentLoop(VideoAgentLoop):
         self._frames = [sequence.frames for sequence in sequences]
         return super()._images(sequences)
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:  # type: ignore[override]
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         """See :class:`VideoAgentLoop`."""
         output: Any = await super().run(sampling_params, **row)
         (frames,) = self._frames
@@ -120,7 +120,7 @@ class StockAgentLoop(VideoAgentLoop):
         return output
 
 
-verl_agent_loop._agent_loop_registry[STOCK_AGENT] = {"_target_": f"{__name__}.StockAgentLoop"}  # type: ignore[assignment]
+verl_agent_loop._agent_loop_registry[STOCK_AGENT] = {"_target_": f"{__name__}.StockAgentLoop"}
 
 
 @dataclass
@@ -224,13 +224,14 @@ def counting(counts: Counts) -> Callable[[], None]:
         counts.got += sum(len(one.buffer) if hasattr(one, "buffer") else memoryview(one).nbytes for one in frames)
         return deserialize.__func__(cls, frames)
 
-    Qwen2VLImageProcessor.__call__ = counted_process
-    ZMQMessage.serialize = counted_serialize
-    ZMQMessage.deserialize = classmethod(counted_deserialize)
+    processor: Any = Qwen2VLImageProcessor
+    message: Any = ZMQMessage
+    processor.__call__ = counted_process
+    message.serialize, message.deserialize = counted_serialize, classmethod(counted_deserialize)
 
     def stop() -> None:
-        Qwen2VLImageProcessor.__call__ = process
-        ZMQMessage.serialize, ZMQMessage.deserialize = serialize, deserialize
+        processor.__call__ = process
+        message.serialize, message.deserialize = serialize, deserialize
 
     return stop
 

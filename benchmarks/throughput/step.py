@@ -13,10 +13,13 @@ import argparse
 import asyncio
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,8 @@ from benchmarks.throughput.trajectory import size
 NODES = 2
 PLAYERS = 2
 """Agent-loop workers on each node."""
+JOINED = "AGENTIC_VIDEO_BENCHMARK_JOINED"
+"""Set in the process that joins the nodes."""
 PASSES = 3
 """How often a rank takes its sequences: old log-probabilities, the reference model's, the update."""
 LOAD = Load(questions=8, rollouts=16, overview=40, zooms=3, think=0.05)
@@ -96,7 +101,7 @@ class Player:
             ]
             keys = [key for share in await asyncio.gather(*shares) for key in share]
         stop()
-        return {"keys": keys, "put": counts.put, "processed": counts.processed, "stall": max(heart.stalls)}
+        return {"keys": keys, "put": counts.put, "processed": counts.processed, "stall": max(heart.stalls, default=0.0)}
 
 
 class Rank:
@@ -228,23 +233,26 @@ def main() -> None:
     parser.add_argument("--stock", type=int, default=1, help="questions of 16 rollouts that both sides play")
     parser.add_argument("--rollouts", type=int, default=LOAD.rollouts)
     options = parser.parse_args()
+    if JOINED not in os.environ:
+        # Ray reads how to show its token when it is imported: on, in a process of its own.
+        with tempfile.TemporaryDirectory(prefix="av-") as folder, ray_nodes(NODES, Path(folder), os.environ) as joining:
+            again = [sys.executable, "-m", "benchmarks.throughput.step", *sys.argv[1:]]
+            raise SystemExit(subprocess.run(again, env={**os.environ, **joining, JOINED: "1"}, check=False).returncode)
     options.out.mkdir(parents=True, exist_ok=True)
     video, model = make_video(options.out / "video.mp4"), make_model(options.out)
-    results = []
     loads: list[tuple[Side, int]] = [(side, options.stock) for side in SIDES]
     if options.questions != options.stock:
         loads.append(("references", options.questions))
-    with tempfile.TemporaryDirectory(prefix="av-") as folder, ray_nodes(NODES, Path(folder), os.environ) as joining:
-        os.environ.update(joining)
-        inherited = {name: os.environ[name] for name in ("PYTHONPATH", "VERL_PLATFORM") if name in os.environ}
-        ray.init(address=joining["RAY_ADDRESS"], log_to_driver=False, runtime_env={"env_vars": inherited})
-        tq.init()
-        for side, questions in loads:
-            load = Load(questions, options.rollouts, LOAD.overview, LOAD.zooms, LOAD.think)
-            results.append(measure(side, load, model, video))
-            print(json.dumps(results[-1]), flush=True)
-        tq.close()
-        ray.shutdown()
+    inherited = {name: os.environ[name] for name in ("PYTHONPATH", "VERL_PLATFORM") if name in os.environ}
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, runtime_env={"env_vars": inherited})
+    tq.init()
+    results = []
+    for side, questions in loads:
+        load = replace(LOAD, questions=questions, rollouts=options.rollouts)
+        results.append(measure(side, load, model, video))
+        print(json.dumps(results[-1]), flush=True)
+    tq.close()
+    ray.shutdown()
     (options.out / "step.json").write_text(json.dumps(results, indent=1))
     print(table(results))
 

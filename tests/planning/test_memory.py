@@ -170,8 +170,8 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
     visual = model.model.visual.requires_grad_(trained)
     grids = torch.tensor([[1, 8, 8]] * (patches // 64))
     with LiveBytes() as live:
-        pixels = torch.randn(patches, shape.vision.patch_values)
-        features = visual(pixels.bfloat16(), grid_thw=grids)
+        pixels = torch.randn(patches, shape.vision.patch_values).bfloat16()  # as the trainer's engine hands them over
+        features = visual(pixels, grid_thw=grids)
         kept, live.peak = live.now, live.now
         if trained:
             features.pooler_output.float().sum().backward()

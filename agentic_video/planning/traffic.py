@@ -20,7 +20,7 @@ TOKEN = 72
 (int64), the engine's log-probability and the score (float32); ``agent_loop_tq.py:165``, ``agent_loop.py:117``. What
 the trainer writes back adds 4 bytes a response token for each result."""
 REFERENCE = 100
-"""Of an image in TransferQueue: an episode's 88 references to frames of one video pickle to 90 bytes each (measured)."""
+"""Of an image in TransferQueue: 88 references to frames of one video pickle to 90 bytes each (measured)."""
 KEPT = 1 * GIB
 """Of images that a rank keeps, for each model that it runs (``KEPT_BYTES`` of ``training/engine.py``)."""
 PROCESS = 3 * GIB

@@ -119,9 +119,7 @@ def test_constants_are_the_trainer_s() -> None:
 
 def test_a_reference_s_bytes() -> None:
     path, node = "/shared/videos/a-video-of-a-data-set.mp4", "a" * 56
-    refs = tuple(
-        ImageRef(f"{index:032x}", 448, 224, Origin(path, 30 * index, (448, 224)), node) for index in range(88)
-    )
+    refs = tuple(ImageRef(f"{index:032x}", 448, 224, Origin(path, 30 * index, (448, 224)), node) for index in range(88))
     each = len(pickle.dumps(SequenceImages(refs, StoreConfig(0)))) / 88
     assert 0.8 * traffic.REFERENCE <= each <= traffic.REFERENCE
 

@@ -18,6 +18,9 @@ from agentic_video.video.store import StoreConfig
 
 ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
 BLOCK = "agentic_video.plan"
+PICTURE_CACHE = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_cache_gb"
+PICTURE_CACHE_GIB = 4
+"""vLLM's own value where a config has none (``vllm/config/multimodal.py``)."""
 WEIGHTS = {"fp32": FP32, "float32": FP32, "bf16": BF16, "bfloat16": BF16, "fp16": BF16, "float16": BF16}
 LABEL_TOKENS = 12
 """Of a frame beside its visual ones: its time stamp, and the marks around it (assumed)."""
@@ -105,7 +108,7 @@ class Job:
         param_offload: Whether weights leave the GPU between updates.
         optimizer_offload: Whether the optimizer's state does.
         reference: Whether there is a reference model of its own (not with LoRA).
-        passes: How often a step's pixels are fetched by the trainer.
+        passes: How often the trainer goes through a step's sequences.
         tensor_parallel: GPUs of an engine.
         utilization: Share of a GPU that an engine may take.
         model_len: Longest sequence of an engine.
@@ -115,6 +118,7 @@ class Job:
         sleeps: Whether engines give their memory back while the model is trained.
         adapters_served: Whether engines get LoRA adapters beside the weights, rather than merged weights.
         bucket_bytes: Of weights that are handed to an engine at a time.
+        picture_cache: Bytes of processed pictures that each engine keeps.
         questions: Of a step.
         mini_batch: Questions of an update.
         rollouts: Of each question.
@@ -149,6 +153,7 @@ class Job:
     sleeps: bool
     adapters_served: bool
     bucket_bytes: int
+    picture_cache: int
     questions: int
     mini_batch: int
     rollouts: int
@@ -258,6 +263,7 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         sleeps=bool(read(f"{ROLLOUT}.free_cache_engine")) and bool(read.get(f"{ROLLOUT}.enable_sleep_mode", True)),
         adapters_served=bool(rank) and not lora.get("merge", False),
         bucket_bytes=int(read(f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")) << 20,
+        picture_cache=int(float(read.get(PICTURE_CACHE, PICTURE_CACHE_GIB)) * GIB),
         questions=int(read("data.train_batch_size")),
         mini_batch=int(read(f"{ACTOR}.ppo_mini_batch_size")),
         rollouts=int(read(f"{ROLLOUT}.n")),

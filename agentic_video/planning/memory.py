@@ -159,12 +159,13 @@ def decoder_bytes(tokens: int, shape: ModelShape, *, checkpointed: bool = True) 
 
 
 def tower_bytes(patches: int, shape: ModelShape, *, trained: bool = True, checkpointed: bool = True) -> int:
-    """What the vision tower keeps from forward to backward, the pixels included (float32 and bfloat16).
+    """What the vision tower keeps from forward to backward, its patches in bfloat16 included.
 
-    A frozen tower keeps nothing but its pixels.
+    A frozen tower keeps nothing but its patches. They are made in float32 on the device, of a micro-batch's distinct
+    images, before anything else of the micro-batch is there: never the worst moment.
     """
     vision = shape.vision
-    pixels = vision.patch_values * (FP32 + BF16)
+    pixels = vision.patch_values * BF16
     if not trained:
         return patches * pixels
     kept = vision.hidden * BF16 if checkpointed else block_bytes(shape)

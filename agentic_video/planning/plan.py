@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agentic_video.planning import memory, traffic
-from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT, Job
+from agentic_video.planning.job import ACTOR, MODEL, PICTURE_CACHE, PICTURE_CACHE_GIB, ROLLOUT, Job
 from agentic_video.planning.memory import BF16, FP32, GIB
-from agentic_video.planning.traffic import Cache, Hop
+from agentic_video.planning.traffic import Hop
 
 Verdict = Literal["fits", "tight", "does not fit"]
 VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit")
@@ -89,8 +89,8 @@ class Plan:
         host: The phases of a node's main memory.
         engine: Its engines' caches.
         hops: What a step moves.
+        stock_hops: What stock verl would move of its pixels.
         seconds: Of a step's parts.
-        cache: Processed frames of a worker.
         findings: What is wrong, the worst first.
     """
 
@@ -99,8 +99,8 @@ class Plan:
     host: tuple[Phase, ...]
     engine: Engine
     hops: tuple[Hop, ...]
+    stock_hops: tuple[Hop, ...]
     seconds: dict[str, float]
-    cache: Cache
     findings: tuple[Finding, ...] = field(default=())
 
     @property
@@ -119,8 +119,8 @@ def make_plan(job: Job) -> Plan:
         host=host_phases(job),
         engine=engine_of(job),
         hops=traffic.hops(job),
+        stock_hops=traffic.stock_hops(job),
         seconds=traffic.seconds(job),
-        cache=traffic.patch_cache(job),
         findings=tuple(sorted(findings, key=lambda one: -VERDICTS.index(one.verdict))),
     )
 
@@ -360,6 +360,13 @@ def _fewer_questions(job: Job) -> Change | None:
     return keys, replace(job, questions=half, mini_batch=mini)
 
 
+def _smaller_picture_cache(job: Job) -> Change | None:
+    least = PICTURE_CACHE_GIB * GIB
+    if job.picture_cache <= least:
+        return None
+    return (f"{PICTURE_CACHE}={PICTURE_CACHE_GIB}",), replace(job, picture_cache=least)
+
+
 Remedy = Callable[[Job], Change | None]
 TRAINING: tuple[Remedy, ...] = (
     _fused,
@@ -372,7 +379,7 @@ TRAINING: tuple[Remedy, ...] = (
 )
 ROLLING: tuple[Remedy, ...] = (_offloaded, _lent, _smaller_engine, _parallel, _streamed)
 SYNCING: tuple[Remedy, ...] = (_offloaded, _smaller_buckets, _parallel, _streamed)
-HOSTING: tuple[Remedy, ...] = (_fewer_questions, _fewer_questions, _fewer_questions)
+HOSTING: tuple[Remedy, ...] = (_smaller_picture_cache, _fewer_questions, _fewer_questions, _fewer_questions)
 
 
 def mended(job: Job, remedies: Sequence[Remedy], fits: Callable[[Job], bool]) -> tuple[str, ...]:
@@ -496,6 +503,11 @@ def _wrong(job: Job) -> Iterator[Finding]:
         )
 
 
+def _host_with(job: Job, picture_cache: int) -> Verdict:
+    """Whether a step fits main memory when engines keep more."""
+    return host_phases(replace(job, picture_cache=picture_cache))[1].verdict
+
+
 def _slow(job: Job) -> Iterator[Finding]:
     """What works and costs time."""
     engine = engine_of(job)
@@ -509,14 +521,14 @@ def _slow(job: Job) -> Iterator[Finding]:
             f"{engine.wanted} that it is given: the others wait",
             changes,
         )
-    cache = traffic.patch_cache(job)
-    if cache.wants > cache.holds:
-        workers = max(cache.workers, job.workers + 1)
+    pictures = traffic.engine_pictures(job)
+    if pictures.wants > pictures.holds:
+        size = math.ceil(pictures.bytes / GIB)
         yield Finding(
             "fits",
-            f"an agent-loop worker keeps {cache.holds} processed frames, its questions have {cache.wants}: most are "
-            "processed again for every rollout",
-            (f"{ROLLOUT}.agent.num_workers={workers}",) if cache.workers else (),
+            f"an engine keeps {pictures.holds} processed frames, its questions of a step have up to {pictures.wants}: "
+            "some are processed again",
+            (f"++{PICTURE_CACHE}={size}",) if _host_with(job, size * GIB) == "fits" else (),
         )
     times = traffic.seconds(job)
     if times["decoding"] > times["generating, at least"]:

@@ -70,6 +70,8 @@ def text_of(plan: Plan) -> str:
         lines += _phase(f"main memory of a node, {phase.name}", phase)
     lines += ["moved in a step"]
     lines += [f"  {hop.name:44} {hop.bytes / 1e9:9.1f} GB" for hop in plan.hops]
+    lines += ["", "moved of pixels by stock verl, as patches in float32"]
+    lines += [f"  {hop.name:44} {hop.bytes / 1e9:9.1f} GB" for hop in plan.stock_hops]
     lines += ["", "seconds of a step, each by itself; they overlap"]
     lines += [f"  {name:44} {value:9.0f} s" for name, value in plan.seconds.items()]
     lines += [""]
@@ -115,6 +117,7 @@ def values_of(plan: Plan) -> dict[str, Any]:
             "wanted_sequences": plan.engine.wanted,
         },
         "moved_bytes": {hop.name: hop.bytes for hop in plan.hops},
+        "stock_moved_bytes": {hop.name: hop.bytes for hop in plan.stock_hops},
         "seconds": plan.seconds,
         "findings": [{"verdict": one.verdict, "text": one.text, "changes": list(one.changes)} for one in plan.findings],
     }

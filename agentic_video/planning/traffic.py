@@ -1,8 +1,10 @@
 """Bytes that a step moves, what waits in main memory, and the seconds of what isn't the model: per hop, from a job.
 
-Sources: the audit of this package's own path of pixels (float32 patches through TransferQueue), vLLM's and verl's code,
-and times measured on two CPU cores, each given with its constant. They are for orders of magnitude: decoding depends on
-the videos, the rest on the machine.
+Images travel as references (``training/references.py``); pixels are fetched as bytes where they are looked at, by
+engines and by the trainer's ranks. Beside it stands what stock verl would move: float32 patches through TransferQueue.
+
+Sources: this package's own way of pixels, vLLM's and verl's code, and times measured on two CPU cores, each given with
+its constant. They are for orders of magnitude: decoding depends on the videos, the rest on the machine.
 """
 
 import math
@@ -10,12 +12,17 @@ from dataclasses import dataclass
 
 from agentic_video.planning.job import Job
 from agentic_video.planning.memory import BF16, FP32, GIB, kv_bytes, optimizer_bytes, weight_bytes
-from agentic_video.utils.resources import patch_cache_share
 
 PATCH_VALUE = FP32
-"""Bytes of a number of a patch as it goes through TransferQueue: the image processor's float32."""
-PROCESSOR_CACHE = 4 * GIB
-"""Of processed pictures, in each vLLM server (``mm_processor_cache_gb``)."""
+"""Bytes of a number of a patch as stock verl sends it through TransferQueue: the image processor's float32."""
+TOKEN = 72
+"""Of a token in TransferQueue, at most: prompt or response, input id, response mask, loss mask (int64), four positions
+(int64), the engine's log-probability and the score (float32); ``agent_loop_tq.py:165``, ``agent_loop.py:117``. What
+the trainer writes back adds 4 bytes a response token for each result."""
+REFERENCE = 100
+"""Of an image in TransferQueue: 88 references to frames of one video pickle to 90 bytes each (measured)."""
+KEPT = 1 * GIB
+"""Of images that a rank keeps, for each model that it runs (``KEPT_BYTES`` of ``training/engine.py``)."""
 PROCESS = 3 * GIB
 """Of a process that has imported torch, vLLM and verl: one for each actor, engine and worker (assumed)."""
 WORKER_PROCESS = 1 * GIB
@@ -23,10 +30,8 @@ WORKER_PROCESS = 1 * GIB
 
 DECODE_SECONDS = 0.026
 """Of a frame that is sought in a 20-minute H.264 file (PyAV, 64 evenly spaced frames in 1.68 s)."""
-PROCESS_SECONDS = 0.0135
-"""Of the image processor for a frame of 448 x 224 (64 frames in 861 ms)."""
 ENGINE_SECONDS = 0.010
-"""Of vLLM's own preprocessing of such a frame, on its server's event loop (64 frames in 650 ms)."""
+"""Of vLLM's own preprocessing of a frame of 448 x 224 (64 frames in 650 ms)."""
 MEASURED_PIXELS = 448 * 224
 HBM, FLOPS, EFFICIENCY = 3.35e12, 989e12, 0.4
 """Bytes and bfloat16 operations a second of an H100 (data sheet), and the share that is taken to be reached."""
@@ -46,26 +51,71 @@ def frame_bytes(job: Job) -> int:
 
 
 def patch_bytes(job: Job) -> int:
-    """A frame's patches as they go through TransferQueue."""
+    """A frame's patches as the image processor makes them."""
     return job.frame_patches * job.shape.vision.patch_values * PATCH_VALUE
+
+
+def distinct_frames(job: Job) -> int:
+    """Frames of a step that differ, at most: a question's rollouts share its overview, and each calls for others."""
+    episode = job.episode
+    return job.questions * (episode.overview_frames + job.rollouts * (episode.frames - episode.overview_frames))
+
+
+def queued_bytes(job: Job) -> int:
+    """What TransferQueue takes of a step's episodes, which are taken to be typical."""
+    return job.episodes * (job.typical * TOKEN + job.episode.frames * REFERENCE)
+
+
+def rank_bytes(job: Job) -> int:
+    """Pixels that a rank fetches in a step, at most.
+
+    verl shares sequences out by their length, so that a group's are anywhere: a rank has no more overviews than
+    sequences or questions. What fits into ``KEPT`` is fetched once by each model; of more, what comes first is dropped
+    first, and has gone when it is wanted again.
+    """
+    episode = job.episode
+    sequences = math.ceil(job.episodes / max(1, job.machines.gpus // job.ulysses))
+    called = sequences * (episode.frames - episode.overview_frames)
+    distinct = (min(job.questions, sequences) * episode.overview_frames + called) * frame_bytes(job)
+    if distinct <= KEPT:
+        return _models(job) * distinct
+    return job.passes * sequences * episode.frames * frame_bytes(job)
+
+
+def _models(job: Job) -> int:
+    """That a rank runs, each with what it keeps of images: the actor, and the reference model that isn't the same."""
+    return 2 if job.reference else 1
 
 
 def hops(job: Job) -> tuple[Hop, ...]:
     """What a step moves.
 
-    A turn hands vLLM all pictures so far again, pixels pickled; TransferQueue takes each episode's patches once, and
-    the trainer fetches them for old log-probabilities, the reference model and the update.
+    A rollout's frames come through the shared memory of its node. A question's rollouts go to one engine, which fetches
+    each frame when it is first shown; later turns name it. TransferQueue takes each episode once, and the trainer
+    fetches it for old log-probabilities, the reference model and the update; its ranks fetch the pixels.
     """
+    queued = queued_bytes(job)
+    return (
+        Hop("frame stores to workers, in shared memory", job.episodes * job.episode.frames * frame_bytes(job)),
+        Hop("frame stores to engines", distinct_frames(job) * frame_bytes(job)),
+        Hop("into TransferQueue", queued),
+        Hop(f"out of TransferQueue, {job.passes} times", job.passes * queued),
+        Hop("frame stores to the trainer, at most", job.machines.gpus * rank_bytes(job)),
+        Hop("weights to vLLM", job.machines.gpus * _synced(job)),
+    )
+
+
+def stock_hops(job: Job) -> tuple[Hop, ...]:
+    """What stock verl would move of pixels: a turn hands vLLM all pictures so far again, pickled, and TransferQueue
+    takes float32 patches."""
     episode, count = job.episode, job.episodes
     called = episode.frames - episode.overview_frames
     later = sum(episode.overview_frames + called * turn / max(1, episode.turns - 1) for turn in range(episode.turns))
     patches = count * episode.frames * patch_bytes(job)
     return (
-        Hop("frame store to workers", count * episode.frames * frame_bytes(job)),
         Hop("workers to vLLM, each turn again", count * later * frame_bytes(job)),
         Hop("into TransferQueue", patches),
         Hop(f"out of TransferQueue, {job.passes} times", job.passes * patches),
-        Hop("weights to vLLM", job.machines.gpus * _synced(job)),
     )
 
 
@@ -78,19 +128,25 @@ def _synced(job: Job) -> int:
 
 
 def host_parts(job: Job) -> dict[str, float]:
-    """Bytes of main memory on each node."""
+    """Bytes of main memory on each node.
+
+    Ray's object store is among them: the frames that stores handed out to episodes under way (each rollout has copies
+    of its own, and all of a step's may run at a time), and the images that ranks keep.
+    """
     machines, shape, precision = job.machines, job.shape, job.precision
     nodes, here = machines.nodes, min(machines.gpus, machines.per_node)
     share = here / machines.gpus
-    stored = job.episodes * job.episode.frames * patch_bytes(job) / nodes
+    shown = job.episodes * job.episode.frames * frame_bytes(job) / nodes
+    queued = queued_bytes(job) / nodes
     workers = math.ceil(job.workers / nodes)
     engines = math.ceil(here / job.tensor_parallel)
     parts: dict[str, float] = {
-        "pixels in TransferQueue": stored,
-        "pixels fetched by the trainer": stored,
+        "frames of running episodes": shown,
+        "TransferQueue, and what is fetched of it": 2 * queued,
+        "images that the trainer keeps": here * _models(job) * KEPT,
     }
     if job.surplus:
-        parts["pixels of groups beyond the batch, at most"] = stored
+        parts["groups beyond the batch, at most"] = shown + queued
     if job.streamed or job.param_offload:
         parts["weights"] = weight_bytes(shape, precision) * share
     if job.streamed or job.optimizer_offload:
@@ -100,8 +156,7 @@ def host_parts(job: Job) -> dict[str, float]:
     if job.adapters_served and job.sleeps:  # sleep level 1 backs the weights up (vllm_async_server.py:1303)
         parts["sleeping engines' weights"] = engines * shape.parameters * BF16
     parts["frame store"] = job.store_bytes
-    parts["workers' processed frames"] = workers * worker_cache(job)
-    parts["engines' processed pictures"] = engines * PROCESSOR_CACHE
+    parts["engines' processed pictures"] = engines * job.picture_cache
     parts["processes"] = (here + engines) * PROCESS + 2 * workers * WORKER_PROCESS
     return parts
 
@@ -122,47 +177,37 @@ def loading_parts(job: Job) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Cache:
-    """Processed frames of an agent-loop worker.
+class Pictures:
+    """Processed frames of an engine.
 
     Attributes:
-        holds: Frames that fit.
-        wants: Frames of the questions that a worker plays in a step, each question's overview and one rollout's calls.
-        workers: How many workers would hold theirs; 0 where no number would.
+        holds: Frames that its cache holds.
+        wants: Frames of the questions that it is given in a step.
+        bytes: Of all that it wants.
     """
 
     holds: int
     wants: int
-    workers: int
+    bytes: int
 
 
-def worker_cache(job: Job) -> int:
-    """Bytes of processed frames in each agent-loop worker (``training/model_inputs.py``)."""
-    return patch_cache_share(int(job.machines.host_bytes), math.ceil(job.workers / job.machines.nodes))
-
-
-def patch_cache(job: Job) -> Cache:
-    """Whether the rollouts of a question still find its frames processed."""
-    holds = worker_cache(job) // patch_bytes(job)
-    wants = math.ceil(job.questions / job.workers) * job.episode.frames
-    each = holds // max(1, job.episode.frames)
-    return Cache(holds, wants, math.ceil(job.questions / each) if each else 0)
+def engine_pictures(job: Job) -> Pictures:
+    """Whether the rollouts of a question, turn by turn, find its frames processed; vLLM keeps them in bfloat16."""
+    each = patch_bytes(job) * BF16 // PATCH_VALUE
+    wants = math.ceil(distinct_frames(job) / job.engines)
+    return Pictures(job.picture_cache // each, wants, wants * each)
 
 
 def seconds(job: Job) -> dict[str, float]:
     """Seconds of a step's parts, each as if it ran by itself; they overlap.
 
-    ``decoding``, ``processing`` and ``vLLM's preprocessing`` are those of one node's threads, one worker and one
-    server; ``generating`` is a bound from below of an engine's: every token reads the weights and its sequence's cache
-    once, and every token is computed once.
+    ``decoding`` and ``vLLM's preprocessing`` are those of one node's threads and one server; ``generating`` is a bound
+    from below of an engine's: every token reads the weights and its sequence's cache once, and every token is computed
+    once.
     """
     episode = job.episode
-    called = episode.frames - episode.overview_frames
-    distinct = job.questions * (episode.overview_frames + job.rollouts * called)
+    distinct = distinct_frames(job)
     scale = episode.width * episode.height / MEASURED_PIXELS
-    shown = job.episodes * episode.frames
-    cached = patch_cache(job)
-    processed = distinct if cached.wants <= cached.holds else shown
     waves = math.ceil(job.episodes / job.engines / max(1, job.sequences))
     running = min(job.sequences, math.ceil(job.episodes / job.engines))
     read = job.shape.parameters * BF16 / job.tensor_parallel + running * job.typical * kv_bytes(job.shape.text)
@@ -170,7 +215,6 @@ def seconds(job: Job) -> dict[str, float]:
     prefill = job.episodes * job.typical * 2 * job.shape.parameters / (job.machines.gpus * FLOPS * EFFICIENCY)
     return {
         "decoding": distinct * DECODE_SECONDS / (job.decoders * job.machines.nodes),
-        "processing": processed * PROCESS_SECONDS * scale / job.workers,
-        "vLLM's preprocessing": shown * ENGINE_SECONDS * scale / job.engines,
+        "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.engines,
         "generating, at least": generating + prefill,
     }

@@ -12,21 +12,6 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 """Which control groups this process is in: lines of ``number:controllers:path``."""
 
-PATCH_CACHE_SHARE = 16
-"""One part in so many of a node's memory is for the processed frames of its agent-loop workers together."""
-PATCH_CACHE_LEAST, PATCH_CACHE_MOST = 1 << 28, 1 << 33
-"""Bounds in bytes of one worker's, whatever its node."""
-
-
-def patch_cache_share(memory: int, workers: int) -> int:
-    """Most bytes of processed frames that an agent-loop worker keeps.
-
-    Args:
-        memory: Bytes of its node.
-        workers: How many the node has.
-    """
-    return max(PATCH_CACHE_LEAST, min(memory // PATCH_CACHE_SHARE // max(1, workers), PATCH_CACHE_MOST))
-
 
 def memory_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
     """Bytes of memory that this process may use: the least of the machine's and its control groups'.

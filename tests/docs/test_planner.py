@@ -1,4 +1,7 @@
-"""The tables of docs/planner.md are what the planner says. ``python -m tests.docs.test_planner`` writes them anew."""
+"""The planner's tables, in docs/planner.md and a short one in docs/cluster.md, are what it says.
+
+``python -m tests.docs.test_planner`` writes them anew.
+"""
 
 import re
 import sys
@@ -11,9 +14,11 @@ from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Plan
 from agentic_video.planning.report import plan_of
 from tests.config.configs import SYSTEMS, composed, set_environment
-from tests.docs.tables import REPOSITORY
+from tests.docs.tables import REPOSITORY, TITLES, section_of
 
 PAGE = REPOSITORY / "docs" / "planner.md"
+CLUSTER = REPOSITORY / "docs" / "cluster.md"
+MEMORIES = (24, 48, 80)
 PAPERS = [
     *((name, 16) for name in SYSTEMS),
     ("framethinker", 8),
@@ -24,30 +29,63 @@ PAPERS = [
 ]
 
 
+SHORT = rf"^\| (?:{'|'.join(TITLES.values())}) \|.*\|$"
+
+
 def row(name: str, of: str, plan: Plan, *, pixels: bool = False) -> str:
     """A row of a table: GiB of each phase, sequences, main memory, verdict."""
-    moved = sum(hop.bytes for hop in plan.hops if "TransferQueue" in hop.name)
     cells = [
         f"`{name}`",
         of,
         *(f"{phase.total / GIB:.0f} GiB" for phase in plan.gpu),
         f"{plan.engine.typical:.0f} of {plan.engine.wanted}",
-        *([f"{moved / 1e9:,.0f} GB"] if pixels else []),
+        *([gigabytes(moved) for moved in moved_bytes(plan)] if pixels else []),
         f"{plan.host[1].total / GIB:.0f} GiB",
         plan.verdict,
     ]
     return f"| {' | '.join(cells)} |"
 
 
+def moved_bytes(plan: Plan) -> tuple[float, float, float]:
+    """Bytes of pixels that engines and the trainer fetch, all through TransferQueue, and these with stock verl."""
+    fetched = ("frame stores to engines", "frame stores to the trainer, at most")
+    queued, stock = (
+        sum(hop.bytes for hop in hops if "TransferQueue" in hop.name) for hops in (plan.hops, plan.stock_hops)
+    )
+    return sum(hop.bytes for hop in plan.hops if hop.name in fetched), queued, stock
+
+
+def gigabytes(size: float) -> str:
+    """Bytes as GB, the small ones to a tenth."""
+    return f"{size / 1e9:,.0f} GB" if size >= 10e9 else f"{size / 1e9:.1f} GB"
+
+
+def papers(name: str, gpus: int) -> Plan:
+    """A paper's settings, as the command has them."""
+    return plan_of(with_workers(composed(name, "cluster"), gpus // 8, 64, ()), gpus)
+
+
+def single(name: str, memory: int) -> Plan:
+    """A recipe on one GPU of so many GiB."""
+    return plan_of(composed(name, "cluster", "+profile=single"), gpu_gib=memory, host_gib=64)
+
+
+def short_rows() -> Iterator[str]:
+    """The rows of the cluster's page: verdicts, and GiB of a GPU's fullest phase."""
+    for name in SYSTEMS:
+        plans = [papers(name, 16), *(single(name, memory) for memory in MEMORIES)]
+        full = [max(phase.total for phase in plan.gpu) / GIB for plan in plans]
+        said = [f"{plan.verdict} ({size:.0f} GiB)" for plan, size in zip(plans, full, strict=True)]
+        yield f"| {TITLES[name]} | {' | '.join(said)} |"
+
+
 def rows() -> Iterator[tuple[str, str]]:
     """(table, row) of everything that the page has to say."""
     for name, gpus in PAPERS:
-        config = with_workers(composed(name, "cluster"), gpus // 8, 64, ())  # as the command has them
-        yield "PAPERS", row(name, str(gpus), plan_of(config, gpus), pixels=True)
+        yield "PAPERS", row(name, str(gpus), papers(name, gpus), pixels=True)
     for name in SYSTEMS:
-        for memory in (24, 48, 80):
-            plan = plan_of(composed(name, "cluster", "+profile=single"), gpu_gib=memory, host_gib=64)
-            yield "SINGLE", row(name, f"{memory} GiB", plan)
+        for memory in MEMORIES:
+            yield "SINGLE", row(name, f"{memory} GiB", single(name, memory))
         plan = plan_of(composed(name, "cluster", "+profile=four"), host_gib=512)
         yield "FOUR", row(name, "4", plan)
 
@@ -63,6 +101,12 @@ def test_the_tables_are_the_planner_s() -> None:
     assert sorted(written) == sorted(line for _, line in rows())
 
 
+@pytest.mark.slow
+def test_the_cluster_s_table_is_the_planner_s() -> None:
+    written = section_of(CLUSTER.read_text(encoding="utf-8"), "## Plan")
+    assert re.findall(SHORT, written, re.MULTILINE) == list(short_rows())
+
+
 def test_what_videozoomer_takes_unfused() -> None:
     plan = plan_of(composed("videozoomer", "cluster", "actor_rollout_ref.model.use_fused_kernels=False"), 16)
     assert f"`actor_rollout_ref.model.use_fused_kernels=False` an update takes {plan.gpu[0].total / GIB:.0f} GiB" in (
@@ -70,11 +114,30 @@ def test_what_videozoomer_takes_unfused() -> None:
     )
 
 
+def test_what_the_update_takes_fused() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert f"the update takes {papers('videozoomer', 16).gpu[0].total / GIB:.0f} GiB" in text
+
+
+def test_what_prose_says_of_a_step_of_videozoomer() -> None:
+    found = papers("videozoomer", 16)
+    fetched, queued, stock = moved_bytes(found)
+    ours = f"{queued / 1e9:.0f} GB there and at most {fetched / 1e9:.0f} GB of frames"
+    assert f"{stock / 1e12:.1f} TB through TransferQueue, or {ours}" in " ".join(
+        (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8").split()
+    )
+    assert f"{queued / 1e9:.0f} GB through TransferQueue in place of {stock / 1e12:.1f} TB" in " ".join(
+        (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8").split()
+    )
+    patches = next(hop.bytes for hop in found.stock_hops if hop.name == "into TransferQueue")
+    assert f"three times {patches / GIB:.0f} GiB" in " ".join(PAGE.read_text(encoding="utf-8").split())
+
+
 def main() -> int:
     """Put the rows into the page, in place of those that are there."""
     with pytest.MonkeyPatch.context() as patch:
         set_environment(patch)
-        made = list(rows())
+        made, short = list(rows()), iter(list(short_rows()))
     lines = PAGE.read_text(encoding="utf-8").split("\n")
     tables = iter([[line for table, line in made if table == name] for name in ("PAPERS", "SINGLE", "FOUR")])
     kept: list[str] = []
@@ -85,6 +148,11 @@ def main() -> int:
         if line.startswith("|---") and kept[-2].startswith("| recipe "):
             kept += next(tables)
     PAGE.write_text("\n".join(kept), encoding="utf-8")
+    page = CLUSTER.read_text(encoding="utf-8")
+    before, plan, after = page.partition(section_of(page, "## Plan"))
+    CLUSTER.write_text(
+        before + re.sub(SHORT, lambda _: next(short), plan, flags=re.MULTILINE) + after, encoding="utf-8"
+    )
     return 0
 
 

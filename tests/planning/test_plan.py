@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from agentic_video.planning.job import PICTURE_CACHE
 from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import engine_of, gpu_phases, make_plan, mended, update_phase
 from agentic_video.utils.errors import SetupError
@@ -70,19 +71,6 @@ def test_the_kv_cache_of_videozoomer_s_engines() -> None:
     assert engine.longest == pytest.approx(engine.kv / 57_344 / 53_248)
 
 
-def test_pixels_of_videozoomer() -> None:
-    found = plan("videozoomer", 16)
-    moved = {hop.name: hop.bytes for hop in found.hops}
-    # 2,048 episodes x 88 frames x 512 patches x 1,176 float32
-    assert moved["into TransferQueue"] == 2048 * 88 * 512 * 1176 * 4 == pytest.approx(434e9, rel=0.01)
-    assert moved["into TransferQueue"] + moved["out of TransferQueue, 3 times"] == pytest.approx(1.74e12, rel=0.01)
-    step = found.host[1].parts
-    assert step["pixels in TransferQueue"] == pytest.approx(217e9, rel=0.01)
-    assert step["pixels of groups beyond the batch, at most"] == step["pixels in TransferQueue"]
-    # four workers on a node share a 16th of its memory, at most 8 GiB each
-    assert found.cache.holds == 2**33 // (512 * 1176 * 4) == 3566 and found.cache.wants == 16 * 88
-
-
 def test_fewer_passes_fetch_less() -> None:
     without = plan("videozoomer", 16, "actor_rollout_ref.actor.use_kl_loss=False")
     assert [hop.name for hop in without.hops if "out of" in hop.name] == ["out of TransferQueue, 2 times"]
@@ -90,11 +78,27 @@ def test_fewer_passes_fetch_less() -> None:
 
 
 def test_a_node_with_too_little_main_memory_gets_smaller_steps() -> None:
-    found = plan("videozoomer", 16, host_gib=512)
+    found = plan("videozoomer", 16, host_gib=180)
     assert found.host[1].verdict == "does not fit"
     changes = next(one.changes for one in found.findings if one.text.startswith("main memory"))
     assert "data.train_batch_size=64" in changes
-    assert plan("videozoomer", 16, *changes, host_gib=512).host[1].verdict == "fits"
+    assert plan("videozoomer", 16, *changes, host_gib=180).host[1].verdict == "fits"
+
+
+def test_engines_that_keep_many_pictures_are_told_to_keep_fewer() -> None:
+    found = plan("videozoomer", 16, f"++{PICTURE_CACHE}=64")
+    assert found.host[1].parts["engines' processed pictures"] == 8 * 64 * GIB
+    found = plan("videozoomer", 16, f"++{PICTURE_CACHE}=64", host_gib=512)
+    (short,) = [one for one in found.findings if one.text.startswith("main memory")]
+    assert short.verdict == "does not fit" and short.changes == (f"{PICTURE_CACHE}=4",)
+
+
+def test_engines_that_process_again_are_told_to_keep_more() -> None:
+    (again,) = [one for one in plan("videozoomer", 8).findings if "processed again" in one.text]
+    # 8 engines, 16 questions each: 16 x (64 + 16 x 24) frames of 512 patches of 1,176 bfloat16; 4 GiB hold 3,566
+    assert "keeps 3566 processed frames, its questions of a step have up to 7168" in again.text
+    assert again.changes == (f"++{PICTURE_CACHE}=9",) and again.verdict == "fits"
+    assert not [one for one in plan("videozoomer", 8, *again.changes).findings if "processed again" in one.text]
 
 
 @pytest.mark.parametrize(

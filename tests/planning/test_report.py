@@ -29,7 +29,15 @@ def test_json_adds_up() -> None:
     for phase in (*values["gpu"], *values["host"]):
         assert sum(phase["parts"].values()) == pytest.approx(phase["total"])
     assert values["nodes"] == 2 and values["verdict"] == "fits"
-    assert set(values["seconds"]) == {"decoding", "processing", "vLLM's preprocessing", "generating, at least"}
+    assert set(values["seconds"]) == {"decoding", "vLLM's preprocessing", "generating, at least"}
+
+
+def test_what_stock_verl_would_move_stands_beside_it() -> None:
+    found = plan("videozoomer", 16)
+    lines = text_of(found).splitlines()
+    stock = lines[lines.index("moved of pixels by stock verl, as patches in float32") :]
+    assert [words.split()[-2:] for words in stock[2:4]] == [["434.1", "GB"], ["1302.2", "GB"]]
+    assert values_of(found)["stock_moved_bytes"]["into TransferQueue"] == 2048 * 88 * 512 * 1176 * 4
 
 
 def test_beside_a_dry_run() -> None:

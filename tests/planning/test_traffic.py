@@ -1,0 +1,144 @@
+"""What a step moves and keeps, against sums by hand: of VideoZoomer's published step unless a config says otherwise.
+
+128 questions x 16 rollouts; an episode has 88 frames of 448 x 224, 64 of them the overview, and 15,320 tokens.
+"""
+
+import pickle
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
+
+from agentic_video.planning import traffic
+from agentic_video.planning.job import Job
+from agentic_video.planning.memory import GIB
+from agentic_video.training.engine import KEPT_BYTES
+from agentic_video.training.references import SequenceImages
+from agentic_video.types.frame import ImageRef, Origin
+from agentic_video.video.store import StoreConfig
+from tests.config.configs import set_environment
+from tests.planning.plans import plan
+
+FRAME = 3 * 448 * 224
+PATCHES = 512 * 1176 * 4
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def job() -> Job:
+    with pytest.MonkeyPatch.context() as patch:
+        set_environment(patch)
+        return plan("videozoomer", 16).job
+
+
+def moved(job: Job) -> dict[str, float]:
+    return {hop.name: hop.bytes for hop in traffic.hops(job)}
+
+
+def test_what_a_step_of_videozoomer_moves(job: Job) -> None:
+    found = moved(job)
+    assert found["frame stores to workers, in shared memory"] == 2048 * 88 * FRAME == pytest.approx(54.3e9, rel=0.001)
+    # each question's overview, and 24 called frames of each of its rollouts
+    assert found["frame stores to engines"] == 128 * (64 + 16 * 24) * FRAME == pytest.approx(17.3e9, rel=0.01)
+    assert job.typical == 3000 + 88 * (128 + 12) == 15_320
+    assert found["into TransferQueue"] == 2048 * (15_320 * 72 + 88 * 100) == pytest.approx(2.28e9, rel=0.01)
+    assert found["out of TransferQueue, 3 times"] == 3 * found["into TransferQueue"]
+    # 128 sequences a rank are 3.4 GB, more than it keeps: all of them in each of three passes
+    assert found["frame stores to the trainer, at most"] == 16 * 3 * 128 * 88 * FRAME
+
+
+def test_what_stock_verl_would_move(job: Job) -> None:
+    stock = {hop.name: hop.bytes for hop in traffic.stock_hops(job)}
+    assert stock["into TransferQueue"] == 2048 * 88 * PATCHES == pytest.approx(434e9, rel=0.01)
+    assert stock["out of TransferQueue, 3 times"] == 3 * stock["into TransferQueue"]
+    # six turns would resend 64 + 24 x turn / 5 frames
+    turns = job.episode.turns
+    shown = sum(64 + 24 * turn / (turns - 1) for turn in range(turns))
+    assert stock["workers to vLLM, each turn again"] == pytest.approx(2048 * shown * FRAME)
+
+
+def test_a_rank_fetches_once_what_it_keeps(job: Job) -> None:
+    # 8 questions x 8 rollouts on 16 ranks: 4 sequences each, of as many questions; 88 x 4 frames are 106 MB
+    small = replace(job, questions=8, rollouts=8)
+    assert traffic.rank_bytes(small) == 2 * 4 * 88 * FRAME  # once by the actor, once by the reference model
+    assert traffic.rank_bytes(replace(small, reference=False, passes=2)) == 4 * 88 * FRAME
+    # on one rank 64 sequences of 8 questions: 8 overviews and 64 x 24 called frames, 617 MB
+    alone = replace(small, machines=replace(job.machines, gpus=1))
+    assert traffic.rank_bytes(alone) == 2 * (8 * 64 + 64 * 24) * FRAME
+    # 128 sequences of 16 questions are 1.2 GB: nothing is kept until it is wanted again
+    more = replace(alone, questions=16)
+    assert traffic.rank_bytes(more) == 3 * 128 * 88 * FRAME
+
+
+def test_ranks_that_share_a_sequence_fetch_it_each(job: Job) -> None:
+    shared = replace(job, ulysses=4)
+    assert traffic.rank_bytes(shared) == 4 * traffic.rank_bytes(job)
+
+
+@given(questions=st.integers(1, 300), rollouts=st.integers(1, 16), gpus=st.sampled_from([1, 4, 8, 16, 64]))
+def test_no_hop_of_pixels_is_more_than_stock_verl_s(job: Job, questions: int, rollouts: int, gpus: int) -> None:
+    """A frame's patches are eight times its bytes, so that even fetching all of it in each pass is less."""
+    some = replace(job, questions=questions, rollouts=rollouts, machines=replace(job.machines, gpus=gpus))
+    found = moved(some)
+    stock = {hop.name: hop.bytes for hop in traffic.stock_hops(some)}
+    assert found["frame stores to engines"] <= found["frame stores to workers, in shared memory"]
+    assert found["into TransferQueue"] < stock["into TransferQueue"] / 100
+    ranks_sequences = -(-some.episodes // gpus) * gpus  # the last rank's share is rounded up
+    assert found["frame stores to the trainer, at most"] <= some.passes * ranks_sequences * 88 * FRAME
+
+
+def test_main_memory_of_a_step(job: Job) -> None:
+    parts = traffic.host_parts(job)
+    assert parts["frames of running episodes"] == 1024 * 88 * FRAME
+    assert parts["TransferQueue, and what is fetched of it"] == 2 * 1024 * (15_320 * 72 + 88 * 100)
+    assert parts["groups beyond the batch, at most"] == 1024 * (88 * FRAME + 15_320 * 72 + 88 * 100)
+    assert parts["images that the trainer keeps"] == 8 * 2 * GIB  # a node's ranks, actor and reference model
+    assert parts["engines' processed pictures"] == 8 * 4 * GIB
+    assert "groups beyond the batch, at most" not in traffic.host_parts(replace(job, surplus=False))
+    assert traffic.host_parts(replace(job, reference=False))["images that the trainer keeps"] == 8 * GIB
+
+
+def test_an_engine_s_pictures(job: Job) -> None:
+    pictures = traffic.engine_pictures(job)
+    # 16 engines, 8 questions each; vLLM keeps patches in bfloat16
+    assert (pictures.holds, pictures.wants) == (4 * GIB // (PATCHES // 2), 8 * (64 + 16 * 24)) == (3566, 3584)
+    assert pictures.bytes == 3584 * PATCHES // 2
+
+
+def test_constants_are_the_trainer_s() -> None:
+    assert traffic.KEPT == KEPT_BYTES
+
+
+def test_a_reference_s_bytes() -> None:
+    path, node = "/shared/videos/a-video-of-a-data-set.mp4", "a" * 56
+    refs = tuple(ImageRef(f"{index:032x}", 448, 224, Origin(path, 30 * index, (448, 224)), node) for index in range(88))
+    each = len(pickle.dumps(SequenceImages(refs, StoreConfig(0)))) / 88
+    assert 0.8 * traffic.REFERENCE <= each <= traffic.REFERENCE
+
+
+def test_a_token_s_bytes() -> None:
+    """What verl puts of a scored sequence whose prompt is a single token, as good as all of them a response."""
+    count = 1000
+    output = AgentLoopOutput(
+        prompt_ids=[1],
+        response_ids=[2] * count,
+        response_mask=[1] * count,
+        response_logprobs=[0.0] * count,
+        reward_score=1.0,
+        num_turns=2,
+        metrics=AgentLoopMetrics(),
+    )
+    field = output.as_dict()
+    field["loss_mask"] = field["response_mask"]
+    field["input_ids"] = torch.cat([field["prompts"], field["responses"]])
+    field["position_ids"] = torch.zeros(4, count + 1, dtype=torch.int64)
+    stored = sum(one.nbytes for one in field.values() if isinstance(one, torch.Tensor))
+    assert stored == pytest.approx(count * traffic.TOKEN, rel=0.001)

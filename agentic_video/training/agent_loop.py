@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -19,6 +21,7 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
 from agentic_video.types.frame import Frame, ImageRef
@@ -77,6 +80,9 @@ def turn_parameters(server: str) -> Callable[[GenerationRequest], dict[str, Any]
 class VerlEngine:
     """verl's LLM server as an episode's engine.
 
+    vLLM is given references (:mod:`agentic_video.training.engine_images`): frames of a store without their pixels, and
+    pictures that a tool made with theirs the first time, later only if the server asks for them.
+
     Args:
         client: verl's ``LLMServerClient``.
         sampling_params: Temperature, top-p and so on, as verl passes them to an agent loop.
@@ -95,13 +101,15 @@ class VerlEngine:
         self._client = client
         self._sampling_params = sampling_params
         self._parameters = turn_parameters(server)
+        self._by_reference = server == "vllm"
         self._request_id = request_id
         # By identity; the frame is kept beside its image so that its identity stays its own.
         self._images: dict[int, tuple[Frame, Image.Image]] = {}
+        self._sent: set[str] = set()
         self.seconds = 0.0
 
     def images(self, frames: Sequence[Frame]) -> list[Image.Image]:
-        """The frames as the images that vLLM takes; each is converted once."""
+        """The frames as images; each is converted once."""
         for frame in frames:
             if id(frame) not in self._images:
                 self._images[id(frame)] = (frame, Image.fromarray(frame.image))
@@ -109,21 +117,62 @@ class VerlEngine:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """See :class:`agentic_video.rollout.engine.Engine`."""
+        if new := [frame for frame in request.frames if not frame.has_key]:
+            await asyncio.to_thread(lambda: [frame.key for frame in new])  # hashes pixels
+        ids: list[int] = []
+        log_probs: list[float] = []
+        reports: list[dict[str, Any]] = []
+        wanted: set[str] = set()
+        while True:
+            output = await self._ask(request, ids, wanted)
+            # verl goes on with an interrupted turn by itself, and then asks for images that the engine dropped.
+            ids += output.token_ids
+            log_probs += output.log_probs or []
+            reports += [dict(output.extra_fields or {})] if output.token_ids else []
+            if output.stop_reason != MISSING_IMAGES:
+                break
+            # verl's client for interrupted turns drops the keys.
+            wanted |= set((output.extra_fields or {}).get(MISSING) or (frame.key for frame in request.frames))
+        return Completion(
+            tuple(ids),
+            tuple(log_probs) if output.log_probs is not None else None,
+            reports[0] if len(reports) == 1 else weight_versions(reports),
+        )
+
+    async def _ask(self, request: GenerationRequest, ids: Sequence[int], wanted: AbstractSet[str]) -> Any:
+        """One request, for what follows the ids that were generated so far.
+
+        Args:
+            wanted: Keys of pictures that the server has asked for.
+        """
         # A new dict each time: verl's servers take what they know out of it.
-        sampling_params = {**self._sampling_params, **self._parameters(request)}
+        rest = replace(request, max_tokens=request.max_tokens - len(ids))
+        sampling_params = {**self._sampling_params, **self._parameters(rest)}
+        images = self._references(request.frames, wanted) if self._by_reference else self.images(request.frames)
         started = asyncio.get_running_loop().time()
         try:
-            output = await self._client.generate(
+            return await self._client.generate(
                 request_id=self._request_id,
-                prompt_ids=list(request.prompt_ids),
+                prompt_ids=[*request.prompt_ids, *ids],
                 sampling_params=sampling_params,
-                image_data=self.images(request.frames) or None,
+                image_data=images or None,
             )
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         finally:
             self.seconds += asyncio.get_running_loop().time() - started
-        return Completion(tuple(output.token_ids), output.log_probs, dict(output.extra_fields or {}))
+
+    def _references(self, frames: Sequence[Frame], wanted: AbstractSet[str]) -> list[ImageRef]:
+        """The frames as references, each with its pixels at most once."""
+        refs, with_pixels = [], set(wanted)
+        for frame in frames:
+            ref = ImageRef.of(frame, node_id() if frame.origin else "")
+            if ref.key in self._sent and ref.key not in with_pixels:
+                ref = ref.bare()
+            with_pixels.discard(ref.key)
+            self._sent.add(ref.key)
+            refs.append(ref)
+        return refs
 
 
 # verl makes an agent loop for every rollout; these are made once per process.

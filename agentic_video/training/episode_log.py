@@ -6,13 +6,14 @@ Episodes are verl's ``extra_fields`` of scored outputs, with the keys ``video_qa
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ray
 import transfer_queue as tq
 from omegaconf import DictConfig
 
@@ -186,6 +187,22 @@ def store_counters() -> dict[str, float]:
         for stats in nodes:
             total.update({f"{name}/{key}": value for key, value in asdict(stats).items()})
     return {key: float(value) for key, value in total.items()}
+
+
+def engine_counters(servers: Iterable[Any]) -> dict[str, float]:
+    """What the LLM servers were given to look at, added up since the run began.
+
+    Args:
+        servers: Ray's handles of verl's servers; those that count nothing are left out.
+
+    Returns:
+        ``engine_images/<counter>`` (:class:`agentic_video.training.engine_images.ImageStats`).
+    """
+    counting = [server for server in servers if hasattr(server, "image_stats")]
+    total: Counter[str] = Counter()
+    for stats in ray.get([server.image_stats.remote() for server in counting]):
+        total.update(asdict(stats))
+    return {f"engine_images/{key}": float(value) for key, value in total.items()}
 
 
 class StoreMetrics:

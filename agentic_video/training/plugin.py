@@ -45,6 +45,15 @@ def _register_cpu_platform(manager: ModuleType) -> None:
         manager.PlatformRegistry.register(platform="cpu")(PlatformCPU)
 
 
+def _register_replica(replica: ModuleType) -> None:
+    def load() -> type:
+        from agentic_video.training.vllm_server import VideoReplica
+
+        return VideoReplica
+
+    replica.RolloutReplicaRegistry.register("vllm", load)
+
+
 def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.poll_interval(replay_buffer)
     patches.failed_groups(replay_buffer)
@@ -68,6 +77,7 @@ def install() -> None:
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
+        "verl.workers.rollout.replica": loudly(_register_replica),
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),

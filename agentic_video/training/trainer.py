@@ -16,6 +16,7 @@ from agentic_video.training.episode_log import (
     REWARDS,
     EpisodeWriter,
     StoreMetrics,
+    engine_counters,
     episode_metrics,
     final_extras,
     record_of,
@@ -35,8 +36,8 @@ class EpisodeLog(_Base):
     """What episodes did, logged by any of verl's trainers that it is mixed into.
 
     Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
-    class (:mod:`agentic_video.training.metrics`), in training and in validation; the counters of frame stores and
-    retrievers; and some episodes of each validation as pictures.
+    class (:mod:`agentic_video.training.metrics`), in training and in validation; the counters of frame stores,
+    retrievers and engines; and some episodes of each validation as pictures.
 
     Attributes:
         verl_mode: What verl calls the trainer that this is mixed into.
@@ -78,6 +79,7 @@ class EpisodeLog(_Base):
             self.config.actor_rollout_ref.rollout.n,
         )
         metrics.update(self.stores.step())
+        metrics.update(engine_counters(one for each in self._rollout_server_managers() for one in each.server_handles))
         self.writer.write(self.global_steps, episodes)
 
     def _validate(self) -> dict[str, float]:

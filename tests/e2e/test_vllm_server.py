@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible server: `vllm serve` of the tiny model plays episodes for the commands that ask one."""
+"""Real servers of tiny models: `vllm serve`, which plays episodes for the commands that ask one, and verl's."""
 
 import json
 import os
@@ -18,6 +18,9 @@ from agentic_video.launch.toyworld import build_toyworld
 from agentic_video.types.record import read_records
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from tests.synthesis.conftest import lines
+from tests.toyworld.conftest import any_checkpoint, tokenizer
+
+__all__ = ["any_checkpoint", "tokenizer"]
 
 RECIPE = Path(__file__).resolve().parents[2] / "recipes" / "videozoomer"
 QUESTIONS = 12
@@ -139,3 +142,12 @@ def test_an_agent_behind_a_server_is_evaluated(url: str, rows: Path, tmp_path: P
     assert report["failed"] == 0
     assert report["official"]["mean"] > 0.4
     assert report["per_episode"]["tool_calls"]["mean"] > 0.3
+
+
+def test_references_give_what_images_give(any_checkpoint: Path) -> None:
+    """In a process of its own, which ends by force: after an engine in its own process Python didn't end by itself."""
+    command = [sys.executable, "-m", "tests.e2e.references", str(any_checkpoint)]
+    environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -18,18 +19,23 @@ from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.rollout.costs import COSTS
+from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.training import agent_loop
 from agentic_video.training.agent_loop import (
     FINAL_OUTPUT,
     VALIDATE,
+    VerlEngine,
     VideoAgentLoop,
     node_retriever,
     weight_versions,
 )
+from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES
 from agentic_video.training.router import RequestId
-from agentic_video.types.frame import ImageRef, image_key
+from agentic_video.types import frame as frame_module
+from agentic_video.types.frame import Frame, ImageRef, Origin, image_key
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.errors import VideoError
@@ -136,9 +142,14 @@ def asked(qa: VideoQA) -> VideoQA:
     return VideoQA(**{**qa.__dict__, "question": "What colour flashes at 00:42?"})
 
 
+def grey(index: int, side: int = 28) -> np.ndarray:
+    """A grey frame's picture."""
+    return np.full((side, side, 3), index % 256, np.uint8)
+
+
 def key(index: int, side: int = 28) -> str:
     """The key of a grey frame, by its picture."""
-    return image_key(np.full((side, side, 3), index % 256, np.uint8))
+    return image_key(grey(index, side))
 
 
 def shown(output: AgentLoopOutput) -> tuple[ImageRef, ...]:
@@ -185,8 +196,10 @@ def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, q
     said = len(second["prompt_ids"]) - len(first["prompt_ids"])
     assert second["sampling_params"] == {**expected, "max_tokens": 2000 - said}
     assert [len(one["image_data"]) for one in (first, second)] == [2, 4]
-    # each frame is converted once
-    assert all(one is other for one, other in zip(first["image_data"], second["image_data"], strict=False))
+    # the store of these tests isn't one that a server could ask: its frames travel, each once
+    assert [ref.image is None for ref in first["image_data"]] == [False, False]
+    assert [ref.image is None for ref in second["image_data"]] == [True, True, True, False]
+    assert [ref.key for ref in second["image_data"]] == [image_key(grey(index)) for index in (0, 599, 0, 20)]
 
 
 def test_whose_a_request_is(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
@@ -200,6 +213,125 @@ def test_whose_a_request_is(zoomer: DictConfig, chat_format: ChatFormat, qa: Vid
     assert RequestId.read(whose(uid="u", **{VALIDATE: True})) == ("u", "0", 1)
     # without verl's uid it is a group of its own
     assert RequestId.read(whose()).group != RequestId.read(whose()).group
+
+
+@dataclass
+class Answers:
+    """verl's client, which gives one answer after the other."""
+
+    answers: list[TokenOutput]
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    async def generate(self, **request: Any) -> TokenOutput:
+        self.asked.append(request)
+        return self.answers[len(self.asked) - 1]
+
+
+def answer(*ids: int, step: int = 1, **other: Any) -> TokenOutput:
+    """Ids whose log-probabilities are a tenth of them, negative."""
+    extra = {"global_steps": step, "min_global_steps": step, "max_global_steps": step, **other.pop("extra", {})}
+    return TokenOutput(token_ids=ids, log_probs=[-one / 10 for one in ids], extra_fields=extra, **other)
+
+
+def asks_for(*keys: str) -> TokenOutput:
+    extra = {MISSING: list(keys)} if keys else {}
+    return TokenOutput(token_ids=[], stop_reason=MISSING_IMAGES, extra_fields={"global_steps": 9, **extra})
+
+
+def turn(*frames: Frame) -> GenerationRequest:
+    return GenerationRequest((7, 8), frames, ("stop",), 10, (3,))
+
+
+def with_pixels(request: dict[str, Any]) -> list[bool]:
+    return [ref.image is not None for ref in request["image_data"]]
+
+
+def test_a_frame_of_a_store_goes_without_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_loop, "node_id", lambda: "here")
+    frame = Frame.stored(3, 0.5, grey(3), Origin("film", 3, (28, 28)), image_key(grey(3)))
+    client = Answers([answer(5)])
+    done = asyncio.run(VerlEngine(client, SAMPLING, "id").generate(turn(frame, Frame(4, 0.6, grey(4)))))
+    assert (done.token_ids, done.log_probs) == ((5,), (-0.5,))
+    assert client.asked[0]["image_data"] == [
+        ImageRef(image_key(grey(3)), 28, 28, Origin("film", 3, (28, 28)), "here"),
+        ImageRef(image_key(grey(4)), 28, 28),
+    ]
+    assert with_pixels(client.asked[0]) == [False, True]
+
+
+def test_pictures_are_hashed_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+
+    def noted(image: np.ndarray) -> str:
+        threads.append(threading.current_thread())
+        return image_key(image)
+
+    monkeypatch.setattr(frame_module, "image_key", noted)
+    frames = [Frame(number, 0.0, grey(number)) for number in range(3)]
+    asyncio.run(VerlEngine(Answers([answer(5)]), SAMPLING, "id").generate(turn(*frames)))
+    assert len(threads) == 3 and threading.main_thread() not in threads
+
+
+def test_pictures_that_the_server_asks_for_are_sent_again() -> None:
+    one, two = Frame(0, 0.0, grey(1)), Frame(1, 0.0, grey(2))
+    client = Answers([answer(5), asks_for(two.key), answer(6, step=2)])
+    engine = VerlEngine(client, SAMPLING, "id")
+
+    async def play() -> list[Completion]:
+        return [await engine.generate(turn(one, two, one)) for _ in range(2)]
+
+    _, done = asyncio.run(play())
+    assert [with_pixels(request) for request in client.asked] == [
+        [True, True, False],
+        [False, False, False],
+        [False, True, False],
+    ]
+    assert done.token_ids == (6,) and done.extra["global_steps"] == 2 and MISSING not in done.extra
+    # the turn's parameters are those of the whole turn again
+    assert client.asked[1]["sampling_params"] == client.asked[2]["sampling_params"]
+
+
+def test_a_server_that_loses_one_after_the_other_gets_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = Frame(0, 0.0, grey(1)), Frame(1, 0.0, grey(2))
+    client = Answers([answer(5), asks_for(one.key), asks_for(two.key), answer(6)])
+    engine = VerlEngine(client, SAMPLING, "id")
+
+    async def play() -> None:
+        for _ in range(2):
+            await engine.generate(turn(one, two))
+
+    asyncio.run(play())
+    assert [with_pixels(request) for request in client.asked[2:]] == [[True, False], [True, True]]
+
+
+def test_a_turn_that_verl_went_on_with_keeps_what_it_said() -> None:
+    """verl's client for interrupted turns gives what was said before the server asked, and drops the keys."""
+    picture = Frame(0, 0.0, grey(1))
+    said = answer(5, 6, step=3, stop_reason=MISSING_IMAGES)
+    client = Answers([answer(4), said, answer(7, step=4, stop_reason="completed")])
+    engine = VerlEngine(client, SAMPLING, "id")
+
+    async def play() -> list[Completion]:
+        return [await engine.generate(turn(picture)) for _ in range(2)]
+
+    _, done = asyncio.run(play())
+    assert (done.token_ids, done.log_probs) == ((5, 6, 7), (-0.5, -0.6, -0.7))
+    assert (done.extra["min_global_steps"], done.extra["max_global_steps"]) == (3, 4)
+    assert client.asked[2]["prompt_ids"] == [7, 8, 5, 6] and with_pixels(client.asked[2]) == [True]
+    assert [one["sampling_params"]["max_tokens"] for one in client.asked] == [10, 10, 8]
+
+
+def test_sglang_is_sent_images() -> None:
+    frame, client = Frame(0, 0.0, grey(1)), Answers([answer(5), answer(6)])
+    engine = VerlEngine(client, SAMPLING, "id", "sglang")
+
+    async def play() -> None:
+        for _ in range(2):
+            await engine.generate(turn(frame))
+
+    asyncio.run(play())
+    first, second = (request["image_data"] for request in client.asked)
+    assert first[0] is second[0] and np.asarray(first[0]).tolist() == grey(1).tolist()
 
 
 # The parameters of SGLang 0.5.12, which verl 0.9.1 names: srt/sampling/sampling_params.py, SamplingParams.__init__.

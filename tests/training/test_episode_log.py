@@ -8,9 +8,11 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.training import episode_log
+from agentic_video.training.engine_images import ImageStats
 from agentic_video.training.episode_log import (
     EpisodeWriter,
     StoreMetrics,
+    engine_counters,
     episode_metrics,
     final_extras,
     record_of,
@@ -135,6 +137,19 @@ def test_counters_of_all_nodes_are_added_up(monkeypatch: pytest.MonkeyPatch) -> 
         *(f"retrieval/{one.name}" for one in fields(RetrievalStats)),
         *(f"frame_store/{one.name}" for one in fields(StoreStats)),
     }
+
+
+def test_counters_of_all_engines_are_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def server(stats: ImageStats) -> SimpleNamespace:
+        return SimpleNamespace(image_stats=SimpleNamespace(remote=lambda: stats))
+
+    monkeypatch.setattr(episode_log.ray, "get", lambda answers: answers)
+    servers = [server(ImageStats(asked=8, processed=3)), server(ImageStats(asked=1, seconds=0.5)), SimpleNamespace()]
+    counters = engine_counters(servers)
+    assert counters["engine_images/asked"] == 9.0 and counters["engine_images/processed"] == 3.0
+    assert counters["engine_images/seconds"] == 0.5
+    assert set(counters) == {f"engine_images/{one.name}" for one in fields(ImageStats)}
+    assert engine_counters([SimpleNamespace()]) == {}  # a server of another kind
 
 
 def test_rates_are_those_since_the_step_before() -> None:

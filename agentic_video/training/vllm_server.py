@@ -1,0 +1,52 @@
+"""verl's vLLM servers, which take image references (``rollout.name: vllm``)."""
+
+import argparse
+import logging
+from typing import Any
+
+import ray
+from verl.workers.rollout.replica import TokenOutput
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+from agentic_video.training.engine_images import MISSING, MISSING_IMAGES, ImageStats, MissingImages, ReferenceEngine
+from agentic_video.video.fetch import FrameFetcher
+
+logger = logging.getLogger(__name__)
+
+
+class VideoServer(vLLMHttpServer):
+    """verl's server, whose ``image_data`` may be references (:class:`agentic_video.types.frame.ImageRef`).
+
+    Servers of judges and teachers, which are given images themselves, work as verl's own.
+    """
+
+    async def run_server(self, args: argparse.Namespace) -> None:
+        """As verl's."""
+        await super().run_server(args)
+        self.engine: Any = ReferenceEngine(self.engine, FrameFetcher())
+
+    async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
+        """As verl's.
+
+        Returns:
+            Where pictures that a tool made came without pixels and aren't there any more: no ids, the stop reason
+            ``missing_images``, and their keys as ``missing``.
+        """
+        try:
+            return await super().generate(*args, **kwargs)
+        except MissingImages as error:
+            extra = {"global_steps": self.global_steps, MISSING: list(error.keys)}
+            return TokenOutput(token_ids=[], stop_reason=MISSING_IMAGES, extra_fields=extra)
+
+    async def image_stats(self) -> ImageStats:
+        """Counts of the images that this server was given."""
+        engine = getattr(self, "engine", None)  # none on a replica's further nodes
+        return engine.stats if isinstance(engine, ReferenceEngine) else ImageStats()
+
+
+class VideoReplica(vLLMReplica):
+    """verl's replica, of our servers."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.server_class = ray.remote(VideoServer)

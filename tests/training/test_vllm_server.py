@@ -1,0 +1,84 @@
+"""verl's vLLM server with ours on top: verl's own ``generate``, without Ray and without an engine."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from verl.workers.rollout.replica import RolloutReplicaRegistry, get_rollout_replica_class
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+from agentic_video.training.engine_images import ImageStats, MissingImages, ReferenceEngine
+from agentic_video.training.vllm_server import VideoReplica, VideoServer
+from agentic_video.types.frame import ImageRef
+from tests.training.servers import server
+
+REF = ImageRef("k", 28, 28)
+
+
+class Engine:
+    """Says one id, or fails."""
+
+    def __init__(self, error: Exception | None = None):
+        self.error = error
+        self.prompts: list[Any] = []
+
+    async def generate(self, prompt: Any, **options: Any) -> AsyncIterator[Any]:
+        self.prompts.append(prompt)
+        if self.error is not None:
+            raise self.error
+        text = SimpleNamespace(token_ids=[5], logprobs=[{5: SimpleNamespace(logprob=-0.5)}], finish_reason="stop")
+        yield SimpleNamespace(outputs=[text], prompt_logprobs=None)
+
+
+def generate(server: VideoServer, **request: Any) -> Any:
+    return asyncio.run(server.generate([1, 2], {"logprobs": True, "max_tokens": 4}, "one", **request))
+
+
+def test_verl_finds_our_replica_under_the_name_of_its_own() -> None:
+    assert get_rollout_replica_class("vllm") is RolloutReplicaRegistry.get("vllm") is VideoReplica
+    assert issubclass(VideoReplica, vLLMReplica) and issubclass(VideoServer, vLLMHttpServer)
+
+
+def test_references_go_through_verls_own_request() -> None:
+    engine = Engine()
+    output = generate(server(engine), image_data=[REF])
+    assert (output.token_ids, output.log_probs, output.stop_reason) == ([5], [-0.5], "completed")
+    assert [prompt["multi_modal_data"] for prompt in engine.prompts] == [{"image": [REF]}]
+
+
+def test_what_is_missing_is_named() -> None:
+    asked = server(Engine(MissingImages(["k", "l"])))
+    output = generate(asked, image_data=[REF])
+    assert (output.token_ids, output.stop_reason) == ([], "missing_images")
+    assert output.extra_fields == {"global_steps": 7, "missing": ["k", "l"]}
+    # verl waits before a weight update for requests that are on their way in: this one isn't any more
+    assert asked._admitting == 0
+
+
+def test_other_errors_are_raised() -> None:
+    with pytest.raises(RuntimeError, match="boom"):
+        generate(server(Engine(RuntimeError("boom"))), image_data=[REF])
+
+
+def test_a_server_tells_its_counts() -> None:
+    async def stats(engine: Any) -> ImageStats:
+        return await server(engine).image_stats()
+
+    counted = ReferenceEngine(Engine(), SimpleNamespace())  # type: ignore[arg-type]
+    counted.stats = ImageStats(requests=3)
+    assert asyncio.run(stats(counted)) == ImageStats(requests=3)
+    assert asyncio.run(stats(Engine())) == ImageStats()
+
+
+def test_the_engine_is_wrapped_when_the_server_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine()
+
+    async def run(self: Any, args: Any) -> None:
+        self.engine = engine
+
+    monkeypatch.setattr(vLLMHttpServer, "run_server", run)
+    made = server(None)
+    asyncio.run(made.run_server(None))  # type: ignore[arg-type]
+    assert isinstance(made.engine, ReferenceEngine) and made.engine.prompts is engine.prompts

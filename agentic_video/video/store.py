@@ -12,8 +12,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -21,12 +22,14 @@ import numpy.typing as npt
 
 from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.video.ahead import worked_beside
 from agentic_video.video.errors import VideoError
 from agentic_video.video.identity import VideoIdentity, identify
 from agentic_video.video.index import VideoIndex, VideoInfo
 from agentic_video.video.lru import BoundedCache
 from agentic_video.video.open import Backend, open_video
-from agentic_video.video.reader import VideoReader
+from agentic_video.video.ranges import shares
+from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
 from agentic_video.video.source import Served
@@ -39,6 +42,10 @@ _FAILURES = 4096
 _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
+_NEGATIVES = 8
+"""Decoded frames of one decoder that wait to become pictures; each holds memory of the decoder's."""
+_SHARE_PACKETS = 100
+"""Packets that another decoder must have to do: opening a file again costs as much as decoding a few."""
 
 Auto = Literal["auto"]
 _LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
@@ -146,6 +153,7 @@ class _Request:
         times: Presentation times of the video's frames in seconds, once they are known.
         decoded: Frames decoded for this request.
         seconds: Seconds that this took.
+        shared: Whether idle decoders may take a part of it.
     """
 
     path: str
@@ -155,6 +163,7 @@ class _Request:
     times: npt.NDArray[np.float64] | None = None
     decoded: int = 0
     seconds: float = 0.0
+    shared: bool = True
 
 
 class _Released(Exception):
@@ -174,6 +183,8 @@ class FrameStore:
         self._config = config or StoreConfig()
         max_bytes, workers = self._config.bounds()
         self._workers = Workers(workers, self._on_stuck, self._on_return)
+        self._cpus = cpu_limit()
+        self._developers = ThreadPoolExecutor(max(1, min(workers, self._cpus)), "frame-store-develop")
         self._lock = threading.Lock()
         self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
         self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
@@ -295,6 +306,7 @@ class FrameStore:
                 try:
                     outcome = yield future
                 except _Released:
+                    request.shared = False
                     continue
                 if index is not None:
                     request.images[index] = outcome
@@ -369,38 +381,73 @@ class FrameStore:
                     own.append(number)
         if own:
             try:
-                self._decode(job, request, video, index, own)
+                kept, helped = self._share_out(job, request, video, index, own)
+                waiting.update(helped)
+                self._decode(job, request, video, index, kept)
             except BaseException as error:
-                if isinstance(error, VideoError):
-                    self._count(error)
-                timeout = isinstance(error, VideoError) and error.reason == "timeout"
-                for key_or_video in list(job.claims):
-                    self._settle(job, key_or_video, error=error if timeout else _Released())
+                self._give_up(job, error)
                 raise
         return waiting
+
+    def _share_out(
+        self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]
+    ) -> tuple[list[int], dict[int | None, Future[Any]]]:
+        """Give idle decoders a part of what a job has claimed.
+
+        Returns:
+            What the job still has to decode itself, and what others will give.
+        """
+        known = [number for number in own if 0 <= number < index.info.num_frames]
+        if not request.shared or len(known) < len(own):
+            return own, {}
+        decoders = min(self._workers.idle() + 1, self._cpus)
+        kept, *others = shares(index, own, decoders, _SHARE_PACKETS)
+        given: dict[int | None, Future[Any]] = {}
+        for numbers in others:
+            helper = Job(request.path, partial(self._help, request, video, index, numbers), self._config.time_limit)
+            with self._lock:
+                keys = [_Key(video, number, request.size) for number in numbers]
+                helper.claims.update((key, job.claims.pop(key)) for key in keys)
+            given.update((number, helper.claims[key]) for number, key in zip(numbers, keys, strict=True))
+            self._workers.submit(helper)
+        return kept, given
+
+    def _help(self, request: _Request, video: VideoIdentity, index: VideoIndex, numbers: list[int], job: Job) -> None:
+        """Decode a part of a request. Who waits for what fails decodes it once more, and gets the error then."""
+        try:
+            self._decode(job, request, video, index, numbers)
+        except BaseException as error:
+            self._give_up(job, error, counted=isinstance(error, VideoError) and error.reason == "timeout")
+
+    def _give_up(self, job: Job, error: BaseException, counted: bool = True) -> None:
+        """Tell those who wait for what a job had claimed: they try themselves, unless that would take too long."""
+        if counted and isinstance(error, VideoError):
+            self._count(error)
+        timeout = isinstance(error, VideoError) and error.reason == "timeout"
+        for key in list(job.claims):
+            self._settle(job, key, error=error if timeout else _Released())
 
     def _decode(self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]) -> None:
         started = time.monotonic()
         reader = self._borrow(job, video, index)
         try:
-            for number, picture in reader.stream(own, job.time_left()):
-                image = resize(picture, *request.size) if request.size is not None else picture
-                image.setflags(write=False)
-                stored = _Stored(image, image_key(image))
+            negatives = reader.negatives(own, job.time_left())
+            develop = partial(_develop, request.size)
+            for number, stored in worked_beside(self._developers, negatives, develop, _NEGATIVES):
                 key = _Key(video, number, request.size)
                 with self._lock:
                     self._decoded += 1
                     self._images[key] = stored
+                    request.decoded += 1
                 request.images[number] = stored
-                request.decoded += 1
                 self._settle(job, key, stored)
         except BaseException:
             reader.close()
             raise
         finally:
             seconds = time.monotonic() - started
-            request.seconds += seconds
             with self._lock:
+                request.seconds += seconds
                 self._decode_seconds += seconds
         self._park(video, reader)
 
@@ -464,6 +511,13 @@ class FrameStore:
             self._stuck[job.path] -= 1
             if not self._stuck[job.path]:
                 del self._stuck[job.path]
+
+
+def _develop(size: tuple[int, int] | None, negative: Developer) -> _Stored:
+    picture = negative()
+    image = resize(picture, *size) if size is not None else picture
+    image.setflags(write=False)
+    return _Stored(image, image_key(image))
 
 
 def _drive(steps: Generator[Future[Any], Any, T]) -> T:

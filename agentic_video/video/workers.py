@@ -70,6 +70,11 @@ class Workers:
             self._start_threads()
         return job.future
 
+    def idle(self) -> int:
+        """Threads that have nothing to do."""
+        with self._changed:
+            return max(0, self._count - len(self._running) - len(self._queue))
+
     def _start_threads(self) -> None:
         for _ in range(min(len(self._queue), self._count - self._threads)):
             self._threads += 1

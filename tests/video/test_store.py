@@ -20,7 +20,7 @@ from agentic_video.video import store as store_module
 from agentic_video.video import workers as workers_module
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
-from agentic_video.video.reader import VideoReader
+from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sizes import resize
 from agentic_video.video.store import FrameStore, StoreConfig
 from tests.video.video_files import number_in
@@ -91,14 +91,14 @@ def test_many_at_once_decode_each_frame_once(video: Video, opened: list[str]) ->
 
 def test_the_event_loop_stays_free(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     decoding, go_on = threading.Event(), threading.Event()
-    stream = VideoReader.stream
+    negatives = VideoReader.negatives
 
-    def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, np.ndarray]]:
+    def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         decoding.set()
         assert go_on.wait(WAIT), "nobody else came to run while a frame was being decoded"
-        yield from stream(self, indices, limit)
+        yield from negatives(self, indices, limit)
 
-    monkeypatch.setattr(VideoReader, "stream", waiting)
+    monkeypatch.setattr(VideoReader, "negatives", waiting)
     store, path = FrameStore(), video("h264_b_frames")
 
     async def use() -> list[Frame]:
@@ -172,16 +172,16 @@ def test_a_store_of_the_machines_size(video: Video) -> None:
 
 
 def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = VideoReader.stream
+    negatives = VideoReader.negatives
 
-    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, np.ndarray]]:
+    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         for index in indices:
             time.sleep(0.02)
             if index == 5:
                 raise VideoError("x", "corrupt", "frame 5")
-            yield from stream(self, [index], limit)
+            yield from negatives(self, [index], limit)
 
-    monkeypatch.setattr(VideoReader, "stream", failing)
+    monkeypatch.setattr(VideoReader, "negatives", failing)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     store.probe(path)
 

@@ -20,7 +20,6 @@ from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoIndex, VideoInfo
 
-
 Developer = Callable[[], np.ndarray]
 """Makes of a decoded frame an RGB uint8 array of shape (height, width, 3); may be called on any thread, once."""
 

@@ -8,6 +8,8 @@ loses its place to a fresh thread, and its video is refused until it comes back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -23,17 +25,20 @@ import numpy.typing as npt
 from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.utils.resources import cpu_limit, memory_limit
 from agentic_video.video.ahead import worked_beside
+from agentic_video.video.disk_cache import DiskCache, FrameAddress
 from agentic_video.video.errors import VideoError
 from agentic_video.video.identity import VideoIdentity, identify
 from agentic_video.video.index import VideoIndex, VideoInfo
 from agentic_video.video.lru import BoundedCache
 from agentic_video.video.open import Backend, open_video
-from agentic_video.video.ranges import shares
+from agentic_video.video.ranges import keyframe_indices, shares
 from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
 from agentic_video.video.source import Served
 from agentic_video.video.workers import Job, Workers
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -63,6 +68,9 @@ class StoreConfig:
         workers: Decoders that run at the same time; auto: half of the processors of the store's machine, from 4 to 32.
         max_readers: Open but idle readers that are kept.
         backend: Reader backend, ``pyav`` or ``decord``.
+        disk_folder: Folder on a local disk of each node that keeps decoded frames from epoch to epoch and from run to
+            run; empty for none. Processes of a node may share it.
+        disk_bytes: Most bytes that it may hold; the least recently used frames make room.
 
     Raises:
         ValueError: On values that make no store.
@@ -73,6 +81,8 @@ class StoreConfig:
     workers: int | Auto = 4
     max_readers: int = 16
     backend: Backend = "pyav"
+    disk_folder: str = ""
+    disk_bytes: int = 64 * 2**30
 
     def __post_init__(self) -> None:
         if self.max_bytes != "auto" and self.max_bytes < 0:
@@ -83,6 +93,8 @@ class StoreConfig:
             raise ValueError(f"workers must be at least 1, got {self.workers}")
         if self.max_readers < 0:
             raise ValueError(f"max_readers must not be negative, got {self.max_readers}")
+        if self.disk_bytes < 0:
+            raise ValueError(f"disk_bytes must not be negative, got {self.disk_bytes}")
 
     def bounds(self, memory: int = 0, cpus: int = 0) -> tuple[int, int]:
         """Most bytes, and decoders, of a store on a machine.
@@ -113,6 +125,10 @@ class StoreStats:
         bytes: Bytes of frames held now.
         open_seconds: Seconds that its threads spent opening videos and indexing them.
         decode_seconds: Seconds that they spent decoding and resizing frames.
+        loaded: Frames read from disk; served ones count as hits, too.
+        prefetched: Frames had before anybody asked for them.
+        prefetched_used: Those of them that somebody asked for since.
+        prefetch_errors: Calls for frames ahead of time that failed.
     """
 
     requested: int
@@ -124,6 +140,10 @@ class StoreStats:
     bytes: int
     open_seconds: float = 0.0
     decode_seconds: float = 0.0
+    loaded: int = 0
+    prefetched: int = 0
+    prefetched_used: int = 0
+    prefetch_errors: int = 0
 
 
 @dataclass(frozen=True)
@@ -154,6 +174,7 @@ class _Request:
         decoded: Frames decoded for this request.
         seconds: Seconds that this took.
         shared: Whether idle decoders may take a part of it.
+        ahead: Whether nobody has asked for the frames yet.
     """
 
     path: str
@@ -164,6 +185,11 @@ class _Request:
     decoded: int = 0
     seconds: float = 0.0
     shared: bool = True
+    ahead: bool = False
+
+
+class _Full(Exception):
+    """A frame that nobody has asked for would take the place of another one."""
 
 
 class _Released(Exception):
@@ -184,6 +210,10 @@ class FrameStore:
         max_bytes, workers = self._config.bounds()
         self._workers = Workers(workers, self._on_stuck, self._on_return)
         self._cpus = cpu_limit()
+        folder, bound = self._config.disk_folder, self._config.disk_bytes
+        self._disk = DiskCache(folder, bound) if folder and bound else None
+        self._ahead: dict[_Key, int] = {}
+        self._ahead_bytes = 0
         self._developers = ThreadPoolExecutor(max(1, min(workers, self._cpus)), "frame-store-develop")
         self._lock = threading.Lock()
         self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
@@ -194,6 +224,7 @@ class FrameStore:
         self._stuck: dict[str, int] = {}
         self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
         self._open_seconds = self._decode_seconds = 0.0
+        self._loaded = self._prefetched = self._prefetched_used = self._prefetch_errors = 0
 
     def probe(self, path: str) -> VideoInfo:
         """Facts about a video.
@@ -234,6 +265,10 @@ class FrameStore:
         """As :meth:`probe`, off the event loop."""
         return (await _adrive(self._probe_steps(path))).info
 
+    async def akeyframes(self, path: str) -> list[int]:
+        """The frames that are decoded from their own packet alone, ascending; raises as :meth:`probe`."""
+        return keyframe_indices(await _adrive(self._probe_steps(path)))
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As :meth:`frames`, off the event loop."""
         return (await self.aserve(path, indices, size)).frames
@@ -251,6 +286,51 @@ class FrameStore:
         timestamps = (await _adrive(self._probe_steps(path))).timestamps
         return await self.aserve(path, nearest_indices(timestamps, times), size)
 
+    async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
+        """Have frames at hand before somebody asks for them, while nothing else wants the decoders.
+
+        At most half of the decoders do this, one at least, and none is kept from work that waits. No frame that is held
+        makes room: what doesn't fit is left out, and frames had ahead of time take half of the store at most. A failure
+        is counted and otherwise left to whoever asks for the frames.
+
+        Args:
+            path: Video file.
+            indices: Frame indices in any order.
+            size: (width, height) in pixels to resize to; None for the video's own.
+
+        Returns:
+            How many of the frames are at hand then.
+        """
+        request = _Request(path, frozenset(map(int, indices)), size and (int(size[0]), int(size[1])), ahead=True)
+        request.shared = False
+        try:
+            while True:
+                waiting = await _await(self._submit(path, lambda job: self._prefetch(job, request), spare=True))
+                if waiting is None:
+                    continue  # stopped for others' work: in the queue again, behind it
+                if None not in waiting:
+                    # What others decode is as good as had.
+                    return len(request.images) + len(waiting)
+                with contextlib.suppress(_Released):
+                    await _await(waiting[None])
+        except _Full:
+            pass
+        except (VideoError, ValueError) as error:
+            logger.debug("frames ahead of time: %s", error)
+            with self._lock:
+                self._prefetch_errors += 1
+        return len(request.images)
+
+    async def aprefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> int:
+        """As :meth:`aprefetch`, the frames closest to the given times (seconds)."""
+        try:
+            timestamps = (await _adrive(self._probe_steps(path))).timestamps
+        except VideoError:
+            with self._lock:
+                self._prefetch_errors += 1
+            return 0
+        return await self.aprefetch(path, nearest_indices(timestamps, times), size)
+
     def stats(self) -> StoreStats:
         """Counts so far."""
         with self._lock:
@@ -264,6 +344,10 @@ class FrameStore:
                 bytes=int(self._images.currsize),
                 open_seconds=self._open_seconds,
                 decode_seconds=self._decode_seconds,
+                loaded=self._loaded,
+                prefetched=self._prefetched,
+                prefetched_used=self._prefetched_used,
+                prefetch_errors=self._prefetch_errors,
             )
 
     def close(self) -> None:
@@ -272,6 +356,8 @@ class FrameStore:
             readers = [reader for _, reader in self._readers.values()]
             self._readers.clear()
             self._images.clear()
+            self._ahead.clear()
+            self._ahead_bytes = 0
             self._indexes.clear()
             self._failures.clear()
         for reader in readers:
@@ -321,13 +407,13 @@ class FrameStore:
         ]
         return Served(frames, request.decoded, request.seconds)
 
-    def _submit(self, path: str, run: Callable[[Job], T]) -> Future[T]:
+    def _submit(self, path: str, run: Callable[[Job], T], spare: bool = False) -> Future[T]:
         with self._lock:
             if self._stuck.get(path):
                 raise VideoError(
                     path, "timeout", "a decoder is still stuck on this file; check the disk or leave the video out"
                 )
-        return self._workers.submit(Job(path, run, self._config.time_limit))
+        return self._workers.submit(Job(path, run, self._config.time_limit, spare=spare))
 
     def _find_index(self, job: Job, video: VideoIdentity) -> VideoIndex | Future[Any]:
         """The index of a video, or the future of the request that is making it; runs on a worker."""
@@ -374,6 +460,8 @@ class FrameStore:
                 stored = self._images.get(key)
                 if stored is not None:
                     request.images[number] = stored
+                    if not request.ahead and self._is_used(key):
+                        self._prefetched_used += 1
                 elif key in self._pending:
                     waiting[number] = self._pending[key]
                 else:
@@ -381,13 +469,75 @@ class FrameStore:
                     own.append(number)
         if own:
             try:
+                own = self._read_disk(job, request, video, own)
                 kept, helped = self._share_out(job, request, video, index, own)
                 waiting.update(helped)
-                self._decode(job, request, video, index, kept)
+                if kept:
+                    self._decode(job, request, video, index, kept)
             except BaseException as error:
                 self._give_up(job, error)
                 raise
         return waiting
+
+    def _prefetch(self, job: Job, request: _Request) -> dict[int | None, Future[Any]] | None:
+        """As :meth:`_load`; None when it made way for other work."""
+        try:
+            return self._load(job, request)
+        except _Released:
+            return None
+
+    def _read_disk(self, job: Job, request: _Request, video: VideoIdentity, own: list[int]) -> list[int]:
+        """Find on disk what a job has claimed; returns what isn't there."""
+        if self._disk is None:
+            return own
+        missing: list[int] = []
+        for number in own:
+            had = self._disk.get(self._address(video, number, request.size))
+            if had is None:
+                missing.append(number)
+                continue
+            with self._lock:
+                self._loaded += 1
+            self._keep(job, request, _Key(video, number, request.size), _Stored(*had))
+        return missing
+
+    def _address(self, video: VideoIdentity, number: int, size: tuple[int, int] | None) -> FrameAddress:
+        return FrameAddress(video, number, size, self._config.backend)
+
+    def _keep(self, job: Job, request: _Request, key: _Key, stored: _Stored) -> None:
+        """Put a frame into the store and the request, and tell those who wait for it.
+
+        Raises:
+            _Full: It is ahead of its time and there is no room for it.
+        """
+        nbytes = stored.image.nbytes
+        with self._lock:
+            if request.ahead:
+                if not self._has_room_ahead(nbytes):
+                    raise _Full
+                self._ahead[key] = nbytes
+                self._ahead_bytes += nbytes
+                self._prefetched += 1
+            else:
+                self._is_used(key)
+            self._images[key] = stored
+        request.images[key.index] = stored
+        self._settle(job, key, stored)
+
+    def _has_room_ahead(self, nbytes: int) -> bool:
+        """Whether a frame that nobody has asked for fits; the lock is held."""
+        if self._images.currsize + nbytes > self._images.maxsize:
+            return False
+        if self._ahead_bytes + nbytes > self._images.maxsize / 2:
+            for key in [key for key in self._ahead if key not in self._images]:
+                self._is_used(key)
+        return self._ahead_bytes + nbytes <= self._images.maxsize / 2
+
+    def _is_used(self, key: _Key) -> bool:
+        """Take a frame off those that nobody has asked for; whether it was one. The lock is held."""
+        nbytes = self._ahead.pop(key, None)
+        self._ahead_bytes -= nbytes or 0
+        return nbytes is not None
 
     def _share_out(
         self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]
@@ -434,13 +584,14 @@ class FrameStore:
             negatives = reader.negatives(own, job.time_left())
             develop = partial(_develop, request.size)
             for number, stored in worked_beside(self._developers, negatives, develop, _NEGATIVES):
-                key = _Key(video, number, request.size)
                 with self._lock:
                     self._decoded += 1
-                    self._images[key] = stored
                     request.decoded += 1
-                request.images[number] = stored
-                self._settle(job, key, stored)
+                if self._disk is not None:
+                    self._disk.put(self._address(video, number, request.size), stored.image, stored.key)
+                self._keep(job, request, _Key(video, number, request.size), stored)
+                if request.ahead and self._workers.wanted():
+                    raise _Released
         except BaseException:
             reader.close()
             raise
@@ -533,6 +684,10 @@ def _drive(steps: Generator[Future[Any], Any, T]) -> T:
                 future = steps.send(result)
     except StopIteration as stop:
         return stop.value
+
+
+async def _await(future: Future[T]) -> T:
+    return await asyncio.wrap_future(future)
 
 
 async def _adrive(steps: Generator[Future[Any], Any, T]) -> T:

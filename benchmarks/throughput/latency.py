@@ -234,9 +234,9 @@ def _opening(path: str) -> Task:
 
 
 def _decord(path: str, indices: Sequence[int], size: tuple[int, int]) -> Task:
-    """decord as released code calls it, kept open with as many threads as it likes, and with one."""
-    kept, single = _decord_reader(path, 0), _decord_reader(path, 1)
-    if kept is None or single is None:
+    """decord as released code calls it, and kept open; with as many threads as it likes."""
+    kept = _decord_reader(path, 0)
+    if kept is None:
         return {}
 
     def read(reader: Any) -> None:
@@ -246,7 +246,6 @@ def _decord(path: str, indices: Sequence[int], size: tuple[int, int]) -> Task:
     return {
         "decord at each call": lambda: read(_decord_reader(path, 0)),
         "decord kept open": lambda: read(kept),
-        "decord kept open, 1 thread": lambda: read(single),
     }
 
 
@@ -263,7 +262,7 @@ def _decord_reader(path: str, threads: int) -> Any | None:
         return None
 
 
-COLUMNS = ("floor", "store", "store/floor", "decord kept open", "decord kept open, 1 thread", "decord at each call", "warm")
+COLUMNS = ("floor", "store", "store/floor", "decord kept open", "decord at each call", "warm")
 
 
 def table(results: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> str:

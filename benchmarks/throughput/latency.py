@@ -167,7 +167,7 @@ def measure(tasks: Mapping[str, Task], rounds: int) -> dict[str, dict[str, list[
     return seconds
 
 
-def time_video(path: str, decoders: int, rounds: int) -> dict[str, dict[str, float | None]]:
+def time_video(path: str, decoders: int, rounds: int, decord: bool = True) -> dict[str, dict[str, float | None]]:
     """Median milliseconds of every way, by task."""
     with open_video(path) as reader:
         index, info = reader.index, reader.info
@@ -176,13 +176,17 @@ def time_video(path: str, decoders: int, rounds: int) -> dict[str, dict[str, flo
     keyframes = snapped_indices(keyframe_indices(index), overview)
     start = 0.5 * info.duration - 0.3 * ZOOM_SECONDS
     zoom = sorted(set(nearest_indices(index.timestamps, list(np.linspace(start, start + ZOOM_SECONDS, ZOOM_FRAMES)))))
-    tasks: dict[str, Task] = {"open": _opening(path)}
+    tasks: dict[str, Task] = {"open": _opening(path, decord)}
     floors: list[Floor] = []
     kept = _Kept(path, decoders)
     for name, indices in (("zoom", zoom), ("overview", overview), ("keyframes", keyframes)):
         floor = Floor(path, index, indices, decoders)
         floors.append(floor)
-        tasks[name] = {"floor": floor, "store": kept.cold(indices, size), **_decord(path, indices, size)}
+        tasks[name] = {
+            "floor": floor,
+            "store": kept.cold(indices, size),
+            **(_decord(path, indices, size) if decord else {}),
+        }
     tasks["zoom"] = {**tasks["zoom"], "warm": kept.warm(zoom, size)}
     try:
         seconds = measure(tasks, rounds)
@@ -223,14 +227,14 @@ def _consume(frames: Sequence[Any]) -> None:
     assert frames and all(frame.image is not None for frame in frames)
 
 
-def _opening(path: str) -> Task:
+def _opening(path: str, with_decord: bool) -> Task:
     def store() -> None:
         fresh = FrameStore(StoreConfig(workers=1))
         fresh.probe(path)
         fresh.close()
 
-    decord = _decord_reader(path, 0)
-    return {"store": store} | ({} if decord is None else {"decord at each call": lambda: _decord_reader(path, 0)})
+    usable = with_decord and _decord_reader(path, 0) is not None
+    return {"store": store} | ({} if not usable else {"decord at each call": lambda: _decord_reader(path, 0)})
 
 
 def _decord(path: str, indices: Sequence[int], size: tuple[int, int]) -> Task:
@@ -301,6 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="times that each way is timed")
     parser.add_argument("--decoders", type=int, default=0, help="decoders of the store and the floor; 0: processors")
     parser.add_argument("--only", default="", help="measure only videos whose name holds this, e.g. h264-360p")
+    parser.add_argument("--no-decord", action="store_true", help="leave decord out")
     parser.add_argument("--quick", action="store_true", help="one short small video, one round")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -309,7 +314,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for spec in specs(options.quick):
         if options.only in spec.name:
             path = make_video(spec, options.videos)
-            results[spec.name] = time_video(str(path), decoders, 1 if options.quick else options.rounds)
+            results[spec.name] = time_video(
+                str(path), decoders, 1 if options.quick else options.rounds, not options.no_decord
+            )
             print(table({spec.name: results[spec.name]}).splitlines()[-4:], file=sys.stderr, flush=True)
     print(table(results))
     if options.out is not None:

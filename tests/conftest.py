@@ -58,6 +58,9 @@ class MemorySource:
     async def aprobe(self, path: str) -> VideoInfo:
         return self.info
 
+    async def akeyframes(self, path: str) -> list[int]:
+        return list(range(0, self.info.num_frames, 50))
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         if self.fail_frames:
             raise VideoError(path, "corrupt", "made to fail")

@@ -22,10 +22,11 @@ Context = Literal["all", "latest_evidence"]
 """What of an episode the agent has before it: everything, or all text with the latest images only."""
 
 
-OverviewKind = Literal["uniform", "rate", "listed", "retrieval", "none"]
-"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``listed``: the times in
-the row's ``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the
-frames that match the question best. ``none``: no frames."""
+OverviewKind = Literal["uniform", "rate", "keyframes", "listed", "retrieval", "none"]
+"""``uniform``: evenly spaced. ``rate``: so many a second, or uniform when that is too many. ``keyframes``: keyframes
+close to evenly spaced ones, which are decoded many times faster. ``listed``: the times in the row's
+``extra_info.overview_times``, from an external frame selector (VideoZoomer, Table 4). ``retrieval``: the frames that
+match the question best. ``none``: no frames."""
 
 
 @dataclass(frozen=True)

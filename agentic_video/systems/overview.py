@@ -7,7 +7,7 @@ from agentic_video.systems.base import EpisodeView, OverviewKind
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError
 from agentic_video.utils.choices import check_choice
-from agentic_video.video.sampling import rate_times, uniform_indices
+from agentic_video.video.sampling import rate_times, snapped_indices, uniform_indices
 
 RETRIEVAL_CANDIDATES = 128
 
@@ -25,6 +25,10 @@ async def overview_frames(
     kind: OverviewKind, view: EpisodeView, *, count: int, size: tuple[int, int] | None, fps: float = 0.0
 ) -> list[Frame]:
     """The frames of the overview, in order of time.
+
+    ``keyframes`` moves evenly spaced frames to keyframes, all of them distinct; the frames say their real times. A
+    video with fewer keyframes than the overview has frames gets the evenly spaced ones: one keyframe shown twice would
+    tell nothing new, and a shorter overview would be another task.
 
     Args:
         count: Most frames.
@@ -47,7 +51,10 @@ async def overview_frames(
     if kind == "retrieval":
         candidates = uniform_indices(video.info.num_frames, min(RETRIEVAL_CANDIDATES, video.info.num_frames))
         return await video.frames(await video.best_matches(view.qa.question, candidates, count), size)
-    return await video.frames(uniform_indices(video.info.num_frames, count), size)
+    indices = uniform_indices(video.info.num_frames, count)
+    if kind == "keyframes":
+        indices = snapped_indices(await video.keyframes(), indices)
+    return await video.frames(indices, size)
 
 
 def _listed_times(view: EpisodeView) -> list[float]:

@@ -73,6 +73,10 @@ class Video:
         """
         return await self._source.aframes_at(self.path, times, size)
 
+    async def keyframes(self) -> list[int]:
+        """The numbers of the frames that are decoded from their own packet alone, ascending."""
+        return await self._source.akeyframes(self.path)
+
     async def frames(self, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames with the given numbers in presentation order (see :meth:`frames_at`)."""
         return await self._source.aframes(self.path, indices, size)

@@ -44,6 +44,10 @@ class SceneSource:
             start_time=0.0,
         )
 
+    async def akeyframes(self, path: str) -> list[int]:
+        """All frames: each is drawn by itself."""
+        return list(range(self._scenes[path].seconds * self._recipe.fps))
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """Frames by number, resized to ``size`` (width, height) in pixels."""
         scene = self._scenes[path]

@@ -157,6 +157,9 @@ class _NoFrames:
     async def aprobe(self, path: str) -> VideoInfo:
         raise VideoError(path, "missing", "not asked for again")
 
+    async def akeyframes(self, path: str) -> list[int]:
+        return []
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         return []
 

@@ -29,6 +29,10 @@ class CountedSource:
         """See :meth:`FrameSource.aprobe`."""
         return await self._source.aprobe(path)
 
+    async def akeyframes(self, path: str) -> list[int]:
+        """See :meth:`FrameSource.akeyframes`."""
+        return await self._source.akeyframes(path)
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """See :meth:`FrameSource.aframes`."""
         return self._count(await self._source.aserve(path, indices, size))

@@ -15,6 +15,7 @@ Beyond these, its frame count, times and picture size must equal those of the de
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,7 +23,7 @@ import numpy as np
 from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import ROTATIONS, VideoIndex
-from agentic_video.video.reader import VideoReader
+from agentic_video.video.reader import Developer, VideoReader
 
 
 class DecordReader(VideoReader):
@@ -58,7 +59,7 @@ class DecordReader(VideoReader):
     def close(self) -> None:
         self._video = None
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, np.ndarray]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
         if self._video is None:
             raise ValueError("the reader is closed")
         for index in wanted:
@@ -71,7 +72,7 @@ class DecordReader(VideoReader):
                 ) from error
             if picture.shape != (self.info.height, self.info.width, 3):
                 self._refuse(f"gives pictures of shape {picture.shape}")
-            yield index, picture
+            yield index, partial(np.asarray, picture)
 
     def _refuse(self, what: str, error: Exception | None = None) -> NoReturn:
         detail = f" ({str(error).splitlines()[-1] if str(error) else type(error).__name__})" if error else ""

@@ -30,6 +30,12 @@ class StoreActor:
         except VideoError as error:
             return error.bare()
 
+    async def keyframes(self, path: str) -> list[int] | VideoError:
+        try:
+            return await self._store.akeyframes(path)
+        except VideoError as error:
+            return error.bare()
+
     async def serve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> Served | VideoError:
         try:
             return await self._store.aserve(path, indices, size)
@@ -41,6 +47,12 @@ class StoreActor:
             return await self._store.aserve_at(path, times, size)
         except VideoError as error:
             return error.bare()
+
+    async def prefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> int:
+        return await self._store.aprefetch(path, indices, size)
+
+    async def prefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None) -> int:
+        return await self._store.aprefetch_at(path, times, size)
 
     async def stats(self) -> StoreStats:
         return self._store.stats()
@@ -67,6 +79,10 @@ class NodeFrameStore:
         """As :meth:`FrameStore.aprobe`."""
         return await self._actor.call("probe", path)
 
+    async def akeyframes(self, path: str) -> list[int]:
+        """As :meth:`FrameStore.akeyframes`."""
+        return await self._actor.call("keyframes", path)
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As :meth:`FrameStore.aframes`; the images lie in Ray's shared memory, read-only."""
         return (await self.aserve(path, indices, size)).frames
@@ -82,6 +98,14 @@ class NodeFrameStore:
     async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
         """As :meth:`FrameStore.aserve_at`."""
         return await self._actor.call("serve_at", path, list(times), size)
+
+    async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
+        """As :meth:`FrameStore.aprefetch`."""
+        return await self._actor.call("prefetch", path, list(indices), size)
+
+    async def aprefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> int:
+        """As :meth:`FrameStore.aprefetch_at`."""
+        return await self._actor.call("prefetch_at", path, list(times), size)
 
     async def stats(self) -> StoreStats:
         """Counts of the node's store so far."""

@@ -8,7 +8,8 @@ never taken for another one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn
 
 import av
 import av.error
@@ -20,7 +21,7 @@ from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoIndex
 from agentic_video.video.packets import NO_STAMP, is_end
-from agentic_video.video.reader import VideoReader
+from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sequential import Turn
 
 _REORDER_LIMIT = 64
@@ -31,6 +32,12 @@ _SKIPPING_CODECS = frozenset({"h264"})
 
 _SKIP_MARGIN = 32
 """Packets before a wanted one from which on nothing is left out."""
+
+_ONE_THREAD: dict[str, Any] = {"threads": 1} if int(av.__version__.split(".")[0]) >= 18 else {}
+"""Starting threads to convert one frame takes longer than converting it; what comes out is the same."""
+
+_WORTH_A_JUMP = 16
+"""Packets between two wanted frames that are rather jumped over than decoded."""
 
 _SEEK_TRIES = 3
 
@@ -57,6 +64,7 @@ class PyavReader(VideoReader):
         self._container: InputContainer | None = None
         self._seekable = True
         self._can_skip = index.info.codec in _SKIPPING_CODECS
+        self._whole_packets = index.ordinals.size == index.stamps.size
         self._restart()
 
     def close(self) -> None:
@@ -86,21 +94,27 @@ class PyavReader(VideoReader):
         self._broken: list[int] = []
         self._drained = False
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, np.ndarray]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
         if self._container is None:
             raise ValueError("the reader is closed")
         ordinals = self._index.ordinals
         missing = {int(ordinals[index]): index for index in wanted}
-        for index in wanted:
+        nearest = [self._entries(index) for index in wanted]
+        for place, index in enumerate(wanted):
             ordinal = int(ordinals[index])
-            entries = self._entries(index)
+            entries = nearest[place]
+            # Nothing after this frame is wanted that decoding on would give, or what would is decoded again for free.
+            if place + 1 < len(wanted):
+                last = self._whole_packets and nearest[place + 1][0] > ordinal + _WORTH_A_JUMP
+            else:
+                last = self._whole_packets and ordinal == entries[0]
             try:
                 if ordinal in missing and self._can_decode_on(ordinal, entries[0]):
-                    yield from self._decode_until(ordinal, missing, deadline)
+                    yield from self._decode_until(ordinal, missing, deadline, last)
                 for entry in entries:
                     if ordinal in missing:
                         self._go_to(entry, deadline)
-                        yield from self._decode_until(ordinal, missing, deadline)
+                        yield from self._decode_until(ordinal, missing, deadline, last)
             except _LostTrack:
                 self._seekable = False
                 self._go_to(entries[-1], deadline)
@@ -125,18 +139,20 @@ class PyavReader(VideoReader):
         return ordinal in self._inside or self._run_start <= entry <= self._next <= ordinal
 
     def _decode_until(
-        self, ordinal: int, missing: dict[int, int], deadline: Deadline
-    ) -> Iterator[tuple[int, np.ndarray]]:
+        self, ordinal: int, missing: dict[int, int], deadline: Deadline, last: bool = False
+    ) -> Iterator[tuple[int, Developer]]:
         """Decode on until a packet's frame is out, or can't come any more.
 
         Args:
             ordinal: Place of the packet.
             missing: Index of each frame still wanted, by its packet's place; what is found is taken out.
             deadline: Checked before each packet.
+            last: Whether to end the stream for the decoder after this packet, so that it gives the frame without being
+                sent those that follow.
         """
         while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
             deadline.check()
-            found: list[tuple[int, np.ndarray]] = []
+            found: list[tuple[int, Developer]] = []
             for frame in self._step(skip=self._can_skip and self._next + _SKIP_MARGIN < ordinal):
                 assert frame.pts is not None
                 self._inside.discard(frame.pts)
@@ -145,8 +161,10 @@ class PyavReader(VideoReader):
                     continue
                 if frame.is_corrupt or self._is_damaged(index):
                     self._fail(index)
-                found.append((index, self._picture(frame)))
+                found.append((index, self._developer(frame)))
             yield from found
+            if last and self._next > ordinal:
+                self._rest = iter(())
             if ordinal in missing and ordinal in self._broken:
                 self._fail(missing[ordinal])
 
@@ -257,11 +275,11 @@ class PyavReader(VideoReader):
         stamp = packet.pts if self._index.stamp_is_pts else packet.dts
         return NO_STAMP if stamp is None else stamp
 
-    def _picture(self, frame: av.VideoFrame) -> np.ndarray:
+    def _developer(self, frame: av.VideoFrame) -> Developer:
         info, turn = self.info, self._index.turn
-        width, height = (info.height, info.width) if turn[0] else (info.width, info.height)
         # A stream may change its size midway; the caller is promised one.
-        return _displayed(frame.to_ndarray(format="rgb24", width=width, height=height), turn)
+        width, height = (info.height, info.width) if turn[0] else (info.width, info.height)
+        return partial(_develop, frame, width, height, turn)
 
     def _fail(self, index: int) -> NoReturn:
         raise VideoError(
@@ -269,6 +287,10 @@ class PyavReader(VideoReader):
             "corrupt",
             f"frame {index} at {self.timestamps[index]:.3f} s cannot be decoded; use other frames or replace the file",
         )
+
+
+def _develop(frame: av.VideoFrame, width: int, height: int, turn: Turn) -> np.ndarray:
+    return _displayed(frame.to_ndarray(format="rgb24", width=width, height=height, **_ONE_THREAD), turn)
 
 
 def _displayed(picture: np.ndarray, turn: Turn) -> np.ndarray:

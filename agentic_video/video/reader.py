@@ -11,7 +11,7 @@ Bits that are wrong yet decode are beyond this: FFmpeg conceals them, and the co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ import numpy.typing as npt
 from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoIndex, VideoInfo
+
+Developer = Callable[[], np.ndarray]
+"""Makes of a decoded frame an RGB uint8 array of shape (height, width, 3); may be called on any thread, once."""
 
 
 class VideoReader(ABC):
@@ -79,6 +82,16 @@ class VideoReader(ABC):
         Raises:
             VideoError: See :meth:`read`.
         """
+        return ((index, develop()) for index, develop in self.negatives(indices, time_limit))
+
+    def negatives(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer]]:
+        """As :meth:`stream`, but the conversion to RGB is left to the caller, who can do it beside the decoding.
+
+        Each frame that isn't developed yet holds one of the decoder's pictures.
+
+        Yields:
+            (index, what makes its array), each distinct index once, in no promised order.
+        """
         wanted = sorted({int(index) for index in indices})
         for index in wanted:
             if not 0 <= index < self.info.num_frames:
@@ -90,7 +103,7 @@ class VideoReader(ABC):
         return self._decode(wanted, Deadline(self._path, time_limit))
 
     @abstractmethod
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, np.ndarray]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
         """The frames of ``wanted`` (ascending, distinct, in range)."""
 
     @abstractmethod

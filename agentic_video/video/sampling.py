@@ -109,6 +109,43 @@ def nearest_indices(timestamps: npt.ArrayLike, times: Sequence[float]) -> list[i
     return [int(index) for index in np.searchsorted(stamps, stamps[nearest], side="left")]
 
 
+def snapped_indices(anchors: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Move wanted frames to frames that are cheaper to have, none of them twice.
+
+    Args:
+        anchors: The frames that are cheap, ascending and distinct.
+        wanted: Frames to be shown, ascending and distinct.
+
+    Returns:
+        As many frames, ascending: each wanted one's closest anchor as far as they are distinct (of two equally close
+        ones the earlier); otherwise anchors that keep the order of time, so that the sum of the moves is the least.
+        ``wanted`` itself where there are fewer anchors than wanted frames.
+    """
+    if len(anchors) < len(wanted) or not wanted:
+        return list(wanted)
+    cheap, asked = np.asarray(anchors, dtype=np.int64), np.asarray(wanted, dtype=np.int64)
+    after = np.searchsorted(cheap, asked).clip(0, cheap.size - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = np.where(np.abs(asked - cheap[before]) <= np.abs(cheap[after] - asked), before, after)
+    if (np.diff(nearest) > 0).all():
+        return [int(index) for index in cheap[nearest]]
+    # least[j]: the least sum of moves of the wanted frames so far with the last of them on an anchor up to j.
+    moves = np.abs(asked[:, None] - cheap[None, :]).astype(np.float64)
+    least, taken = np.zeros(cheap.size), np.zeros(moves.shape, dtype=bool)
+    for row, move in enumerate(moves):
+        here = move + (np.concatenate(([np.inf], least[:-1])) if row else 0.0)
+        least = np.minimum.accumulate(here)
+        taken[row] = np.concatenate(([True], here[1:] < least[:-1]))
+    chosen: list[int] = []
+    place = cheap.size - 1
+    for row in reversed(range(asked.size)):
+        while not taken[row, place]:
+            place -= 1
+        chosen.append(int(cheap[place]))
+        place -= 1
+    return chosen[::-1]
+
+
 def _check_finite(name: str, value: float) -> None:
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")

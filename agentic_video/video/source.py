@@ -21,6 +21,10 @@ class FrameSource(Protocol):
         """
         ...
 
+    async def akeyframes(self, path: str) -> list[int]:
+        """The indices of the frames that are decoded from their own packet alone, ascending; raises as aprobe."""
+        ...
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """Frames by index.
 
@@ -66,4 +70,12 @@ class ServingSource(FrameSource, Protocol):
 
     async def aserve_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> Served:
         """As :meth:`aframes_at`, with what it took."""
+        ...
+
+    async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
+        """Have frames at hand while nothing else is to be done; returns how many are. Never raises VideoError."""
+        ...
+
+    async def aprefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> int:
+        """As :meth:`aprefetch`, the frames closest to the given times (seconds)."""
         ...

@@ -8,12 +8,15 @@ loses its place to a fresh thread, and its video is refused until it comes back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -21,16 +24,21 @@ import numpy.typing as npt
 
 from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.video.ahead import worked_beside
+from agentic_video.video.disk_cache import DiskCache, FrameAddress
 from agentic_video.video.errors import VideoError
 from agentic_video.video.identity import VideoIdentity, identify
 from agentic_video.video.index import VideoIndex, VideoInfo
 from agentic_video.video.lru import BoundedCache
 from agentic_video.video.open import Backend, open_video
-from agentic_video.video.reader import VideoReader
+from agentic_video.video.ranges import keyframe_indices, shares
+from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
 from agentic_video.video.source import Served
 from agentic_video.video.workers import Job, Workers
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -39,6 +47,10 @@ _FAILURES = 4096
 _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
+_NEGATIVES = 8
+"""Decoded frames of one decoder that wait to become pictures; each holds memory of the decoder's."""
+_SHARE_PACKETS = 100
+"""Packets that another decoder must have to do: opening a file again costs as much as decoding a few."""
 
 Auto = Literal["auto"]
 _LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
@@ -56,6 +68,9 @@ class StoreConfig:
         workers: Decoders that run at the same time; auto: half of the processors of the store's machine, from 4 to 32.
         max_readers: Open but idle readers that are kept.
         backend: Reader backend, ``pyav`` or ``decord``.
+        disk_folder: Folder on a local disk of each node that keeps decoded frames from epoch to epoch and from run to
+            run; empty for none. Processes of a node may share it.
+        disk_bytes: Most bytes that it may hold; the least recently used frames make room.
 
     Raises:
         ValueError: On values that make no store.
@@ -66,6 +81,8 @@ class StoreConfig:
     workers: int | Auto = 4
     max_readers: int = 16
     backend: Backend = "pyav"
+    disk_folder: str = ""
+    disk_bytes: int = 64 * 2**30
 
     def __post_init__(self) -> None:
         if self.max_bytes != "auto" and self.max_bytes < 0:
@@ -76,6 +93,8 @@ class StoreConfig:
             raise ValueError(f"workers must be at least 1, got {self.workers}")
         if self.max_readers < 0:
             raise ValueError(f"max_readers must not be negative, got {self.max_readers}")
+        if self.disk_bytes < 0:
+            raise ValueError(f"disk_bytes must not be negative, got {self.disk_bytes}")
 
     def bounds(self, memory: int = 0, cpus: int = 0) -> tuple[int, int]:
         """Most bytes, and decoders, of a store on a machine.
@@ -106,6 +125,10 @@ class StoreStats:
         bytes: Bytes of frames held now.
         open_seconds: Seconds that its threads spent opening videos and indexing them.
         decode_seconds: Seconds that they spent decoding and resizing frames.
+        loaded: Frames read from disk; served ones count as hits, too.
+        prefetched: Frames had before anybody asked for them.
+        prefetched_used: Those of them that somebody asked for since.
+        prefetch_errors: Calls for frames ahead of time that failed.
     """
 
     requested: int
@@ -117,6 +140,10 @@ class StoreStats:
     bytes: int
     open_seconds: float = 0.0
     decode_seconds: float = 0.0
+    loaded: int = 0
+    prefetched: int = 0
+    prefetched_used: int = 0
+    prefetch_errors: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,6 +173,8 @@ class _Request:
         times: Presentation times of the video's frames in seconds, once they are known.
         decoded: Frames decoded for this request.
         seconds: Seconds that this took.
+        shared: Whether idle decoders may take a part of it.
+        ahead: Whether nobody has asked for the frames yet.
     """
 
     path: str
@@ -155,6 +184,12 @@ class _Request:
     times: npt.NDArray[np.float64] | None = None
     decoded: int = 0
     seconds: float = 0.0
+    shared: bool = True
+    ahead: bool = False
+
+
+class _Full(Exception):
+    """A frame that nobody has asked for would take the place of another one."""
 
 
 class _Released(Exception):
@@ -174,6 +209,12 @@ class FrameStore:
         self._config = config or StoreConfig()
         max_bytes, workers = self._config.bounds()
         self._workers = Workers(workers, self._on_stuck, self._on_return)
+        self._cpus = cpu_limit()
+        folder, bound = self._config.disk_folder, self._config.disk_bytes
+        self._disk = DiskCache(folder, bound) if folder and bound else None
+        self._ahead: dict[_Key, int] = {}
+        self._ahead_bytes = 0
+        self._developers = ThreadPoolExecutor(max(1, min(workers, self._cpus)), "frame-store-develop")
         self._lock = threading.Lock()
         self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
         self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
@@ -183,6 +224,7 @@ class FrameStore:
         self._stuck: dict[str, int] = {}
         self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
         self._open_seconds = self._decode_seconds = 0.0
+        self._loaded = self._prefetched = self._prefetched_used = self._prefetch_errors = 0
 
     def probe(self, path: str) -> VideoInfo:
         """Facts about a video.
@@ -223,6 +265,10 @@ class FrameStore:
         """As :meth:`probe`, off the event loop."""
         return (await _adrive(self._probe_steps(path))).info
 
+    async def akeyframes(self, path: str) -> list[int]:
+        """The frames that are decoded from their own packet alone, ascending; raises as :meth:`probe`."""
+        return keyframe_indices(await _adrive(self._probe_steps(path)))
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """As :meth:`frames`, off the event loop."""
         return (await self.aserve(path, indices, size)).frames
@@ -240,6 +286,51 @@ class FrameStore:
         timestamps = (await _adrive(self._probe_steps(path))).timestamps
         return await self.aserve(path, nearest_indices(timestamps, times), size)
 
+    async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
+        """Have frames at hand before somebody asks for them, while nothing else wants the decoders.
+
+        At most half of the decoders do this, one at least, and none is kept from work that waits. No frame that is held
+        makes room: what doesn't fit is left out, and frames had ahead of time take half of the store at most. A failure
+        is counted and otherwise left to whoever asks for the frames.
+
+        Args:
+            path: Video file.
+            indices: Frame indices in any order.
+            size: (width, height) in pixels to resize to; None for the video's own.
+
+        Returns:
+            How many of the frames are at hand then.
+        """
+        request = _Request(path, frozenset(map(int, indices)), size and (int(size[0]), int(size[1])), ahead=True)
+        request.shared = False
+        try:
+            while True:
+                waiting = await _await(self._submit(path, lambda job: self._prefetch(job, request), spare=True))
+                if waiting is None:
+                    continue  # stopped for others' work: in the queue again, behind it
+                if None not in waiting:
+                    # What others decode is as good as had.
+                    return len(request.images) + len(waiting)
+                with contextlib.suppress(_Released):
+                    await _await(waiting[None])
+        except _Full:
+            pass
+        except (VideoError, ValueError) as error:
+            logger.debug("frames ahead of time: %s", error)
+            with self._lock:
+                self._prefetch_errors += 1
+        return len(request.images)
+
+    async def aprefetch_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> int:
+        """As :meth:`aprefetch`, the frames closest to the given times (seconds)."""
+        try:
+            timestamps = (await _adrive(self._probe_steps(path))).timestamps
+        except VideoError:
+            with self._lock:
+                self._prefetch_errors += 1
+            return 0
+        return await self.aprefetch(path, nearest_indices(timestamps, times), size)
+
     def stats(self) -> StoreStats:
         """Counts so far."""
         with self._lock:
@@ -253,6 +344,10 @@ class FrameStore:
                 bytes=int(self._images.currsize),
                 open_seconds=self._open_seconds,
                 decode_seconds=self._decode_seconds,
+                loaded=self._loaded,
+                prefetched=self._prefetched,
+                prefetched_used=self._prefetched_used,
+                prefetch_errors=self._prefetch_errors,
             )
 
     def close(self) -> None:
@@ -261,6 +356,8 @@ class FrameStore:
             readers = [reader for _, reader in self._readers.values()]
             self._readers.clear()
             self._images.clear()
+            self._ahead.clear()
+            self._ahead_bytes = 0
             self._indexes.clear()
             self._failures.clear()
         for reader in readers:
@@ -295,6 +392,7 @@ class FrameStore:
                 try:
                     outcome = yield future
                 except _Released:
+                    request.shared = False
                     continue
                 if index is not None:
                     request.images[index] = outcome
@@ -309,13 +407,13 @@ class FrameStore:
         ]
         return Served(frames, request.decoded, request.seconds)
 
-    def _submit(self, path: str, run: Callable[[Job], T]) -> Future[T]:
+    def _submit(self, path: str, run: Callable[[Job], T], spare: bool = False) -> Future[T]:
         with self._lock:
             if self._stuck.get(path):
                 raise VideoError(
                     path, "timeout", "a decoder is still stuck on this file; check the disk or leave the video out"
                 )
-        return self._workers.submit(Job(path, run, self._config.time_limit))
+        return self._workers.submit(Job(path, run, self._config.time_limit, spare=spare))
 
     def _find_index(self, job: Job, video: VideoIdentity) -> VideoIndex | Future[Any]:
         """The index of a video, or the future of the request that is making it; runs on a worker."""
@@ -362,6 +460,8 @@ class FrameStore:
                 stored = self._images.get(key)
                 if stored is not None:
                     request.images[number] = stored
+                    if not request.ahead and self._is_used(key):
+                        self._prefetched_used += 1
                 elif key in self._pending:
                     waiting[number] = self._pending[key]
                 else:
@@ -369,38 +469,136 @@ class FrameStore:
                     own.append(number)
         if own:
             try:
-                self._decode(job, request, video, index, own)
+                own = self._read_disk(job, request, video, own)
+                kept, helped = self._share_out(job, request, video, index, own)
+                waiting.update(helped)
+                if kept:
+                    self._decode(job, request, video, index, kept)
             except BaseException as error:
-                if isinstance(error, VideoError):
-                    self._count(error)
-                timeout = isinstance(error, VideoError) and error.reason == "timeout"
-                for key_or_video in list(job.claims):
-                    self._settle(job, key_or_video, error=error if timeout else _Released())
+                self._give_up(job, error)
                 raise
         return waiting
+
+    def _prefetch(self, job: Job, request: _Request) -> dict[int | None, Future[Any]] | None:
+        """As :meth:`_load`; None when it made way for other work."""
+        try:
+            return self._load(job, request)
+        except _Released:
+            return None
+
+    def _read_disk(self, job: Job, request: _Request, video: VideoIdentity, own: list[int]) -> list[int]:
+        """Find on disk what a job has claimed; returns what isn't there."""
+        if self._disk is None:
+            return own
+        missing: list[int] = []
+        for number in own:
+            had = self._disk.get(self._address(video, number, request.size))
+            if had is None:
+                missing.append(number)
+                continue
+            with self._lock:
+                self._loaded += 1
+            self._keep(job, request, _Key(video, number, request.size), _Stored(*had))
+        return missing
+
+    def _address(self, video: VideoIdentity, number: int, size: tuple[int, int] | None) -> FrameAddress:
+        return FrameAddress(video, number, size, self._config.backend)
+
+    def _keep(self, job: Job, request: _Request, key: _Key, stored: _Stored) -> None:
+        """Put a frame into the store and the request, and tell those who wait for it.
+
+        Raises:
+            _Full: It is ahead of its time and there is no room for it.
+        """
+        nbytes = stored.image.nbytes
+        with self._lock:
+            if request.ahead:
+                if not self._has_room_ahead(nbytes):
+                    raise _Full
+                self._ahead[key] = nbytes
+                self._ahead_bytes += nbytes
+                self._prefetched += 1
+            else:
+                self._is_used(key)
+            self._images[key] = stored
+        request.images[key.index] = stored
+        self._settle(job, key, stored)
+
+    def _has_room_ahead(self, nbytes: int) -> bool:
+        """Whether a frame that nobody has asked for fits; the lock is held."""
+        if self._images.currsize + nbytes > self._images.maxsize:
+            return False
+        if self._ahead_bytes + nbytes > self._images.maxsize / 2:
+            for key in [key for key in self._ahead if key not in self._images]:
+                self._is_used(key)
+        return self._ahead_bytes + nbytes <= self._images.maxsize / 2
+
+    def _is_used(self, key: _Key) -> bool:
+        """Take a frame off those that nobody has asked for; whether it was one. The lock is held."""
+        nbytes = self._ahead.pop(key, None)
+        self._ahead_bytes -= nbytes or 0
+        return nbytes is not None
+
+    def _share_out(
+        self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]
+    ) -> tuple[list[int], dict[int | None, Future[Any]]]:
+        """Give idle decoders a part of what a job has claimed.
+
+        Returns:
+            What the job still has to decode itself, and what others will give.
+        """
+        known = [number for number in own if 0 <= number < index.info.num_frames]
+        if not request.shared or len(known) < len(own):
+            return own, {}
+        decoders = min(self._workers.idle() + 1, self._cpus)
+        kept, *others = shares(index, own, decoders, _SHARE_PACKETS)
+        given: dict[int | None, Future[Any]] = {}
+        for numbers in others:
+            helper = Job(request.path, partial(self._help, request, video, index, numbers), self._config.time_limit)
+            with self._lock:
+                keys = [_Key(video, number, request.size) for number in numbers]
+                helper.claims.update((key, job.claims.pop(key)) for key in keys)
+            given.update((number, helper.claims[key]) for number, key in zip(numbers, keys, strict=True))
+            self._workers.submit(helper)
+        return kept, given
+
+    def _help(self, request: _Request, video: VideoIdentity, index: VideoIndex, numbers: list[int], job: Job) -> None:
+        """Decode a part of a request. Who waits for what fails decodes it once more, and gets the error then."""
+        try:
+            self._decode(job, request, video, index, numbers)
+        except BaseException as error:
+            self._give_up(job, error, counted=isinstance(error, VideoError) and error.reason == "timeout")
+
+    def _give_up(self, job: Job, error: BaseException, counted: bool = True) -> None:
+        """Tell those who wait for what a job had claimed: they try themselves, unless that would take too long."""
+        if counted and isinstance(error, VideoError):
+            self._count(error)
+        timeout = isinstance(error, VideoError) and error.reason == "timeout"
+        for key in list(job.claims):
+            self._settle(job, key, error=error if timeout else _Released())
 
     def _decode(self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]) -> None:
         started = time.monotonic()
         reader = self._borrow(job, video, index)
         try:
-            for number, picture in reader.stream(own, job.time_left()):
-                image = resize(picture, *request.size) if request.size is not None else picture
-                image.setflags(write=False)
-                stored = _Stored(image, image_key(image))
-                key = _Key(video, number, request.size)
+            negatives = reader.negatives(own, job.time_left())
+            develop = partial(_develop, request.size)
+            for number, stored in worked_beside(self._developers, negatives, develop, _NEGATIVES):
                 with self._lock:
                     self._decoded += 1
-                    self._images[key] = stored
-                request.images[number] = stored
-                request.decoded += 1
-                self._settle(job, key, stored)
+                    request.decoded += 1
+                if self._disk is not None:
+                    self._disk.put(self._address(video, number, request.size), stored.image, stored.key)
+                self._keep(job, request, _Key(video, number, request.size), stored)
+                if request.ahead and self._workers.wanted():
+                    raise _Released
         except BaseException:
             reader.close()
             raise
         finally:
             seconds = time.monotonic() - started
-            request.seconds += seconds
             with self._lock:
+                request.seconds += seconds
                 self._decode_seconds += seconds
         self._park(video, reader)
 
@@ -466,6 +664,13 @@ class FrameStore:
                 del self._stuck[job.path]
 
 
+def _develop(size: tuple[int, int] | None, negative: Developer) -> _Stored:
+    picture = negative()
+    image = resize(picture, *size) if size is not None else picture
+    image.setflags(write=False)
+    return _Stored(image, image_key(image))
+
+
 def _drive(steps: Generator[Future[Any], Any, T]) -> T:
     """Run a request from an ordinary thread."""
     try:
@@ -479,6 +684,10 @@ def _drive(steps: Generator[Future[Any], Any, T]) -> T:
                 future = steps.send(result)
     except StopIteration as stop:
         return stop.value
+
+
+async def _await(future: Future[T]) -> T:
+    return await asyncio.wrap_future(future)
 
 
 async def _adrive(steps: Generator[Future[Any], Any, T]) -> T:

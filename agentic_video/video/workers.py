@@ -27,6 +27,7 @@ class Job:
         limit: Seconds that it may take.
         future: Gets what ``run`` returns or raises.
         claims: What the job has announced that it will produce, for others to wait for; its owner's to use.
+        spare: Whether it only runs while nobody else needs the threads, on at most half of them (one at least).
         end: When its time is up, on the monotonic clock (seconds); infinite until a thread has taken it up.
     """
 
@@ -35,6 +36,7 @@ class Job:
     limit: float
     future: Future[Any] = field(default_factory=Future)
     claims: dict[Any, Future[Any]] = field(default_factory=dict)
+    spare: bool = False
     end: float = math.inf
 
     def time_left(self) -> float:
@@ -59,19 +61,41 @@ class Workers:
         self._on_return = on_return
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
+        self._spare: deque[Job] = deque()
         self._running: set[Job] = set()
         self._threads = 0
         self._watching = False
 
     def submit(self, job: Job) -> Future[Any]:
-        """Queue a job, first come first served; the job's future is returned."""
+        """Queue a job, first come first served, spare ones last; the job's future is returned."""
         with self._changed:
-            self._queue.append(job)
+            (self._spare if job.spare else self._queue).append(job)
             self._start_threads()
         return job.future
 
+    def idle(self) -> int:
+        """Threads that have nothing to do."""
+        with self._changed:
+            return max(0, self._count - len(self._running) - len(self._queue))
+
+    def wanted(self) -> bool:
+        """Whether work waits for a thread that a spare job has."""
+        with self._changed:
+            return len(self._queue) > max(0, self._count - len(self._running))
+
+    def _most_spare(self) -> int:
+        return max(1, self._count // 2)
+
+    def _next(self) -> Job | None:
+        if self._queue:
+            return self._queue.popleft()
+        if self._spare and sum(job.spare for job in self._running) < self._most_spare():
+            return self._spare.popleft()
+        return None
+
     def _start_threads(self) -> None:
-        for _ in range(min(len(self._queue), self._count - self._threads)):
+        room = max(0, self._most_spare() - sum(job.spare for job in self._running))
+        for _ in range(min(len(self._queue) + min(room, len(self._spare)), self._count - self._threads)):
             self._threads += 1
             threading.Thread(target=self._work, name="frame-store", daemon=True).start()
         if not self._watching:
@@ -81,10 +105,10 @@ class Workers:
     def _work(self) -> None:
         while True:
             with self._changed:
-                if not self._queue:
+                job = self._next()
+                if job is None:
                     self._threads -= 1
                     return
-                job = self._queue.popleft()
                 if not job.future.set_running_or_notify_cancel():
                     continue
                 job.end = time.monotonic() + job.limit
@@ -112,7 +136,7 @@ class Workers:
         """Give up on jobs that overrun their limit without noticing; ends when nothing runs."""
         while True:
             with self._changed:
-                if not self._running and not self._queue:
+                if not self._running and not self._queue and not self._spare:
                     self._watching = False
                     return
                 now = time.monotonic()

@@ -66,6 +66,9 @@ class BlankSource:
     async def aprobe(self, path: str) -> VideoInfo:
         return self.info
 
+    async def akeyframes(self, path: str) -> list[int]:
+        return list(range(0, self.info.num_frames, 50))
+
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         if any(not 0 <= index < self.info.num_frames for index in indices):
             raise VideoError(path, "out_of_range", "beyond the video")

@@ -63,6 +63,20 @@ def test_a_rate_that_fits_is_kept_and_one_that_does_not_becomes_uniform(qa: Vide
     assert numbers("rate", qa, fps=0.1) == [0, 200, 399, 599]  # six would be too many
 
 
+def test_keyframes_close_to_evenly_spaced_frames(qa: VideoQA) -> None:
+    # keyframes at 0, 50 ... 550; uniform frames at 0, 200, 399, 599
+    shown = frames("keyframes", qa)
+    assert [frame.index for frame in shown] == [0, 200, 400, 550]
+    assert [frame.time for frame in shown] == [0.0, 20.0, 40.0, 55.0]
+
+
+def test_too_few_keyframes_give_evenly_spaced_frames(qa: VideoQA) -> None:
+    # 100 frames, keyframes at 0 and 50
+    assert numbers("keyframes", qa, source=MemorySource(10.0), count=2) == [0, 50]
+    assert numbers("keyframes", qa, source=MemorySource(10.0), count=3) == [0, 50, 99]
+    assert numbers("keyframes", qa, source=MemorySource(10.0)) == [0, 33, 66, 99]
+
+
 def test_listed_times_in_order_and_within_the_video(qa: VideoQA) -> None:
     listed = replace(qa, extra={"overview_times": [42, 3.04, 99.0]})
     assert numbers("listed", listed) == [30, 420, 599]  # 99 s is the end

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.video.sampling import linspace_times, nearest_indices, rate_times, uniform_indices
+from agentic_video.video.sampling import linspace_times, nearest_indices, rate_times, snapped_indices, uniform_indices
 
 BAD = [float("nan"), float("inf"), -1.0]
 
@@ -96,3 +96,27 @@ def test_other_bad_input() -> None:
         nearest_indices([1.0, 0.0], [1.0])
     with pytest.raises(ValueError, match="finite"):
         nearest_indices([0.0, math.nan], [1.0])
+
+
+def test_wanted_frames_move_to_the_closest_anchor() -> None:
+    assert snapped_indices([0, 50, 100, 150], [0, 85, 120]) == [0, 100, 150]  # both are closest to 100
+    assert snapped_indices([0, 50, 100, 150], [0, 60, 140]) == [0, 50, 150]
+    assert snapped_indices([0, 50, 100], [25]) == [0]  # of two equally close ones the earlier
+    assert snapped_indices([0, 50], [0, 30, 60]) == [0, 30, 60]  # too few
+    assert snapped_indices([0, 50], []) == []
+
+
+@given(st.sets(st.integers(0, 40), min_size=1), st.sets(st.integers(0, 40), min_size=1, max_size=5))
+def test_moved_frames_are_distinct_anchors_with_the_least_sum_of_moves(anchors: set[int], wanted: set[int]) -> None:
+    cheap, asked = sorted(anchors), sorted(wanted)
+    moved = snapped_indices(cheap, asked)
+    if len(cheap) < len(asked):
+        assert moved == asked
+        return
+    assert len(moved) == len(asked) and moved == sorted(set(moved)) and set(moved) <= anchors
+    near = [one for one in cheap if min(asked) - 12 <= one <= max(asked) + 12][:14]
+    if len(near) >= len(asked):
+        least = min(
+            sum(abs(a - b) for a, b in zip(asked, chosen, strict=True)) for chosen in combinations(near, len(asked))
+        )
+        assert sum(abs(a - b) for a, b in zip(asked, moved, strict=True)) <= least

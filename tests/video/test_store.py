@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import operator
 import os
 import threading
 import time
@@ -20,7 +22,7 @@ from agentic_video.video import store as store_module
 from agentic_video.video import workers as workers_module
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
-from agentic_video.video.reader import VideoReader
+from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sizes import resize
 from agentic_video.video.store import FrameStore, StoreConfig
 from tests.video.video_files import number_in
@@ -91,14 +93,14 @@ def test_many_at_once_decode_each_frame_once(video: Video, opened: list[str]) ->
 
 def test_the_event_loop_stays_free(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     decoding, go_on = threading.Event(), threading.Event()
-    stream = VideoReader.stream
+    negatives = VideoReader.negatives
 
-    def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, np.ndarray]]:
+    def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         decoding.set()
         assert go_on.wait(WAIT), "nobody else came to run while a frame was being decoded"
-        yield from stream(self, indices, limit)
+        yield from negatives(self, indices, limit)
 
-    monkeypatch.setattr(VideoReader, "stream", waiting)
+    monkeypatch.setattr(VideoReader, "negatives", waiting)
     store, path = FrameStore(), video("h264_b_frames")
 
     async def use() -> list[Frame]:
@@ -172,16 +174,16 @@ def test_a_store_of_the_machines_size(video: Video) -> None:
 
 
 def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = VideoReader.stream
+    negatives = VideoReader.negatives
 
-    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, np.ndarray]]:
+    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         for index in indices:
             time.sleep(0.02)
             if index == 5:
                 raise VideoError("x", "corrupt", "frame 5")
-            yield from stream(self, [index], limit)
+            yield from negatives(self, [index], limit)
 
-    monkeypatch.setattr(VideoReader, "stream", failing)
+    monkeypatch.setattr(VideoReader, "negatives", failing)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     store.probe(path)
 
@@ -283,3 +285,111 @@ def test_never_holds_more_than_its_bound(
         held, kept = store.stats().bytes, sum(size for size in sizes if size <= bound)
         # all of them where there is room, else as many as there is room for
         assert held == kept if kept <= bound else bound - FRAME < held <= bound
+
+
+def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, wanted = video("h264_b_frames"), list(range(0, 60, 5))
+    alone = FrameStore(StoreConfig(workers=1)).frames(path, wanted)
+    parts: list[list[int]] = []
+    negatives = VideoReader.negatives
+
+    def counting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
+        parts.append(list(indices))
+        return negatives(self, indices, limit)
+
+    monkeypatch.setattr(VideoReader, "negatives", counting)
+    monkeypatch.setattr(store_module, "_SHARE_PACKETS", 1)
+    monkeypatch.setattr(store_module, "cpu_limit", lambda: 3)
+    store = FrameStore(StoreConfig(workers=3))
+    together = store.frames(path, wanted)
+    assert [frame.key for frame in together] == [frame.key for frame in alone]
+    assert len(parts) == 3 and sorted(functools.reduce(operator.iadd, parts, [])) == wanted
+    assert store.stats().decoded == len(wanted)
+
+
+def test_a_bad_frame_in_a_helpers_part_is_an_error_counted_once(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    negatives = VideoReader.negatives
+
+    def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
+        for index in indices:
+            if index == 55:
+                raise VideoError("x", "corrupt", "frame 55")
+            yield from negatives(self, [index], limit)
+
+    monkeypatch.setattr(VideoReader, "negatives", failing)
+    monkeypatch.setattr(store_module, "_SHARE_PACKETS", 1)
+    monkeypatch.setattr(store_module, "cpu_limit", lambda: 4)
+    store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
+    with pytest.raises(VideoError, match="frame 55"):
+        store.frames(path, range(0, 60, 5))
+    assert store.stats().errors == 1
+    assert [number_in(frame.image) for frame in store.frames(path, [0, 50])] == [0, 50]
+
+
+def test_frames_on_disk_are_not_decoded_again(video: Video, tmp_path: Path) -> None:
+    config, path = StoreConfig(disk_folder=str(tmp_path / "frames")), video("h264_b_frames")
+    first = FrameStore(config)
+    frames = first.frames(path, [3, 40], (64, 32))
+    assert first._disk is not None
+    first._disk.flush()
+    second = FrameStore(config)
+    again = second.frames(path, [3, 40, 41], (64, 32))
+    assert [frame.key for frame in again[:2]] == [frame.key for frame in frames]
+    assert np.array_equal(again[0].image, frames[0].image) and not again[0].image.flags.writeable
+    assert (second.stats().loaded, second.stats().decoded, second.stats().hits) == (2, 1, 2)
+
+
+def test_frames_had_ahead_of_time_are_there_when_asked_for(video: Video) -> None:
+    store, path = FrameStore(), video("h264_b_frames")
+    assert asyncio.run(store.aprefetch(path, [1, 2, 2, 30])) == 3
+    assert store.stats().requested == 0 and store.stats().decoded == store.stats().prefetched == 3
+    assert [number_in(frame.image) for frame in store.frames(path, [2, 30, 31])] == [2, 30, 31]
+    store.frames(path, [2])
+    stats = store.stats()
+    assert (stats.decoded, stats.hits, stats.prefetched, stats.prefetched_used) == (4, 3, 3, 2)
+
+
+def test_frames_ahead_of_time_take_nobodys_place(video: Video) -> None:
+    store, path = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1)), video("h264_b_frames")
+    store.frames(path, range(4))
+    assert asyncio.run(store.aprefetch(path, range(10, 20))) == 2  # no more fit
+    assert store.stats().evicted == 0
+    store.frames(path, range(4))
+    assert store.stats().decoded - store.stats().prefetched <= 5  # one that was decoded found no room
+    empty = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1))
+    assert asyncio.run(empty.aprefetch(path, range(10, 20))) == 3  # half of the store
+
+
+def test_failures_ahead_of_time_are_counted(video: Video) -> None:
+    store = FrameStore()
+    assert asyncio.run(store.aprefetch("missing.mp4", [0])) == 0
+    assert asyncio.run(store.aprefetch_at("missing.mp4", [0.0])) == 0
+    assert asyncio.run(store.aprefetch(video("h264_b_frames"), [1000])) == 0
+    assert store.stats().prefetch_errors == 3
+
+
+def test_work_that_is_asked_for_goes_before_work_ahead_of_time(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    negatives = VideoReader.negatives
+    order: list[int] = []
+
+    def noting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
+        for index, negative in negatives(self, indices, limit):
+            order.append(index)
+            time.sleep(0.02)
+            yield index, negative
+
+    monkeypatch.setattr(VideoReader, "negatives", noting)
+    store, path = FrameStore(StoreConfig(workers=1)), video("h264_b_frames")
+    store.probe(path)
+
+    async def both() -> int:
+        ahead = asyncio.create_task(store.aprefetch(path, range(20, 50)))
+        while not order:
+            await asyncio.sleep(0.001)
+        assert number_in((await store.aframes(path, [1]))[0].image) == 1
+        asked = order.index(1)
+        assert asked < 20
+        return await ahead
+
+    assert asyncio.run(both()) == 30
+    assert store.stats().decoded >= 31

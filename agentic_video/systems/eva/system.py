@@ -36,7 +36,7 @@ class Eva(System):
 
     Attributes:
         overview: How the overview's frames are chosen: ``none`` (EVA plans before it sees anything), ``uniform``,
-            ``rate``, ``listed`` or ``retrieval``.
+            ``rate``, ``keyframes``, ``listed`` or ``retrieval``.
         overview_frames: Most frames of an overview, if there is one; together they keep within ``max_tokens``.
         overview_fps: Frames a second of the overview, where it is ``rate``.
         max_tokens: Most visual tokens of one call; a call over it gets fewer and smaller frames.

@@ -35,8 +35,8 @@ class FrameMind(System):
     """The constants of FrameMind; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
-            selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an
+            external frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
         high: First view of the group's last rollout: few large frames.
         group_size: Rollouts of a group, whose first views lie evenly between the two, in number and in size.

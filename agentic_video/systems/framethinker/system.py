@@ -58,8 +58,8 @@ class FrameThinker(System):
     """The constants of FrameThinker; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
-            selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an external
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, for ``overview: rate``.
         overview_frames: Most frames of the overview.
         look_frames: Frames of one look.

@@ -38,8 +38,8 @@ class VideoBrain(System):
     """The constants of VideoBrain; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
-            selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an external
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_frames: Frames of the overview.
         overview_fps: Frames a second, where ``overview`` is ``rate``.
         max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.

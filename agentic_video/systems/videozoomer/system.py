@@ -34,8 +34,8 @@ class VideoZoomer(System):
     """The constants of VideoZoomer; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``listed`` (by an external frame
-            selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the overview's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an external
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, where it is ``rate``.
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         min_pixels: Least pixels of a shown frame.

@@ -182,6 +182,11 @@ _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
 _node_retriever = lru_cache(maxsize=4)(NodeRetriever)
 
 
+def node_store(settings: Settings) -> ServingSource:
+    """The frame store of this node, one client for all agent loops of a process."""
+    return _frame_store(settings.frame_store)
+
+
 def node_retriever(settings: Settings) -> Retriever | None:
     """The retriever of this node, one for all agent loops of a process; None where the settings name no model."""
     return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
@@ -237,7 +242,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.settings = _settings(self.config)
         self.format = _chat_format(tokenizer, processor.image_processor)
         self.limits = limits_of(self.config)
-        self.store = store or _frame_store(self.settings.frame_store)
+        self.store = store or node_store(self.settings)
 
     async def run(  # type: ignore[override]  # verl's workers take a list too
         self, sampling_params: dict[str, Any], **row: Any

@@ -6,6 +6,8 @@ and sizes are sent, and the score, which is a function of the trajectory, goes w
 """
 
 import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ray
@@ -14,9 +16,12 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 from verl.utils.model import compute_position_id_with_mask
 
-from agentic_video.training.agent_loop import VALIDATE
+from agentic_video.config.settings import settings_of
+from agentic_video.rollout.prefetch import prefetch_opening
+from agentic_video.training.agent_loop import VALIDATE, node_retriever, node_store
 from agentic_video.training.model_inputs import image_sizes, rope_positions
 from agentic_video.training.references import IMAGES
+from agentic_video.types.row import RowError, VideoQA
 
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
@@ -28,6 +33,23 @@ POSITIONS = "positions"
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
     """verl's worker, with nothing on its event loop that takes long."""
+
+    async def prefetch(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Have the first views of questions decoded on this node, while its store has nothing else to do.
+
+        Args:
+            rows: The field ``video_qa`` of rows of a data file.
+
+        Returns:
+            How many frames are at hand.
+        """
+        settings = settings_of(self.config)
+        ready = 0
+        for row in rows:
+            with contextlib.suppress(RowError):  # the episode will say so itself
+                qa = VideoQA.from_row(row, "row")
+                ready += await prefetch_opening(settings.system, qa, node_store(settings), node_retriever(settings))
+        return ready
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         # verl tells an agent loop nothing about validation.
@@ -96,16 +118,27 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
         Args:
             prompts: One row a question.
         """
-        workers = self.agent_loop_workers
-        shares = turns(len(prompts), len(workers), self._next_worker)
-        self._next_worker = (self._next_worker + len(prompts)) % len(workers)
+        dealt = self._dealt(prompts)
+        self._next_worker = (self._next_worker + len(prompts)) % len(self.agent_loop_workers)
+        ray.get([worker.generate_sequences.remote(rows) for worker, rows in dealt])
+
+    def prefetch(self, prompts: TensorDict) -> None:
+        """Have the first views of the next batch decoded on the nodes that will play it, without waiting for them.
+
+        Args:
+            prompts: One row a question: what :meth:`generate_sequences` gets next.
+        """
+        for worker, rows in self._dealt(prompts):
+            worker.prefetch.remote(list(rows["video_qa"]))
+
+    def _dealt(self, prompts: TensorDict) -> list[tuple[Any, TensorDict]]:
+        """The workers that are next, with the rows of each."""
+        shares = turns(len(prompts), len(self.agent_loop_workers), self._next_worker)
         ends = torch.tensor([count for _, count in shares]).cumsum(0).tolist()
-        ray.get(
-            [
-                workers[worker].generate_sequences.remote(prompts[end - count : end])
-                for (worker, count), end in zip(shares, ends, strict=True)
-            ]
-        )
+        return [
+            (self.agent_loop_workers[worker], prompts[end - count : end])
+            for (worker, count), end in zip(shares, ends, strict=True)
+        ]
 
 
 def turns(rows: int, workers: int, first: int) -> list[tuple[int, int]]:

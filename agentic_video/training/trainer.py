@@ -23,6 +23,7 @@ from agentic_video.training.episode_log import (
     sampled_reward,
     watched_validation,
 )
+from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.node_watch import NodeWatch, end_process
 from agentic_video.training.pictures import log_pictures
@@ -94,7 +95,7 @@ class EpisodeLog(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(EpisodeLog, PPOTrainerSync):
+class VideoAgentTrainer(EpisodeLog, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"

@@ -71,6 +71,7 @@ class StoreConfig:
         disk_folder: Folder on a local disk of each node that keeps decoded frames from epoch to epoch and from run to
             run; empty for none. Processes of a node may share it.
         disk_bytes: Most bytes that it may hold; the least recently used frames make room.
+        ahead: Whether the first views of a batch are decoded while the one before it is trained on.
 
     Raises:
         ValueError: On values that make no store.
@@ -83,6 +84,7 @@ class StoreConfig:
     backend: Backend = "pyav"
     disk_folder: str = ""
     disk_bytes: int = 64 * 2**30
+    ahead: bool = True
 
     def __post_init__(self) -> None:
         if self.max_bytes != "auto" and self.max_bytes < 0:

@@ -12,6 +12,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.training import trainer as trainer_module
 from agentic_video.training.episode_log import StoreMetrics
+from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
 from agentic_video.types.record import read_records
 from tests.config.configs import composed
@@ -44,7 +45,8 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
     trainer = get_trainer_cls(mode)(config)
     assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
-    assert type(trainer).__mro__[1:3] == (EpisodeLog, get_trainer_cls(verl_mode))
+    before = (EpisodeLog, LookAhead) if verl_mode == "sync" else (EpisodeLog,)
+    assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
     assert type(trainer)._validate is EpisodeLog._validate
     # what the process that makes the router is given: a file on its own disk

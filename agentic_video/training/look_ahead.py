@@ -1,0 +1,56 @@
+"""The next batch's rows, drawn while the actor is updated, so that its first views can be decoded in the meantime."""
+
+import copy
+from collections import deque
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from tensordict import TensorDict
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import tensordict_utils
+
+# The mixin goes before verl's trainer; only type checkers see it as one itself.
+_Base: Any = PPOTrainerSync if TYPE_CHECKING else object
+
+
+class LookAhead(_Base):
+    """Draws the next batch of verl's synchronous trainer early, in the order in which it would be drawn.
+
+    A checkpoint doesn't count what was drawn and not yet played.
+    """
+
+    train_dataloader: Any
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._ahead: deque[TensorDict] = deque()
+        self._drawn: Any = None
+
+    def on_sample_end(self) -> None:
+        """verl's hook between a step's rollouts and its update."""
+        super().on_sample_end()
+        wanted = self.config.agentic_video.get("frame_store", {}).get("ahead", True)
+        if wanted and self.global_steps < self.total_training_steps and not self._ahead:
+            self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        size = self.config.data.train_batch_size
+        self._drawn = copy.deepcopy(self.train_dataloader.state_dict())
+        chunks = [super()._fetch_one_gen_batch()]
+        while sum(len(chunk) for chunk in chunks) < size:
+            chunks.append(super()._fetch_one_gen_batch())
+        self._ahead = deque(chunks)
+        self.agent_loop_manager.prefetch(tensordict_utils.concat_tensordict(chunks) if len(chunks) > 1 else chunks[0])
+
+    def _fetch_one_gen_batch(self) -> TensorDict:
+        chunk: TensorDict = self._ahead.popleft() if self._ahead else super()._fetch_one_gen_batch()
+        return chunk
+
+    def _save_checkpoint(self) -> None:
+        loader = self.train_dataloader
+        if self._ahead:
+            self.train_dataloader = SimpleNamespace(state_dict=lambda: self._drawn)
+        try:
+            super()._save_checkpoint()
+        finally:
+            self.train_dataloader = loader

@@ -1,0 +1,120 @@
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
+from torchdata.stateful_dataloader.sampler import RandomSampler
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.dataset.rl_dataset import collate_fn
+
+from agentic_video.training import agent_loop_manager
+from agentic_video.training.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker
+from agentic_video.training.trainer import VideoAgentTrainer
+from tests.config.configs import composed
+
+ROWS = [{"raw_prompt": [{"role": "user"}], "video_qa": {"id": str(number)}, "number": number} for number in range(10)]
+
+
+def loader() -> StatefulDataLoader[Any]:
+    generator = torch.Generator().manual_seed(3)
+    sampler = RandomSampler(ROWS, generator=generator)
+    return StatefulDataLoader(ROWS, batch_size=1, sampler=sampler, collate_fn=collate_fn, drop_last=True)
+
+
+def trainer(*overrides: str) -> VideoAgentTrainer:
+    keys = ("data.train_files=none", "actor_rollout_ref.model.path=/models/m", "data.train_batch_size=4")
+    made = VideoAgentTrainer(composed("videozoomer", "laptop", *keys, "+data.gen_batch_size=1", *overrides))
+    made.global_steps, made.total_training_steps = 1, 9
+    made.train_dataloader, made.train_dataloader_it = loader(), None
+    return made
+
+
+def numbers(batch: Any) -> list[int]:
+    return [int(one) for one in batch["number"]]
+
+
+@pytest.fixture
+def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What checkpoints say of the data."""
+    states: list[Any] = []
+    monkeypatch.setattr(PPOTrainerSync, "on_sample_end", lambda self: None)
+    monkeypatch.setattr(
+        PPOTrainerSync, "_save_checkpoint", lambda self: states.append(self.train_dataloader.state_dict())
+    )
+    return states
+
+
+def test_the_order_stays_and_a_checkpoint_counts_what_was_played(saved: list[Any]) -> None:
+    """Three steps of four rows of ten: the third begins the second epoch."""
+    ahead, drawn, found = trainer(), [], []
+    ahead.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: drawn.append(numbers(batch)))
+    for _ in range(4):
+        found.append(numbers(ahead._next_train_batch(4)))
+        ahead.on_sample_end()
+        ahead._save_checkpoint()
+    assert found == batches(order(16)) and drawn == batches(order(20))[1:]
+    # what goes on from the second checkpoint plays what came after the second batch
+    resumed = trainer()
+    resumed.train_dataloader.load_state_dict(saved[1])
+    assert numbers(resumed._next_train_batch(2)) == order(10)[8:]
+
+
+def order(count: int) -> list[int]:
+    """So many rows, epoch after epoch."""
+    given = loader()
+    rows: list[int] = []
+    while len(rows) < count:
+        rows += [int(batch["number"][0]) for batch in given]
+    return rows[:count]
+
+
+def batches(rows: list[int]) -> list[list[int]]:
+    return [rows[start : start + 4] for start in range(0, len(rows), 4)]
+
+
+def test_refills_come_after_what_was_drawn_ahead(saved: list[Any]) -> None:
+    ahead = trainer()
+    ahead.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: None)
+    ahead.on_sample_end()
+    assert [numbers(ahead._next_train_batch(count)) for count in (4, 1)] == [order(4), order(5)[4:]]
+
+
+def test_it_can_be_turned_off(saved: list[Any]) -> None:
+    off = trainer("agentic_video.frame_store.ahead=False")
+    off.on_sample_end()
+    assert not off._ahead
+
+
+def test_nothing_is_drawn_after_the_last_step(saved: list[Any]) -> None:
+    last = trainer()
+    last.global_steps = 9
+    last.on_sample_end()
+    assert not last._ahead and saved == []
+
+
+def test_the_workers_that_will_play_a_batch_get_it_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
+    got: list[tuple[str, int, list[str]]] = []
+
+    def worker(number: int) -> Any:
+        return SimpleNamespace(
+            generate_sequences=SimpleNamespace(
+                remote=lambda rows: got.append(("play", number, [one["id"] for one in rows["video_qa"]]))
+            ),
+            prefetch=SimpleNamespace(remote=lambda rows: got.append(("ahead", number, [one["id"] for one in rows]))),
+        )
+
+    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
+    manager.agent_loop_workers, manager._next_worker = [worker(number) for number in range(2)], 1
+    batch = trainer()._next_train_batch(3)
+    manager.prefetch(batch)
+    manager.generate_sequences(batch)
+    ids = [str(number) for number in numbers(batch)]
+    assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in ((1, ids[:2]), (0, ids[2:]))]
+
+
+def test_a_worker_looks_past_rows_that_can_t_be_read() -> None:
+    settings = SimpleNamespace(config=composed("videozoomer", "laptop", "data.train_files=none"))
+    assert asyncio.run(VideoAgentLoopWorker.prefetch(settings, [{"id": "no video"}])) == 0

@@ -25,6 +25,8 @@ CPUS_OF_A_GPU = 8
 """Processors of a node for each of its GPUs (assumed)."""
 GPUS_OF_A_NODE = 8
 """Of a node, unless a config says less."""
+ENGINE_CACHE = 4
+"""GiB of processed pictures in a vLLM engine, unless a config says otherwise (``mm_processor_cache_gb``)."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,7 @@ class Job:
         sleeps: Whether engines give their memory back while the model is trained.
         adapters_served: Whether engines get LoRA adapters beside the weights, rather than merged weights.
         bucket_bytes: Of weights that are handed to an engine at a time.
+        engine_cache_bytes: Of processed pictures in each engine (``mm_processor_cache_gb``).
         questions: Of a step.
         mini_batch: Questions of an update.
         rollouts: Of each question.
@@ -149,6 +152,7 @@ class Job:
     sleeps: bool
     adapters_served: bool
     bucket_bytes: int
+    engine_cache_bytes: int
     questions: int
     mini_batch: int
     rollouts: int
@@ -222,6 +226,7 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
     per_gpu = int(tokens) if dynamic else micro * sequence
     lora = read.get(f"{MODEL}.lora", {}) or {}
     store = StoreConfig(read("agentic_video.frame_store.max_bytes"), workers=read("agentic_video.frame_store.workers"))
+    engine_kwargs = read.get(f"{ROLLOUT}.engine_kwargs.vllm", {}) or {}
     store_bytes, decoders = store.bounds(int(machines.host_bytes), CPUS_OF_A_GPU * machines.per_node)
     return Job(
         shape=shape,
@@ -258,6 +263,7 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         sleeps=bool(read(f"{ROLLOUT}.free_cache_engine")) and bool(read.get(f"{ROLLOUT}.enable_sleep_mode", True)),
         adapters_served=bool(rank) and not lora.get("merge", False),
         bucket_bytes=int(read(f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes")) << 20,
+        engine_cache_bytes=int(float(engine_kwargs.get("mm_processor_cache_gb", ENGINE_CACHE)) * GIB),
         questions=int(read("data.train_batch_size")),
         mini_batch=int(read(f"{ACTOR}.ppo_mini_batch_size")),
         rollouts=int(read(f"{ROLLOUT}.n")),

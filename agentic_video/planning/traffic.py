@@ -14,8 +14,6 @@ from agentic_video.utils.resources import patch_cache_share
 
 PATCH_VALUE = FP32
 """Bytes of a number of a patch as it goes through TransferQueue: the image processor's float32."""
-PROCESSOR_CACHE = 4 * GIB
-"""Of processed pictures, in each vLLM server (``mm_processor_cache_gb``)."""
 PROCESS = 3 * GIB
 """Of a process that has imported torch, vLLM and verl: one for each actor, engine and worker (assumed)."""
 WORKER_PROCESS = 1 * GIB
@@ -101,7 +99,7 @@ def host_parts(job: Job) -> dict[str, float]:
         parts["sleeping engines' weights"] = engines * shape.parameters * BF16
     parts["frame store"] = job.store_bytes
     parts["workers' processed frames"] = workers * worker_cache(job)
-    parts["engines' processed pictures"] = engines * PROCESSOR_CACHE
+    parts["engines' processed pictures"] = engines * job.engine_cache_bytes
     parts["processes"] = (here + engines) * PROCESS + 2 * workers * WORKER_PROCESS
     return parts
 

@@ -95,6 +95,9 @@ def _engine(get: Get) -> Iterator[str]:
             f"{ROLLOUT}.quantization: verl 0.9.1 can't quantize models with a vision tower while it trains them; "
             "leave it null"
         )
+    if name == "vllm" and get(f"{ROLLOUT}.disaggregation.enabled"):
+        # verl/workers/rollout/replica.py, get_rollout_replica_class: a replica of its own, which takes images only
+        yield f"{ROLLOUT}.disaggregation.enabled: these servers don't take references to images; leave it False"
     if get(f"{ROLLOUT}.full_determinism"):
         yield (
             f"{ROLLOUT}.full_determinism: can't be kept: frames and answers of graders arrive in no fixed order; "

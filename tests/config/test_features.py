@@ -60,7 +60,7 @@ def test_what_can_be_had(overrides: list[str]) -> None:
         ([f"{ROLLOUT}.mode=sync"], r"rollout\.mode: episodes need async, got sync$"),
         ([f"{ROLLOUT}.quantization=fp8"], r"rollout\.quantization: .*leave it null$"),
         ([f"{ROLLOUT}.full_determinism=True"], r"rollout\.full_determinism: "),
-        ([f"+{ROLLOUT}.disaggregation.enabled=True"], r"rollout\.disaggregation\.enabled: "),
+        ([f"{ROLLOUT}.disaggregation.enabled=True"], r"rollout\.disaggregation\.enabled: "),
         (["actor_rollout_ref.actor.strategy=megatron"], r"^actor_rollout_ref\.actor\.strategy: megatron .* set fsdp2$"),
         (["actor_rollout_ref.ref.strategy=veomni"], r"^actor_rollout_ref\.ref\.strategy: veomni"),
         ([f"{MODEL}.lora.rank=8"], r"model\.lora\.rank: is Megatron's; set actor_rollout_ref\.model\.lora_rank"),

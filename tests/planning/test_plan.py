@@ -94,11 +94,13 @@ def test_engines_that_keep_many_pictures_are_told_to_keep_fewer() -> None:
 
 
 def test_engines_that_process_again_are_told_to_keep_more() -> None:
-    (again,) = [one for one in plan("videozoomer", 8).findings if "processed again" in one.text]
+    less = f"{PICTURE_CACHE}=4"
+    (again,) = [one for one in plan("videozoomer", 8, less).findings if "processed again" in one.text]
     # 8 engines, 16 questions each: 16 x (64 + 16 x 24) frames of 512 patches of 1,176 bfloat16; 4 GiB hold 3,566
     assert "keeps 3566 processed frames, its questions of a step have up to 7168" in again.text
     assert again.changes == (f"++{PICTURE_CACHE}=9",) and again.verdict == "fits"
-    assert not [one for one in plan("videozoomer", 8, *again.changes).findings if "processed again" in one.text]
+    for enough in (*again.changes, "trainer.nnodes=1"):
+        assert not [one for one in plan("videozoomer", 8, enough).findings if "processed again" in one.text]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_main_memory_of_a_step(job: Job) -> None:
     assert parts["TransferQueue, and what is fetched of it"] == 2 * 1024 * (15_320 * 72 + 88 * 100)
     assert parts["groups beyond the batch, at most"] == 1024 * (88 * FRAME + 15_320 * 72 + 88 * 100)
     assert parts["images that the trainer keeps"] == 8 * 2 * GIB  # a node's ranks, actor and reference model
-    assert parts["engines' processed pictures"] == 8 * 4 * GIB
+    assert parts["engines' processed pictures"] == 8 * 16 * GIB
     assert "groups beyond the batch, at most" not in traffic.host_parts(replace(job, surplus=False))
     assert traffic.host_parts(replace(job, reference=False))["images that the trainer keeps"] == 8 * GIB
 
@@ -109,7 +109,7 @@ def test_main_memory_of_a_step(job: Job) -> None:
 def test_an_engine_s_pictures(job: Job) -> None:
     pictures = traffic.engine_pictures(job)
     # 16 engines, 8 questions each; vLLM keeps patches in bfloat16
-    assert (pictures.holds, pictures.wants) == (4 * GIB // (PATCHES // 2), 8 * (64 + 16 * 24)) == (3566, 3584)
+    assert (pictures.holds, pictures.wants) == (16 * GIB // (PATCHES // 2), 8 * (64 + 16 * 24)) == (14_266, 3584)
     assert pictures.bytes == 3584 * PATCHES // 2
 
 

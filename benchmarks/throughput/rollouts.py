@@ -184,7 +184,7 @@ class Client:
             rollout = int(request_id.split(":")[1])
             number = rollout * self._load.zooms + turn
             start = 3.0 + (number * 9.5) % (self._duration - 20)
-            call = json.dumps({"segment": [round(start, 2), round(start + 7.99, 2)], "fps": 2})
+            call = json.dumps({"segment": [round(start, 2), round(start + 8.0, 2)], "fps": 2})
             text = f"<think>look</think><video_zoom>{call}</video_zoom>"
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 

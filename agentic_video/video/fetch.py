@@ -82,15 +82,15 @@ class FrameFetcher:
         import ray
 
         found, asks = self._plan(refs)
-        calls = [(ask, self._call(ask)) for ask in asks]
+        calls = [(ask, handle, self._call(handle, ask)) for ask, handle in ((ask, self._store(ask)) for ask in asks)]
         again: list[_Ask] = []
-        for ask, call in calls:
+        for ask, handle, call in calls:
             try:
                 found |= self._take(ask, ray.get(call))
             except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-                again.append(self._redo(ask, error))
+                again.append(self._redo(ask, handle, error))
         for ask in again:
-            found |= self._take(ask, ray.get(self._call(ask)))
+            found |= self._take(ask, ray.get(self._call(self._own.handle, ask)))
         return found
 
     async def afetch(self, refs: Iterable[ImageRef]) -> dict[str, np.ndarray]:
@@ -103,11 +103,12 @@ class FrameFetcher:
     async def _ask(self, ask: _Ask) -> dict[str, np.ndarray]:
         import ray
 
+        handle = self._store(ask)
         try:
-            answer = await self._call(ask)
+            answer = await self._call(handle, ask)
         except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
-            ask = self._redo(ask, error)
-            answer = await self._call(ask)
+            ask = self._redo(ask, handle, error)
+            answer = await self._call(self._own.handle, ask)
         return self._take(ask, answer)
 
     def _plan(self, refs: Iterable[ImageRef]) -> tuple[dict[str, np.ndarray], list[_Ask]]:
@@ -124,10 +125,14 @@ class FrameFetcher:
         self._count(asked=len(distinct))
         return found, _asks(missing)
 
-    def _call(self, ask: _Ask) -> Any:
-        """The answer to come."""
+    def _store(self, ask: _Ask) -> Any:
+        """The handle of the store to ask: that of the node that is named, or where there is none, of this one."""
         handle = actor_of(STORE_PREFIX, ask.node) if ask.node and ask.node != node_id() else None
-        return (handle or self._own.handle).serve.remote(ask.video, ask.indices, ask.size)
+        return handle or self._own.handle
+
+    def _call(self, handle: Any, ask: _Ask) -> Any:
+        """The answer to come."""
+        return handle.serve.remote(ask.video, ask.indices, ask.size)
 
     def _take(self, ask: _Ask, answer: Served | VideoError) -> dict[str, np.ndarray]:
         if isinstance(answer, VideoError):
@@ -145,10 +150,10 @@ class FrameFetcher:
         self._count(fetched=len(images), bytes=sum(image.nbytes for image in images.values()))
         return images
 
-    def _redo(self, ask: _Ask, error: Exception) -> _Ask:
+    def _redo(self, ask: _Ask, handle: Any, error: Exception) -> _Ask:
         """The same of this node's store."""
         logger.warning("frames of %s are had anew: %s: %s", ask.video, type(error).__name__, error)
-        self._own.forget()
+        self._own.forget(handle)
         self._count(redone=len(ask.refs))
         return _Ask("", ask.video, ask.size, ask.refs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ class NodeActor:
         self._prefix, self._cls, self._arguments = prefix, cls, tuple(arguments)
         self._options = dict(options or {})
         self._handle: Any = None
+        self._lock = threading.Lock()
 
     async def call(self, method: str, *arguments: object) -> Any:
         """Call a method of the actor on this node.
@@ -39,10 +41,11 @@ class NodeActor:
         """
         import ray
 
+        handle = await self._found()
         try:
-            answer = await getattr(await self._found(), method).remote(*arguments)
+            answer = await getattr(handle, method).remote(*arguments)
         except ray.exceptions.ActorDiedError:
-            self.forget()
+            self.forget(handle)
             answer = await getattr(await self._found(), method).remote(*arguments)
         if isinstance(answer, VideoError):
             raise answer
@@ -51,17 +54,20 @@ class NodeActor:
     @property
     def handle(self) -> Any:
         """Ray's handle of the actor on this node."""
-        if self._handle is None:
-            self._handle = self._find()
-        return self._handle
+        with self._lock:  # the actor ends when the handle that made it is dropped: there must be no second one
+            if self._handle is None:
+                self._handle = self._find()
+            return self._handle
 
     async def _found(self) -> Any:
         # Ray looks an actor up with a call that blocks: not on an event loop.
         return self._handle if self._handle is not None else await asyncio.to_thread(lambda: self.handle)
 
-    def forget(self) -> None:
-        """Look for the actor anew at the next call: it may have died."""
-        self._handle = None
+    def forget(self, handle: Any) -> None:
+        """Look for the actor anew at the next call: the one of this handle has died. Others may have done so before."""
+        with self._lock:
+            if self._handle is handle:
+                self._handle = None
 
     def _find(self) -> Any:
         import ray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import av
@@ -39,8 +40,10 @@ def local_ray() -> Iterator[None]:
 
 
 def kill_actor(prefix: str) -> None:
-    """Kill the one actor of the running Ray whose name begins so."""
+    """Kill the one actor of the running Ray whose name begins so, and wait until Ray knows that it is gone."""
     import ray
 
     [name] = [name for name in ray.util.list_named_actors() if name.startswith(prefix)]
     ray.kill(ray.get_actor(name))
+    while name in ray.util.list_named_actors():
+        time.sleep(0.05)

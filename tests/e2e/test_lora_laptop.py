@@ -30,7 +30,7 @@ OVERRIDES = [
     "trainer.val_before_train=False",
 ]
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.recipes, pytest.mark.timeout(1800)]
 
 
 def start(output: Path) -> subprocess.Popen[str]:

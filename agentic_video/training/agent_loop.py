@@ -165,8 +165,9 @@ class VerlEngine:
     def _references(self, frames: Sequence[Frame], wanted: AbstractSet[str]) -> list[ImageRef]:
         """The frames as references, each with its pixels at most once."""
         refs, with_pixels = [], set(wanted)
+        node = node_id() if any(frame.origin for frame in frames) else ""
         for frame in frames:
-            ref = ImageRef.of(frame, node_id() if frame.origin else "")
+            ref = ImageRef.of(frame, node if frame.origin else "")
             if ref.key in self._sent and ref.key not in with_pixels:
                 ref = ref.bare()
             with_pixels.discard(ref.key)

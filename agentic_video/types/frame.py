@@ -66,7 +66,7 @@ class Frame:
 
     @property
     def has_key(self) -> bool:
-        """Whether its key is at hand: computing one takes about a millisecond a megabyte."""
+        """Whether its key is at hand: computing one takes up to a millisecond a megabyte."""
         return "key" in self.__dict__
 
 
@@ -107,6 +107,7 @@ def image_key(image: np.ndarray) -> str:
     Args:
         image: uint8 array of shape (height, width, 3).
     """
-    digest = hashlib.blake2b(repr(image.shape).encode(), digest_size=16)
+    # Processors have instructions for SHA-256: a third of BLAKE2's time.
+    digest = hashlib.sha256(repr(image.shape).encode())
     digest.update(np.ascontiguousarray(image).data)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]

@@ -24,6 +24,7 @@ from agentic_video.tools.base import Retriever
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
+from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.types.frame import Frame, ImageRef
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
@@ -118,7 +119,7 @@ class VerlEngine:
     async def generate(self, request: GenerationRequest) -> Completion:
         """See :class:`agentic_video.rollout.engine.Engine`."""
         if new := [frame for frame in request.frames if not frame.has_key]:
-            await asyncio.to_thread(lambda: [frame.key for frame in new])  # hashes pixels
+            await beside(lambda: [frame.key for frame in new])  # hashes pixels
         ids: list[int] = []
         log_probs: list[float] = []
         reports: list[dict[str, Any]] = []
@@ -149,6 +150,7 @@ class VerlEngine:
         rest = replace(request, max_tokens=request.max_tokens - len(ids))
         sampling_params = {**self._sampling_params, **self._parameters(rest)}
         images = self._references(request.frames, wanted) if self._by_reference else self.images(request.frames)
+        await one_by_one()
         started = asyncio.get_running_loop().time()
         try:
             return await self._client.generate(
@@ -161,6 +163,7 @@ class VerlEngine:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         finally:
             self.seconds += asyncio.get_running_loop().time() - started
+            await one_by_one()
 
     def _references(self, frames: Sequence[Frame], wanted: AbstractSet[str]) -> list[ImageRef]:
         """The frames as references, each with its pixels at most once."""
@@ -301,7 +304,8 @@ class VideoAgentLoop(AgentLoopBase):
             generate_sequences=engine.seconds,
             tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
         )
-        images = await asyncio.to_thread(self._images, policy.sequences)  # pictures that a tool made have no key yet
+        await one_by_one()
+        images = await beside(lambda: self._images(policy.sequences))  # pictures that a tool made have no key yet
         outputs = [
             AgentLoopOutput(
                 prompt_ids=sequence.prompt_ids,

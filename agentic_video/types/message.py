@@ -40,3 +40,14 @@ class Observation:
 def text_of(parts: Sequence[Part]) -> str:
     """The text of a message, an image written as ``<image>``."""
     return "".join(part if isinstance(part, str) else "<image>" for part in parts)
+
+
+def joined(parts: Sequence[Part]) -> list[Part]:
+    """The same with adjacent texts as one: what is spread over them shows."""
+    whole: list[Part] = []
+    for part in parts:
+        if whole and isinstance(part, str) and isinstance(before := whole[-1], str):
+            whole[-1] = before + part
+        else:
+            whole.append(part)
+    return whole

@@ -26,11 +26,13 @@ class Observation:
         parts: Text and images in order, without the chat template's wrapping.
         legal_calls: How many of the turn's calls were carried out.
         illegal_calls: How many were refused.
+        unread_images: Images that were asked for and not read, as an episode may not hold so many: it ends.
     """
 
     parts: tuple[Part, ...]
     legal_calls: int = 0
     illegal_calls: int = 0
+    unread_images: int = 0
 
     @property
     def frames(self) -> tuple[Frame, ...]:

@@ -54,7 +54,7 @@ class FrameMind(System):
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to what is shown before the last turn.
         answer_match: Rule for multiple-choice answers: ``exact`` (paper), ``robust`` (letters and option texts in any
-            common dress), ``strict`` or ``last_letter``.
+            common dress), ``strict``, ``one_letter`` or ``last_letter``.
         weights: Weights of the reward.
 
     Raises:

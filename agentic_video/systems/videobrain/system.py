@@ -60,7 +60,7 @@ class VideoBrain(System):
         turn_notice: Precedes the frames of a call.
         last_turn_notice: The same before the last turn.
         answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge (``robust``,
-            ``strict``, ``exact``, ``last_letter``).
+            ``strict``, ``exact``, ``one_letter``, ``last_letter``).
         duplicate_margin: Two ranges whose ends are both within so many frames count as the same call.
         weights: Weights of the reward.
     """

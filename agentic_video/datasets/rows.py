@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from agentic_video.types.row import RowError, VideoQA, absolute
+from agentic_video.types.text import printable
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 
@@ -102,7 +103,7 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
                 if probed[video]:
                     raise RowError(f"{where}: field 'video': {probed[video]}")
             except RowError as error:
-                problems.append(str(error))
+                problems.append(printable(str(error)))
                 continue
             rows.append(replace(qa, video=video))
     if not rows:

@@ -14,7 +14,8 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
 from agentic_video.types.message import Message, Part
-from agentic_video.types.row import VideoQA, is_unicode
+from agentic_video.types.row import VideoQA
+from agentic_video.types.text import is_unicode
 from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory, Turn
 
 

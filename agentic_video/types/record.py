@@ -25,6 +25,7 @@ from typing import Any, TextIO
 
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.row import RowError, VideoQA, absolute
+from agentic_video.types.text import printable
 from agentic_video.types.trajectory import EndReason, Trajectory
 
 VERSION = 2
@@ -156,7 +157,7 @@ def load_records(paths: Iterable[str | Path]) -> tuple[list[Record], list[str]]:
     for path in paths:
         for record in _read(Path(path)):
             if isinstance(record, RecordError):
-                problems.append(str(record))
+                problems.append(printable(str(record)))
             else:
                 records.append(record)
     return records, problems

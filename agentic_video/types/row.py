@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from agentic_video.types.text import is_unicode
+
 AnswerType = Literal["multiple_choice", "open_ended"]
 
 QuestionClass = Literal["direct", "adaptive", "active"]
@@ -132,11 +134,6 @@ class VideoQA:
             "answer_type": self.answer_type,
             "extra_info": dict(self.extra),
         }
-
-
-def is_unicode(text: str) -> bool:
-    """Whether a text is one: JSON can write half of a surrogate pair, which no tokenizer and no UTF-8 file takes."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def absolute(folder: Path, path: str) -> str:

@@ -9,6 +9,8 @@ from typing import Literal, NoReturn
 import av
 import av.error
 
+from agentic_video.types.text import printable
+
 Reason = Literal[
     "missing",
     "unreadable",
@@ -59,7 +61,7 @@ class VideoError(Exception):
         return VideoError(self.path, self.reason, self.message)
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message} [{self.reason}]"
+        return printable(f"{self.path}: {self.message} [{self.reason}]")
 
 
 def says_nothing_of_the_video(path: str, error: Exception) -> bool:

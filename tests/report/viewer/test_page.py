@@ -73,8 +73,11 @@ def test_nothing_hostile_becomes_markup(tmp_path: Path) -> None:
     hostile = page(
         tmp_path,
         *(
-            record(rollout=k, thought=text, question=text, id=f"{k}{text}", provenance={text: text}, video=f"{k}{text}")
+            record(
+                rollout=k, thought=text, question=asked, id=f"{k}{asked}", provenance={text: text}, video=f"{k}{asked}"
+            )
             for k, text in enumerate(HOSTILE)
+            for asked in [text.replace("\0", "").replace("\ud800", "")]
         ),
     )
     names = [tag for tag, _ in plain.tags if tag != "script"]

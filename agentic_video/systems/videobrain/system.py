@@ -144,6 +144,8 @@ class VideoBrain(System):
         if call.name == "clip_sample":
             candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
             request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)
+            if not video.finds:
+                raise ToolError("clip_sample can't be carried out: there is no retrieval model here")
             return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
         raise ToolError("there is no such tool; there are uniform_sample and clip_sample")
 

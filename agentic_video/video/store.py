@@ -51,7 +51,7 @@ _FAILURES = 4096
 _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
-_LEAST_DECODE_BYTES = 512 * 2**20
+_LEAST_DECODE_BYTES, _MOST_DECODE_BYTES = 512 * 2**20, 8 * 2**30
 _SHARE_PACKETS = 100
 """Packets that another decoder must have to do: opening a file again costs as much as decoding a few."""
 
@@ -76,7 +76,7 @@ class StoreConfig:
         disk_bytes: Most bytes that it may hold; the least recently used frames make room.
         ahead: Whether the first views of a batch are decoded while the one before it is trained on.
         decode_bytes: Most bytes that decoders may need together, open ones that are kept included; a video that needs
-            more is refused, others wait for their turn. auto: as many as max_bytes, at least 512 MiB.
+            more is refused, others wait for their turn. auto: as many as max_bytes, from 512 MiB to 8 GiB.
         max_pixels: Most pixels of a video's picture; a video with larger ones is refused.
         max_packets: Most packets (frames) of a video; the default is 19 hours of 60 frames a second. No more than one
             for each 256 bytes of decode_bytes.
@@ -128,7 +128,8 @@ class StoreConfig:
 
     def limits(self, max_bytes: int) -> Limits:
         """Bounds of one video, in a store of so many bytes."""
-        memory = max(max_bytes, _LEAST_DECODE_BYTES) if isinstance(self.decode_bytes, str) else self.decode_bytes
+        share = min(max(max_bytes, _LEAST_DECODE_BYTES), _MOST_DECODE_BYTES)
+        memory = share if isinstance(self.decode_bytes, str) else self.decode_bytes
         return Limits(self.max_pixels, min(self.max_packets, memory // PACKET_BYTES), memory)
 
 

@@ -94,6 +94,7 @@ def test_a_stream_may_grow_within_what_was_set_aside(tmp_path: Path) -> None:
 
 def test_limits_of_a_store() -> None:
     assert StoreConfig(max_bytes=1).limits(1).memory == 512 * MIB
+    assert StoreConfig().limits(2**40).memory == 8192 * MIB
     assert StoreConfig().limits(2048 * MIB) == Limits(2**26, 2**22, 2048 * MIB)
     assert StoreConfig(decode_bytes=2560).limits(0) == Limits(2**26, 10, 2560)
     for name in ("decode_bytes", "max_pixels", "max_packets"):

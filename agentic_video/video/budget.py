@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -24,7 +25,7 @@ class Budget:
         self._make_room = make_room
         self._changed = threading.Condition()
         self._queue: deque[object] = deque()
-        self._held = 0
+        self._held = self._changes = 0
 
     @property
     def held(self) -> int:
@@ -36,7 +37,7 @@ class Budget:
 
         Args:
             nbytes: How many.
-            waiting: Called before each wait with its seconds; whatever it raises ends the waiting.
+            waiting: Called after each short wait with its seconds; whatever it raises ends the waiting.
         """
         nbytes = min(nbytes, self.limit)
         ticket = object()
@@ -48,19 +49,25 @@ class Budget:
                     if self._queue[0] is ticket and self._held + nbytes <= self.limit:
                         self._held += nbytes
                         return
-                    first = self._queue[0] is ticket
+                    first, changes = self._queue[0] is ticket, self._changes
                 if first and self._make_room():
                     continue
-                waiting(_SLICE)
+                begun = time.monotonic()
                 with self._changed:
-                    self._changed.wait(_SLICE)
+                    if changes == self._changes:
+                        self._changed.wait(_SLICE)
+                waiting(time.monotonic() - begun)
         finally:
             with self._changed:
                 self._queue.remove(ticket)
-                self._changed.notify_all()
+                self._notify()
 
     def release(self, nbytes: int) -> None:
         """Give bytes back, as many as were asked for."""
         with self._changed:
             self._held -= min(nbytes, self.limit)
-            self._changed.notify_all()
+            self._notify()
+
+    def _notify(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()

@@ -78,6 +78,21 @@ def test_who_gives_up_leaves_the_queue() -> None:
     budget.acquire(10, no_patience)
 
 
+def test_waiting_counts_by_the_clock() -> None:
+    budget, waited = Budget(10, lambda: False), list[float]()
+    budget.acquire(10, patience)
+    thread = threading.Thread(target=budget.acquire, args=(10, waited.append))
+    thread.start()
+    until(lambda: bool(budget._queue))
+    for _ in range(200):  # each wakes who waits
+        budget.release(0)
+        time.sleep(0.0005)
+    budget.release(10)
+    thread.join(WAIT)
+    assert len(waited) > 1 and max(waited) < WAIT
+    assert sum(waited) < WAIT
+
+
 def test_never_more_than_there_is() -> None:
     budget, most, lock, held = Budget(10, lambda: False), 0, threading.Lock(), 0
 

@@ -32,6 +32,11 @@ class Budget:
         """Bytes that are held."""
         return self._held
 
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._queue)
+
     def acquire(self, nbytes: int, waiting: Callable[[float], None]) -> None:
         """Hold bytes, first come first served.
 

@@ -50,7 +50,7 @@ def open_container(path: str, deadline: Deadline) -> InputContainer:
             ) from error
         if isinstance(error, av.error.ArgumentError):
             raise VideoError(
-                path, "unsupported", f"no format that holds videos ({error}); give a video file, MP4 or MKV for one"
+                path, "unsupported", f"damaged, or in no format that holds videos ({error}); give an MP4 or MKV file"
             ) from error
         raise_video_error(path, error)
 

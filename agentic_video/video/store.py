@@ -616,7 +616,7 @@ class FrameStore:
     def _decode(self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]) -> None:
         info = index.info
         # Sides as stored or as displayed: the same number of pixels, nearly
-        nbytes = decoder_bytes(info.codec, info.pixel_format, info.width, info.height)
+        nbytes = min(decoder_bytes(info.codec, info.pixel_format, info.width, info.height), self._budget.limit)
         waiting = negatives(coded_pixels(info.width, info.height))
         reader = self._borrow(job, video, index, nbytes)
         started = time.monotonic()
@@ -630,7 +630,7 @@ class FrameStore:
                 if self._disk is not None:
                     self._disk.put(self._address(video, number, request.size), stored.image, stored.key)
                 self._keep(job, request, _Key(video, number, request.size), stored)
-                if request.ahead and self._workers.wanted():
+                if request.ahead and (self._workers.wanted() or self._budget.wanted):
                     raise _Released
         except BaseException as error:
             self._close([_Idle(video, reader, nbytes)])
@@ -642,7 +642,7 @@ class FrameStore:
             with self._lock:
                 request.seconds += seconds
                 self._decode_seconds += seconds
-        held = held_bytes(info.codec, info.pixel_format, info.width, info.height)
+        held = min(held_bytes(info.codec, info.pixel_format, info.width, info.height), nbytes)
         self._budget.release(nbytes - held)
         self._park(_Idle(video, reader, held))
 
@@ -682,7 +682,7 @@ class FrameStore:
         self._budget.release(nbytes)
         with self._lock:
             self._freed += nbytes
-            many = self._freed > self._budget.limit // 4
+            many = self._freed > self._budget.limit // 2
             if many:
                 self._freed = 0
         if many:

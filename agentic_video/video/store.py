@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_INDEX_BYTES = 256 * 2**20
+_LEAST_INDEX_BYTES, _MOST_INDEX_BYTES = 64 * 2**20, 256 * 2**20
 _FAILURES = 4096
 _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
@@ -239,6 +239,7 @@ class FrameStore:
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
         max_bytes, workers = self._config.bounds()
+        index_bytes = min(max(max_bytes // 4, _LEAST_INDEX_BYTES), _MOST_INDEX_BYTES)
         self._limits = self._config.limits(max_bytes)
         assert self._limits.memory is not None
         self._budget = Budget(self._limits.memory, self._close_idle)
@@ -252,7 +253,7 @@ class FrameStore:
         self._developers = ThreadPoolExecutor(max(1, min(workers, self._cpus)), "frame-store-develop")
         self._lock = threading.Lock()
         self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
-        self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
+        self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(index_bytes, lambda index: index.nbytes)
         self._failures: BoundedCache[VideoIdentity, VideoError] = BoundedCache(_FAILURES)
         self._readers: OrderedDict[int, _Idle] = OrderedDict()
         self._pending: dict[_Key | VideoIdentity, Future[Any]] = {}

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
 
 INTERRUPTED = 130
@@ -87,7 +88,7 @@ def plainly(work: Callable[[], int], going_on: str = "") -> int:
 
 def refused(message: str) -> int:
     """Say in one line why a command couldn't start or go on; its exit status."""
-    print(f"error: {one_line(message)}", file=sys.stderr)
+    print(f"error: {printable(one_line(message))}", file=sys.stderr)
     return 2
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentic_video.commands.numbers import natural, picture_side, port
+from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 
 if TYPE_CHECKING:
@@ -117,4 +118,10 @@ def _write(view: "View", out: Path | None, *, images: int, side: int) -> None:
 def _tell(what: str, items: Sequence[str]) -> None:
     """Say that there are some, and name the first of them."""
     if items:
-        print(f"{what}:", *items[:_SHOWN], *(["..."] if len(items) > _SHOWN else []), sep="\n  ", file=sys.stderr)
+        print(
+            f"{what}:",
+            *map(printable, items[:_SHOWN]),
+            *(["..."] if len(items) > _SHOWN else []),
+            sep="\n  ",
+            file=sys.stderr,
+        )

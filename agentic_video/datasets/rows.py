@@ -8,9 +8,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import RowError, VideoQA, absolute
+from agentic_video.types.text import printable
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
+
+PROBE_SECONDS = 120.0
+"""Longest time that a video may take to be opened where rows are checked by ``probe``."""
 
 MAX_REPORTED = 10
 """This many bad rows are named; the others are only counted."""
@@ -22,11 +26,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         RowError: The file is missing, of another kind, or can't be read.
     """
-    return [row for _, row in placed_rows(path)]
+    rows = []
+    for _, row in placed_rows(path):
+        if isinstance(row, RowError):
+            raise row
+        rows.append(row)
+    return rows
 
 
 def placed_rows(path: Path) -> list[tuple[str, Any]]:
-    """All rows of a parquet or jsonl file, each with its place.
+    """All rows of a parquet or jsonl file, each with its place; for JSON that Python refuses (deep, huge) its error.
 
     Places read ``a.jsonl line 3``, counted from 1, and ``a.parquet row 2``, counted from 0.
 
@@ -58,7 +67,9 @@ def _row_of_line(line: str, where: str) -> Any:
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at column {error.colno}"
     except RecursionError:
-        reason = "it is nested too deeply"
+        return RowError(f"{where}: is not json: it is nested too deeply; each line must hold one whole row")
+    except ValueError as error:
+        return RowError(f"{where}: is not json: {str(error)[:200]}")
     raise RowError(f"{where}: is not json: {reason}; each line must hold one whole row")
 
 
@@ -81,16 +92,18 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
     for path in map(Path, paths):
         for where, raw in placed_rows(path):
             try:
+                if isinstance(raw, RowError):
+                    raise raw
                 if not isinstance(raw, Mapping):
                     raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
                 qa = VideoQA.from_row(raw, where)
-                video = str((path.parent / qa.video).resolve())
+                video = absolute(path.parent, qa.video)
                 if video not in probed:
                     probed[video] = video_problem(video, check_videos)
                 if probed[video]:
                     raise RowError(f"{where}: field 'video': {probed[video]}")
             except RowError as error:
-                problems.append(str(error))
+                problems.append(printable(str(error)))
                 continue
             rows.append(replace(qa, video=video))
     if not rows:
@@ -102,14 +115,18 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
 def video_problem(video: str, check: str) -> str:
     """What is wrong with a video's file, if anything (see :func:`load_rows`)."""
     path = Path(video)
-    if not path.is_file():
-        return f"{video}: no such file"
-    if path.stat().st_size == 0:
-        return f"{video}: the file is empty"
+    try:
+        if not path.is_file():
+            return f"{video}: no such file"
+        if path.stat().st_size == 0:
+            return f"{video}: the file is empty"
+    except (OSError, ValueError) as error:
+        return f"{video[:200]}: {getattr(error, 'strerror', None) or error}"
     if check == "probe":
         try:
-            with open_video(video):
+            with open_video(video, time_limit=PROBE_SECONDS):
                 pass
         except VideoError as error:
-            return str(error)
+            if error.reason != "machine":  # another time it may be had
+                return str(error)
     return ""

@@ -44,6 +44,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
+from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 from agentic_video.video.retrieval.config import RetrievalConfig
@@ -276,7 +277,7 @@ def read_rows(options: EvalOptions) -> Questions:
     problems = [*map(left_out, unreadable), *repeated(rows)]
     rows, _ = distinct(rows)
     for problem in problems[:MAX_REPORTED]:
-        print(f"row left out: {problem.message}", file=sys.stderr)
+        print(f"row left out: {printable(problem.message)}", file=sys.stderr)
     if problems:
         print(f"{len(problems)} rows left out", file=sys.stderr)
     if 0 < options.limit < len(rows):
@@ -329,7 +330,7 @@ def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
     claim_folder(part.folder, job.identity(part))
     records, torn = finished(part.folder)
     for problem in torn:
-        print(f"no episode, its question is played again: {problem}", file=sys.stderr)
+        print(f"no episode, its question is played again: {printable(problem)}", file=sys.stderr)
     played = {key_of(record.qa): record for record in records}
     missing = [qa for qa in job.rows if key_of(qa) not in played]
     before = [played[key] for qa in job.rows if (key := key_of(qa)) in played]

@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.graders.connection import MAX_REPLY_BYTES
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.utils.errors import SetupError
 
@@ -192,6 +193,13 @@ def hub_error(model: str, timeout: float) -> Exception | None:
     return None
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Redirects would carry the key to another server."""
+
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+
 def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:
     """The names of a server's models; None where it answers, but has no list.
 
@@ -201,15 +209,18 @@ def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: s
         option: How messages call the option that names the server.
 
     Raises:
-        SetupError: Nothing answers there, or it refuses the key.
+        SetupError: Nothing answers there, it refuses the key, or it redirects.
     """
     try:
         request = urllib.request.Request(base_url.rstrip("/") + "/models")
         if key:
             request.add_header("Authorization", f"Bearer {key}")
-        with urllib.request.urlopen(request, timeout=timeout) as reply:
-            text = reply.read()
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as reply:
+            text = reply.read(MAX_REPLY_BYTES)
     except urllib.error.HTTPError as error:
+        if 300 <= error.code < 400:
+            where = error.headers.get("Location")
+            raise SetupError(f"{option} {base_url}: redirects to {where}; give the address that answers") from error
         if error.code in (401, 403):
             raise SetupError(
                 f"{option} {base_url}: the server refuses the key (HTTP {error.code}); --api-key-env names its variable"
@@ -220,7 +231,7 @@ def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: s
         raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
     try:
         return [str(entry["id"]) for entry in json.loads(text)["data"]]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 

@@ -11,14 +11,14 @@ from typing import Literal
 
 from agentic_video.types.row import LETTERS, VideoQA
 
-MatchRule = Literal["exact", "strict", "robust", "last_letter"]
+MatchRule = Literal["exact", "strict", "robust", "one_letter", "last_letter"]
 """``exact``: equal to the gold letter, as strings (FrameThinker's released code). ``strict``: the gold letter, perhaps
-with one trailing dot or in brackets, and nothing else. ``robust``: see :func:`match_robust`. ``last_letter``: see
-:func:`match_last_letter`."""
+with one trailing dot or in brackets, and nothing else. ``robust``: see :func:`match_robust`. ``one_letter``: see
+:func:`match_one_letter`. ``last_letter``: see :func:`match_last_letter`."""
 
 MAX_ANSWER_CHARS = 4_000
-"""A longer answer is wrong, except under ``last_letter``, which reads all of it: a letter at the end of a long text
-earns nothing."""
+"""A longer answer is wrong, except under ``one_letter`` and ``last_letter``, which read all of it: a letter at the end
+of a long text earns nothing."""
 
 _STRICT = re.compile(r"([A-Z])\.?|\(([A-Z])\)|\[([A-Z])\]")
 
@@ -80,6 +80,14 @@ def match_last_letter(prediction: str, gold: str) -> bool:
     prediction, gold = prediction.strip(), gold.strip().rstrip(".")
     dotted = re.findall(r"([A-Z])\.", prediction)
     return prediction == gold or (boxed(prediction) or "").strip() == gold or (bool(dotted) and dotted[-1] == gold)
+
+
+def match_one_letter(prediction: str, gold: str) -> bool:
+    r"""VideoZoomer's released rule with one reading of an answer: its boxed content if it has any, else its last
+    ``([A-Z])\.``, else all of it. The released rule takes ``A. \boxed{B}`` for A and for B."""
+    inside, dotted = boxed(prediction), re.findall(r"([A-Z])\.", prediction)
+    named = inside if inside is not None else dotted[-1] if dotted else prediction
+    return named.strip().rstrip(".") == gold.strip().rstrip(".")
 
 
 def match_strict(prediction: str, gold: str) -> bool:
@@ -176,12 +184,16 @@ _RULES: dict[MatchRule, Callable[[str, VideoQA], bool]] = {
     "exact": lambda prediction, qa: prediction == qa.answer,
     "strict": lambda prediction, qa: match_strict(prediction, qa.answer),
     "robust": lambda prediction, qa: match_robust(prediction, qa.answer, qa.options),
+    "one_letter": lambda prediction, qa: match_one_letter(prediction, qa.answer),
     "last_letter": lambda prediction, qa: match_last_letter(prediction, qa.answer),
 }
 
 
+_READ_WHOLE: tuple[MatchRule, ...] = ("one_letter", "last_letter")
+
+
 def match_choice(prediction: str | None, qa: VideoQA, rule: MatchRule) -> bool:
     """Whether a multiple-choice answer is right; None (no answer) is wrong."""
-    if prediction is None or (len(prediction) > MAX_ANSWER_CHARS and rule != "last_letter"):
+    if prediction is None or (len(prediction) > MAX_ANSWER_CHARS and rule not in _READ_WHOLE):
         return False
     return _RULES[rule](prediction, qa)

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypeVar, get_args
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
+from agentic_video.graders.connection import RefusedReply, connect, without_key
+from agentic_video.graders.plain import plain_message
 from agentic_video.utils.choices import check_choice
 
 logger = logging.getLogger(__name__)
@@ -98,15 +100,11 @@ class Endpoint:
         if not self.config.base_url or not self.config.model:
             raise EndpointError(f"there is no {self._key}: set agentic_video.{self._key}.base_url and .model")
         if self._client is None:
-            from openai import AsyncOpenAI
-
-            self._client = AsyncOpenAI(
-                base_url=self.config.base_url,
-                api_key=os.environ.get(self.config.api_key_env) or "none",
-                timeout=self.config.timeout,
-                max_retries=0,
-            )
+            self._client = connect(self.config.base_url, self._api_key() or "none", self.config.timeout)
         return self._client
+
+    def _api_key(self) -> str:
+        return os.environ.get(self.config.api_key_env, "")
 
     async def chat(self, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> T:
         """Ask until a readable reply comes, a bounded number of times.
@@ -133,7 +131,8 @@ class Endpoint:
         """As :meth:`chat`, for callers that need more than the text.
 
         Args:
-            messages: In the form of the chat completions API.
+            messages: In the form of the chat completions API. Special tokens that are written out in their texts are
+                broken up: whoever wrote them would forge turns.
             read: Reads the reply's first choice, to which the reply's ``usage`` is added. Whatever it raises counts
                 as an unreadable reply.
             fields: More fields of the request; they take the place of the configured ones, and None leaves one out.
@@ -143,7 +142,7 @@ class Endpoint:
                 is configured.
         """
         client = self._connect()
-        body: dict[str, Any] = {"model": self.config.model, "messages": messages}
+        body: dict[str, Any] = {"model": self.config.model, "messages": [plain_message(one) for one in messages]}
         if self.config.max_tokens:
             body["max_tokens"] = self.config.max_tokens
         if self.config.temperature is not None:
@@ -165,8 +164,9 @@ class Endpoint:
         except Unreadable as error:
             problem = str(error)
         except Exception as error:  # whatever a server can make the client raise
-            problem = f"{type(error).__name__}: {error}"
-        problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem[:300]}"
+            problem = str(refused) if (refused := _refusal(error)) else f"{type(error).__name__}: {error}"
+        problem = without_key(problem, self._api_key())[:300]
+        problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem}"
         logger.warning(problem)
         raise EndpointError(problem)
 
@@ -191,7 +191,12 @@ def _may_pass(error: BaseException) -> bool:
     """Whether asking again can help: not after a client error that stays one."""
     status = getattr(error, "status_code", None)
     stays = isinstance(status, int) and 400 <= status < 500 and status not in _WORTH_RETRYING
-    return isinstance(error, Exception) and not stays
+    return isinstance(error, Exception) and not stays and _refusal(error) is None
+
+
+def _refusal(error: BaseException) -> RefusedReply | None:
+    """The refusal that made the client fail, if it was one; some versions of the client wrap it."""
+    return next((one for one in (error, error.__cause__) if isinstance(one, RefusedReply)), None)
 
 
 def _retry_after(error: BaseException | None) -> float:

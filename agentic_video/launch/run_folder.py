@@ -1,6 +1,7 @@
 """The folder of a run: found again by the command that made it, cleaned of what a killed attempt left."""
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -14,11 +15,15 @@ from typing import Any
 import psutil
 
 from agentic_video.launch.machine import remove_segments, shared_segments
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import write_whole
 
 RUN_FILE = "run.json"
 """Written into a run's folder, so that the same command finds it again and resumes it."""
 
 BEAT_FILE = "alive"
+LOCK_FILE = ".lock"
+"""In the folder of all runs; held while a launcher looks for its run."""
 HOST = socket.gethostname()
 WORLD = "world="
 """Start of the entry of an identity that says on how many machines and GPUs a run runs."""
@@ -49,12 +54,16 @@ def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
 
     Returns:
         The folder, and whether it is an unfinished run that will be resumed.
+
+    Raises:
+        SetupError: The record of a run can't be read: it might be this one.
     """
-    existing = sorted(root.glob("run-*")) if root.is_dir() else []
-    for folder in reversed(existing):
-        with contextlib.suppress(OSError, ValueError):
-            record = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
-            if record["finished"]:
+    root.mkdir(parents=True, exist_ok=True)
+    with _alone(root):
+        existing = sorted(root.glob("run-*"))
+        for folder in reversed(existing):
+            record = read_record(folder)
+            if record is None or record["finished"]:
                 continue
             if record["identity"] == list(identity) and not _alive(folder, record):
                 if record.get("host", HOST) == HOST:
@@ -67,11 +76,52 @@ def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
                     f"to go on from its weights: MODEL_PATH={folder / 'model'}",
                     flush=True,
                 )
-    number = max((int(folder.name.removeprefix("run-")) for folder in existing if folder.name[4:].isdigit()), default=0)
-    folder = root / f"run-{number + 1:03d}"
-    folder.mkdir(parents=True)
-    write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()), host=HOST)
+        numbers = [int(folder.name.removeprefix("run-")) for folder in existing if folder.name[4:].isdecimal()]
+        folder = root / f"run-{max(numbers, default=0) + 1:03d}"
+        folder.mkdir()
+        write_record(folder, identity=list(identity), finished=False, launcher=_process(os.getpid()), host=HOST)
     return folder, False
+
+
+@contextlib.contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Let one launcher at a time look for its run: two must not resume the same one, or make the same folder.
+
+    Where a file system has no locks they go on without.
+    """
+    with (root / LOCK_FILE).open("w") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """What is noted about a run; None where nothing is.
+
+    Raises:
+        SetupError: It can't be read.
+    """
+    file = folder / RUN_FILE
+    try:
+        record = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(file, str(error)) from None
+    kinds = {"identity": list, "finished": bool, "launcher": list}
+    for key, kind in kinds.items():
+        if not isinstance(record, dict) or not isinstance(record.get(key), kind):
+            raise _damaged(file, f"it has no {key!r}")
+    if len(record["launcher"]) != 2 or not all(isinstance(number, int | float) for number in record["launcher"]):
+        raise _damaged(file, "its 'launcher' is no process")
+    return dict(record)
+
+
+def _damaged(file: Path, why: str) -> SetupError:
+    return SetupError(
+        f"{file}: is damaged ({why}): it may be the run to go on with; put it right, or remove "
+        f"{file.parent} to begin anew"
+    )
 
 
 def _but_for_size(identity: Sequence[str]) -> list[str]:
@@ -112,10 +162,13 @@ def link_model(folder: Path, checkpoint: Path) -> None:
 
 
 def write_record(folder: Path, **fields: Any) -> None:
-    """Note facts about a run: what it is, whether it has finished, what it took."""
-    file = folder / RUN_FILE
-    record = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    file.write_text(json.dumps({**record, **fields}), encoding="utf-8")
+    """Note facts about a run: what it is, whether it has finished, what it took.
+
+    Raises:
+        SetupError: What is noted already can't be read.
+    """
+    record = read_record(folder) or {}
+    write_whole(folder / RUN_FILE, [json.dumps({**record, **fields})])
 
 
 def clean_leftovers(record: Mapping[str, Any]) -> None:

@@ -122,7 +122,7 @@ class ChatPolicy:
             raise EngineError(str(error)) from error
         self.usage += reply.usage
         self._tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
-        self._messages.append({"role": "assistant", "content": plain(reply.text)})
+        self._messages.append({"role": "assistant", "content": reply.text})
         return Utterance(reply.text, reply.usage.completion_tokens, reply.finished)
 
     async def show(self, parts: Sequence[Part]) -> bool:
@@ -148,7 +148,7 @@ class ChatPolicy:
         """
         del self._messages[since:]
         self._shown = {number: parts for number, parts in self._shown.items() if number < since}
-        self._messages.append({"role": "assistant", "content": plain(text)})
+        self._messages.append({"role": "assistant", "content": text})
 
     async def _append(self, role: str, parts: tuple[Part, ...]) -> None:
         # Encoding takes up to seconds: off the event loop, which serves all episodes.
@@ -202,14 +202,9 @@ def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any) -> str:
     return text
 
 
-def plain(text: str) -> str:
-    """A text in which no special token of a chat template is left: a server would read it as one."""
-    return text.replace("<|", "< |")
-
-
 def _text_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     # Some servers refuse empty texts.
-    return [{"type": "text", "text": plain(part)} for part in parts if isinstance(part, str) and part]
+    return [{"type": "text", "text": part} for part in parts if isinstance(part, str) and part]
 
 
 def _count(value: Any) -> int:

@@ -92,7 +92,7 @@ async def play(
         turns[-1] = replace(turn, legal_calls=observation.legal_calls, illegal_calls=observation.illegal_calls)
         if len(turns) >= system.max_turns:
             return finish(EndReason.TURN_LIMIT)
-        images = len(observation.frames) + (images if system.context == "all" else 0)
+        images = len(observation.frames) + observation.unread_images + (images if system.context == "all" else 0)
         if images > system.max_images:
             return finish(EndReason.IMAGE_BUDGET, f"{images} images, at most {system.max_images} fit")
         if not await policy.show(observation.parts):

@@ -15,6 +15,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
 from agentic_video.types.message import Message, Part
 from agentic_video.types.row import VideoQA
+from agentic_video.types.text import is_unicode
 from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory, Turn
 
 
@@ -102,6 +103,7 @@ async def replay(
     """
     if trajectory.system != system.name:
         raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")
+    _check_texts(trajectory)
     said = [(turn, turn_ids(turn, chat_format, system.stop)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
@@ -143,6 +145,17 @@ async def replay(
         )
         for one in policy.sequences
     )
+
+
+def _check_texts(trajectory: Trajectory) -> None:
+    """See that a tokenizer can read what was said and shown."""
+    texts = [("the opening", part) for message in trajectory.opening for part in message.parts]
+    for number, turn in enumerate(trajectory.turns, start=1):
+        texts += [(f"turn {number}", turn.text)]
+        texts += [(f"the observation after turn {number}", part) for part in turn.observation]
+    for where, text in texts:
+        if isinstance(text, str) and not is_unicode(text):
+            raise ReplayError(f"{where} holds half of a surrogate pair, which is no text")
 
 
 def _shown(parts: Sequence[RecordedPart]) -> tuple[Part, ...]:

@@ -14,7 +14,7 @@ from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import Message, Part, joined
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 
@@ -78,7 +78,7 @@ class ChatFormat:
 
     def _text(self, parts: Sequence[Part]) -> str:
         pieces = []
-        for part in parts:
+        for part in joined(parts):
             if isinstance(part, str):
                 for special in self._specials:
                     part = part.replace(special, special[0] + " " + special[1:])

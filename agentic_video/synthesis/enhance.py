@@ -17,7 +17,7 @@ from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.graders.images import data_url
-from agentic_video.rollout.chat_policy import ChatConfig, plain
+from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
 from agentic_video.synthesis.inputs import digest, drawn, first, report_problems
 from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
@@ -253,7 +253,7 @@ def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[d
         content.append({"type": "text", "text": f"{frame.time:.1f} s:"})
         url = data_url(frame, chat.image_format, chat.image_quality)
         content.append({"type": "image_url", "image_url": {"url": url}})
-    return [*content, {"type": "text", "text": plain(examples)}]
+    return [*content, {"type": "text", "text": examples}]
 
 
 def new_rows(

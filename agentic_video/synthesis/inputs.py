@@ -13,6 +13,7 @@ from agentic_video.evaluation.results import distinct
 from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, load_records
 from agentic_video.types.row import VideoQA
+from agentic_video.types.text import printable
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
 
@@ -117,7 +118,7 @@ def grade_of(record: Record) -> float | None:
 def report_problems(problems: Sequence[str], what: str) -> None:
     """Name the first bad inputs and count all."""
     for problem in problems[:MAX_REPORTED]:
-        print(f"{what} left out: {problem}", file=sys.stderr)
+        print(f"{what} left out: {printable(problem)}", file=sys.stderr)
     if problems:
         print(f"{len(problems)} {what}s left out", file=sys.stderr)
 

@@ -44,7 +44,7 @@ async def overview_frames(
         return []
     if kind == "listed":
         return await video.frames_at(_listed_times(view)[:count], size)
-    if kind == "rate":
+    if kind == "rate" and video.info.duration * fps <= count + 1:  # else there are more, however many
         times = rate_times(video.info.duration, fps)
         if len(times) <= count:
             return await video.frames_at(times, size)

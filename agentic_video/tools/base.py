@@ -48,6 +48,11 @@ class Video:
         """
         return cls(path, await source.aprobe(path), source, retriever)
 
+    @property
+    def finds(self) -> bool:
+        """Whether frames can be found by text."""
+        return self._retriever is not None
+
     async def best_matches(self, prompt: str, indices: Sequence[int], count: int) -> list[int]:
         """The ``count`` frame numbers among ``indices`` whose frames match the prompt best, in order of time.
 

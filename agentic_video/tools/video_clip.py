@@ -32,7 +32,7 @@ def clip_count(seconds: float, fps: float, min_frames: int, max_frames: int) -> 
 
 
 def check_clip(
-    arguments: Mapping[str, Any], duration: float, fps: float, min_frames: int, max_frames: int
+    arguments: Mapping[str, Any], duration: float, fps: float, min_frames: int, max_frames: int, shortest: float = 0.0
 ) -> ClipRequest:
     """Check a request.
 
@@ -40,6 +40,7 @@ def check_clip(
         arguments: ``t_start`` and ``t_end`` in seconds, and nothing else.
         duration: Length of the video in seconds.
         fps: See :func:`clip_count`, and so are the limits.
+        shortest: Seconds from one frame of the video to the next: a shorter clip is a moment.
 
     Raises:
         ToolError: The request is illegal; the message says why. Times outside the video are not clamped (paper,
@@ -51,4 +52,6 @@ def check_clip(
     end = moment(arguments["t_end"], "t_end", duration)
     if start >= end:
         raise ToolError("t_start must be before t_end")
+    if end - start < shortest:
+        raise ToolError(f"the clip must last {shortest:.3f} seconds at least, from one frame to the next")
     return ClipRequest(start, end, clip_count(end - start, fps, min_frames, max_frames))

@@ -16,6 +16,7 @@ from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.model_inputs import model_inputs
 from agentic_video.types.frame import Frame
 from agentic_video.types.record import Record, load_records
+from agentic_video.types.text import printable
 from agentic_video.types.trajectory import FrameRef
 from agentic_video.video.errors import VideoError
 from agentic_video.video.store import FrameStore
@@ -76,7 +77,7 @@ class TrajectoryDataset(Dataset):
                     (record, number) for number, one in enumerate(self._sequences(record)) if any(one.response_mask)
                 ]
             except ReplayError as error:
-                self.problems.append(f"record of question {record.qa.id}: {error}")
+                self.problems.append(printable(f"record of question {record.qa.id}: {error}"))
         for problem in self.problems[:MAX_REPORTED]:
             logger.warning("row left out: %s", problem)
         if self.problems:

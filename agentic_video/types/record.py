@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from agentic_video.types.jsonl import json_line
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import RowError, VideoQA, absolute
+from agentic_video.types.text import printable
 from agentic_video.types.trajectory import EndReason, Trajectory
 
 VERSION = 2
@@ -156,7 +157,7 @@ def load_records(paths: Iterable[str | Path]) -> tuple[list[Record], list[str]]:
     for path in paths:
         for record in _read(Path(path)):
             if isinstance(record, RecordError):
-                problems.append(str(record))
+                problems.append(printable(str(record)))
             else:
                 records.append(record)
     return records, problems
@@ -186,7 +187,7 @@ def _read(path: Path) -> Iterator[Record | RecordError]:
 
 def _at(qa: VideoQA, folder: Path) -> VideoQA:
     """With a relative video path made absolute."""
-    return qa if Path(qa.video).is_absolute() else replace(qa, video=str((folder / qa.video).resolve()))
+    return qa if Path(qa.video).is_absolute() else replace(qa, video=absolute(folder, qa.video))
 
 
 def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type], where: str, name: str) -> None:
@@ -205,7 +206,7 @@ def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type],
             continue
         value = raw[key]
         fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
-        if not fits or (kind is not bool and isinstance(value, bool)):
+        if not fits or (kind is not bool and isinstance(value, bool)) or _is_huge(value):
             raise RecordError(f"{where}: field '{prefix}{key}' must be {_KINDS[kind]}, got {_short(value)}")
 
 
@@ -226,7 +227,7 @@ def _check_trajectory(raw: Any, where: str) -> None:
         _check_action(turn["action"], where, f"{name}.action")
         _check_parts(turn["observation"], where, f"{name}.observation")
         for token in turn.get("token_ids", ()):
-            if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+            if not isinstance(token, int) or isinstance(token, bool) or token < 0 or _is_huge(token):
                 raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {_short(token)}")
 
 
@@ -246,6 +247,11 @@ def _check_action(raw: Mapping[str, Any], where: str, name: str) -> None:
     _check(raw, {"kind": str, **_ACTIONS[kind]}, {}, where, name)
     for number, call in enumerate(raw.get("calls", ())):
         _check(call, _CALL, {}, where, f"{name}.calls[{number}]")
+
+
+def _is_huge(value: Any) -> bool:
+    """Whether a number is none that programs count with."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**63
 
 
 def _field(name: str) -> str:

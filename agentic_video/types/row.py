@@ -16,15 +16,21 @@ column           type            meaning
 ===============  ==============  ==========================================================================
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, cast, get_args
+
+from agentic_video.types.text import is_unicode
 
 AnswerType = Literal["multiple_choice", "open_ended"]
 
 QuestionClass = Literal["direct", "adaptive", "active"]
 """What a question needs (``extra_info.class``; VideoBrain's paper, section 3.2). ``direct``: the overview is enough.
 ``adaptive``: it is, for a stronger model. ``active``: more frames are needed."""
+
+MAX_DEPTH = 32
+"""Of what a row's ``extra_info`` holds."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -70,16 +76,22 @@ class VideoQA:
         def text(name: str, default: str | None = None) -> str:
             value = row.get(name, default)
             if not isinstance(value, str) or not value.strip():
-                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {value!r}")
+                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {_short(value)}")
+            if not is_unicode(value):
+                raise RowError(f"{where}: field '{name}' holds half of a surrogate pair: {_short(value)}")
             return value
 
         options = row.get("options")
+        if options is not None and (isinstance(options, str | Mapping) or not isinstance(options, Iterable)):
+            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {_short(options)}")
         options = () if options is None else tuple(options)
-        if any(not isinstance(option, str) or not option for option in options):
-            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {list(options)!r}")
+        if any(not isinstance(option, str) or not option or not is_unicode(option) for option in options):
+            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {_short(list(options))}")
         answer_type = row.get("answer_type") or ("multiple_choice" if options else "open_ended")
-        if answer_type not in get_args(AnswerType):
-            raise RowError(f"{where}: field 'answer_type' must be one of {get_args(AnswerType)}, got {answer_type!r}")
+        if not isinstance(answer_type, str) or answer_type not in get_args(AnswerType):
+            raise RowError(
+                f"{where}: field 'answer_type' must be one of {get_args(AnswerType)}, got {_short(answer_type)}"
+            )
         answer = text("answer")
         if answer_type == "multiple_choice":
             if not 2 <= len(options) <= len(LETTERS):
@@ -93,9 +105,14 @@ class VideoQA:
         extra = row.get("extra_info")
         if extra is not None and not isinstance(extra, Mapping):
             raise RowError(f"{where}: field 'extra_info' must be a struct (a dictionary), got {type(extra).__name__}")
+        if _is_deep(extra):
+            raise RowError(f"{where}: field 'extra_info' is nested more than {MAX_DEPTH} deep")
+        video = text("video")
+        if "\0" in video:
+            raise RowError(f"{where}: field 'video' is no path: {_short(video)}")
         return cls(
             id=text("id"),
-            video=text("video"),
+            video=video,
             question=text("question"),
             answer=answer,
             answer_type=cast(AnswerType, answer_type),
@@ -117,3 +134,29 @@ class VideoQA:
             "answer_type": self.answer_type,
             "extra_info": dict(self.extra),
         }
+
+
+def absolute(folder: Path, path: str) -> str:
+    """A path that may start at a folder, without links; as it is where it leads nowhere."""
+    try:
+        return str((folder / path).resolve())
+    except (OSError, RuntimeError):  # a circle of links, for one
+        return str(folder.absolute() / path)
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether lists and objects lie in each other more than may be, without recursing into them."""
+    layer = [value]
+    for _ in range(MAX_DEPTH):
+        layer = [
+            inner
+            for one in layer
+            if isinstance(one, Mapping | list | tuple)
+            for inner in (one.values() if isinstance(one, Mapping) else one)
+        ]
+    return bool(layer)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -137,7 +138,8 @@ def write_whole(path: Path, texts: Iterable[str]) -> None:
         OSError: It can't be written; nothing is left of it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    # Of a name of its own: others may write the same file at the same time.
+    part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         with _named(path), part.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(texts)

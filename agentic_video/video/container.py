@@ -2,60 +2,95 @@
 
 from __future__ import annotations
 
-import os
-
 import av
 import av.error
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from agentic_video.video.boxes import read_boxes
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.limits import MAX_SIDE, Limits, coded_pixels, decoder_bytes
+from agentic_video.video.sizes import MAX_ASPECT_RATIO
 
-MAX_SIDE = 16384
-"""Longest side in pixels that is decoded."""
+FORMATS = (
+    "mov,mp4,m4a,3gp,3g2,mj2",
+    "matroska,webm",
+    *("avi", "mpegts", "mpeg", "mpegvideo", "m4v", "h264", "hevc", "vvc", "av1", "obu", "ivf", "vc1"),
+    *("flv", "live_flv", "asf", "ogg", "nut", "mxf", "rm", "yuv4mpegpipe", "gif", "apng", "dv"),
+)
+"""FFmpeg's names of the formats that are read: each holds a video in one file."""
+
+_OPTIONS = {"format_whitelist": ",".join(FORMATS), "protocol_whitelist": "file"}
 
 
-def open_container(path: str) -> InputContainer:
+def open_container(path: str, deadline: Deadline) -> InputContainer:
     """Open a file; whoever gets it closes it.
+
+    FFmpeg is let read this one file, as one of the formats that hold videos: a playlist, a list of other files or a
+    text that it would draw is refused.
+
+    Args:
+        path: Video file.
+        deadline: FFmpeg gives up opening at it, and reading a packet after as much time once more.
 
     Raises:
         VideoError: FFmpeg can't read the file, or an MP4 file ends before its index.
     """
     try:
-        return av.open(path, mode="r", metadata_errors="replace")
-    except (av.FFmpegError, OSError, ValueError) as error:
-        if _lacks_moov(path):
+        return av.open(path, mode="r", metadata_errors="replace", container_options=_OPTIONS, timeout=deadline.left())
+    except (av.FFmpegError, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, av.error.ExitError):
+            deadline.check()
+        if isinstance(error, (av.error.InvalidDataError, av.error.EOFError)) and _lacks_moov(path):
             raise VideoError(
                 path,
                 "truncated",
                 "the MP4 index (moov) is missing: the file is cut off or still being written; copy it again",
             ) from error
+        if isinstance(error, av.error.ArgumentError):
+            raise VideoError(
+                path, "unsupported", f"damaged, or in no format that holds videos ({error}); give an MP4 or MKV file"
+            ) from error
         raise_video_error(path, error)
+
+
+def check_boxes(path: str, limits: Limits) -> int:
+    """See that an MP4 file doesn't claim more than may be; the packets that it claims are returned.
+
+    Raises:
+        VideoError: It does, or can't be read.
+    """
+    try:
+        boxes = read_boxes(path)
+    except (OSError, ValueError) as error:
+        raise_video_error(path, error)
+    if boxes.compressed or boxes.endless:
+        raise VideoError(
+            path, "unsupported", "its MP4 index can't be looked into; remux it: ffmpeg -i it -c copy new.mp4"
+        )
+    if boxes.samples > limits.packets:
+        raise too_many_packets(path, limits)
+    return boxes.samples
+
+
+def too_many_packets(path: str, limits: Limits) -> VideoError:
+    """The error of a stream that has more packets than may be."""
+    return VideoError(
+        path,
+        "unsupported",
+        f"has more than {limits.packets} packets; cut it into shorter videos, or raise frame_store.max_packets and "
+        ".decode_bytes",
+    )
 
 
 def _lacks_moov(path: str) -> bool:
     """Whether a file is an MP4 without an index, by its top-level boxes."""
     try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            position, first = 0, True
-            while position + 8 <= size:
-                file.seek(position)
-                header = file.read(16)
-                length, kind = int.from_bytes(header[:4], "big"), header[4:8]
-                if first and kind != b"ftyp":
-                    return False
-                if kind == b"moov":
-                    return False
-                first = False
-                if length == 1:
-                    length = int.from_bytes(header[8:16], "big")
-                if length < 8:
-                    break
-                position += length
-            return not first
-    except OSError:
+        boxes = read_boxes(path)
+    except (OSError, ValueError):
         return False
+    return boxes.typed and not boxes.indexed
 
 
 def pick_stream(path: str, container: InputContainer) -> VideoStream:
@@ -77,24 +112,26 @@ def pick_stream(path: str, container: InputContainer) -> VideoStream:
     return streams[0]
 
 
-def video_stream(path: str, container: InputContainer, number: int) -> VideoStream:
+def video_stream(path: str, container: InputContainer, number: int, limits: Limits) -> VideoStream:
     """A stream that was picked before, ready to be decoded.
 
     Args:
         path: The file, for the error.
         container: The file, opened once more.
         number: Index of the stream in the container.
+        limits: Of what is decoded.
 
     Raises:
-        VideoError: See :func:`set_up_decoder`.
+        VideoError: See :func:`set_up_decoder`, or there is no such stream any more.
     """
-    stream = container.streams[number]
-    assert isinstance(stream, VideoStream)
-    set_up_decoder(path, stream)
-    return stream
+    streams = [stream for stream in container.streams.video if stream.index == number]
+    if not streams:
+        raise VideoError(path, "corrupt", "its streams are not those that it had a moment ago; open it again")
+    set_up_decoder(path, streams[0], limits)
+    return streams[0]
 
 
-def set_up_decoder(path: str, stream: VideoStream) -> None:
+def set_up_decoder(path: str, stream: VideoStream, limits: Limits) -> None:
     """Check that a stream can be decoded, and prepare its decoder.
 
     Raises:
@@ -103,12 +140,42 @@ def set_up_decoder(path: str, stream: VideoStream) -> None:
     context = stream.codec_context
     if context is None or not context.is_decoder:
         raise VideoError(path, "unsupported", "no decoder for the video's codec; re-encode it as H.264")
-    if max(context.width, context.height) > MAX_SIDE:
+    check_size(path, context.width, context.height, limits)
+    needed = stream_bytes(stream)
+    if limits.memory is not None and needed > limits.memory:
         raise VideoError(
             path,
             "unsupported",
-            f"{context.width}x{context.height} pixels exceed {MAX_SIDE} a side; scale the video down first",
+            f"decoding {context.width}x{context.height} pixels may take {needed >> 20} MiB; scale the video down "
+            "first, or raise frame_store.decode_bytes",
         )
     # One thread: errors then surface at the packet that causes them and cost no neighbouring frame, and a node decodes
     # many videos at once anyway.
     context.thread_count = 1
+    context.options = {"max_pixels": str(coded_pixels(context.width, context.height))}
+
+
+def stream_bytes(stream: VideoStream) -> int:
+    """Memory that decoding a stream takes at most."""
+    context = stream.codec_context
+    return decoder_bytes(context.codec.canonical_name, context.pix_fmt, context.width, context.height)
+
+
+def check_size(path: str, width: int, height: int, limits: Limits) -> None:
+    """See that pictures are neither too large nor too long.
+
+    Raises:
+        VideoError: They are.
+    """
+    if max(width, height) > MAX_SIDE:
+        problem = f"{width}x{height} pixels exceed {MAX_SIDE} a side; scale the video down first"
+    elif width * height > limits.pixels:
+        problem = (
+            f"{width}x{height} pixels are more than {limits.pixels}; scale the video down first, or raise "
+            "frame_store.max_pixels"
+        )
+    elif max(width, height) > MAX_ASPECT_RATIO * max(1, min(width, height)) and width and height:
+        problem = f"a picture of {width}x{height} is longer than {MAX_ASPECT_RATIO} times its width; crop it first"
+    else:
+        return
+    raise VideoError(path, "unsupported", problem)

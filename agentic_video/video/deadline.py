@@ -21,6 +21,14 @@ class Deadline:
         self._limit = limit
         self._end = math.inf if limit is None else time.monotonic() + limit
 
+    def left(self) -> float | None:
+        """Seconds that are left, a little where the limit has passed; None for no limit."""
+        return None if self._limit is None else max(self._end - time.monotonic(), 1e-3)
+
+    def extend(self, seconds: float) -> None:
+        """Let it run longer: by what was spent waiting for others."""
+        self._end += seconds
+
     def check(self) -> None:
         """Do nothing while there is time left.
 

@@ -9,9 +9,17 @@ import av.error
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.video.container import open_container, pick_stream, set_up_decoder
+from agentic_video.video.container import (
+    check_boxes,
+    open_container,
+    pick_stream,
+    set_up_decoder,
+    stream_bytes,
+    too_many_packets,
+)
 from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.limits import MAX_SECONDS, PACKET_BYTES, USUAL, Hold, Limits, unheld
 from agentic_video.video.packets import NO_STAMP, Packets, is_complete, is_increasing, read_packets
 from agentic_video.video.sequential import StreamStart, Turn, decode_order, decode_start
 
@@ -96,7 +104,7 @@ class VideoIndex:
         return sum(array.nbytes for array in arrays) + self.key_ranks.nbytes
 
 
-def build_index(path: str, deadline: Deadline) -> VideoIndex:
+def build_index(path: str, deadline: Deadline, limits: Limits = USUAL, hold: Hold = unheld) -> VideoIndex:
     """Demux a file, and decode as much of it as that takes.
 
     The start of the stream is always decoded: for facts only the decoder knows, and to see which frames it really
@@ -106,22 +114,31 @@ def build_index(path: str, deadline: Deadline) -> VideoIndex:
     Args:
         path: Video file.
         deadline: Checked between packets.
+        limits: How large the video may be.
+        hold: Sets the memory aside that each step needs.
 
     Raises:
-        VideoError: The file can't be read as a video, or the deadline has passed.
+        VideoError: The file can't be read as a video, is too large, or the deadline has passed.
     """
-    with open_container(path) as container:
+    claimed = check_boxes(path, limits)
+    with hold(claimed * PACKET_BYTES, deadline), open_container(path, deadline) as container:
         stream = pick_stream(path, container)
-        set_up_decoder(path, stream)
-        number = stream.index
+        set_up_decoder(path, stream, limits)
+        number, needed = stream.index, stream_bytes(stream)
         try:
-            packets = read_packets(container, stream, deadline)
-        except (av.FFmpegError, OSError) as error:
+            packets = read_packets(container, stream, deadline, limits.packets)
+        except (av.FFmpegError, OSError, MemoryError) as error:
             raise_video_error(path, error)
+    if packets is None:
+        raise too_many_packets(path, limits)
     if packets.pts.size == 0:
         raise VideoError(path, "no_frames", "the video stream holds no complete frame; copy or download the file again")
-    start = decode_start(path, number, packets, deadline)
-    order = _order_by_pts(packets, start) or _order_by_decoding(path, number, packets, deadline)
+    with hold(needed, deadline):
+        try:
+            start = decode_start(path, number, packets, deadline, limits)
+            order = _order_by_pts(packets, start) or _order_by_decoding(path, number, packets, deadline, limits)
+        except (av.FFmpegError, OSError, MemoryError) as error:
+            raise_video_error(path, error)
     if order.ordinals.size == 0:
         raise VideoError(path, "no_frames", "not one frame could be decoded; replace or re-encode the file")
     return _assemble(path, number, packets, start, order)
@@ -159,9 +176,9 @@ def _order_by_pts(packets: Packets, start: StreamStart) -> _Order | None:
     return _Order(ordinals, packets.pts[ordinals], packets.pts, stamp_is_pts=True)
 
 
-def _order_by_decoding(path: str, number: int, packets: Packets, deadline: Deadline) -> _Order:
+def _order_by_decoding(path: str, number: int, packets: Packets, deadline: Deadline, limits: Limits) -> _Order:
     """The order in which frames come out of the decoder."""
-    ordinals = np.array(decode_order(path, number, deadline), dtype=np.int64)
+    ordinals = np.array(decode_order(path, number, deadline, limits), dtype=np.int64)
     pts, dts = packets.pts[ordinals], np.sort(packets.dts[ordinals])
     times = pts if is_increasing(pts) else dts if is_increasing(dts) else None
     stamp_is_pts = not is_complete(packets.dts)
@@ -222,8 +239,17 @@ def _clock(
         if last <= 0:
             steps = np.diff(timestamps)
             last = float(np.median(steps)) if steps.size else (1 / start.rate if start.rate > 0 else 0.04)
+    if not np.isfinite(timestamps).all() or (np.diff(timestamps) < 0).any():
+        raise VideoError(path, "corrupt", "its frames are at times that can't be; remux or re-encode it")
+    duration = float(timestamps[-1]) + last
+    if not duration <= MAX_SECONDS:
+        raise VideoError(
+            path,
+            "unsupported",
+            f"lasts {duration:.3g} s, more than {MAX_SECONDS:g} s; its time stamps may be wrong: remux it",
+        )
     timestamps.setflags(write=False)
-    return timestamps, start_time, float(timestamps[-1]) + last
+    return timestamps, start_time, duration
 
 
 def _key_ranks(

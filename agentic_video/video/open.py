@@ -14,6 +14,7 @@ from agentic_video.video.deadline import Deadline
 from agentic_video.video.decord import DecordReader
 from agentic_video.video.errors import VideoError, raise_video_error
 from agentic_video.video.index import VideoIndex, build_index
+from agentic_video.video.limits import USUAL, Hold, Limits, unheld
 from agentic_video.video.pyav import PyavReader
 from agentic_video.video.reader import VideoReader
 
@@ -25,6 +26,8 @@ def open_video(
     backend: Backend = "pyav",
     time_limit: float | None = None,
     index: VideoIndex | None = None,
+    limits: Limits = USUAL,
+    hold: Hold = unheld,
 ) -> VideoReader:
     """Open a video; use as a context manager.
 
@@ -33,6 +36,8 @@ def open_video(
         backend: ``pyav`` (exact, the default) or ``decord``.
         time_limit: Seconds that opening, and later each ``read``, may take; checked between packets. None: no limit.
         index: The index of an earlier reader of the same unchanged file; saves demuxing it again.
+        limits: How large the video may be.
+        hold: Sets the memory aside that indexing needs.
 
     Returns:
         The open reader.
@@ -49,10 +54,10 @@ def open_video(
     deadline = Deadline(name, time_limit)
     _check_file(name)
     if index is None:
-        index = build_index(name, deadline)
+        index = build_index(name, deadline, limits, hold)
     if backend == "decord":
         return DecordReader(name, index, time_limit)
-    return PyavReader(name, index, time_limit)
+    return PyavReader(name, index, time_limit, limits)
 
 
 def _check_file(path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass
 
 import av
@@ -37,18 +38,15 @@ class Packets:
     refreshed: bool
 
 
-def read_packets(container: InputContainer, stream: VideoStream, deadline: Deadline) -> Packets:
-    """Demux a whole stream.
+def read_packets(container: InputContainer, stream: VideoStream, deadline: Deadline, most: int) -> Packets | None:
+    """Demux a whole stream; None where it has more than ``most`` packets.
 
     Raises:
         VideoError: The deadline has passed.
         av.FFmpegError: The file can't be demuxed.
     """
-    pts: list[int] = []
-    dts: list[int] = []
-    duration: list[int] = []
-    keyframe: list[bool] = []
-    hidden: list[bool] = []
+    pts, dts, duration = array("q"), array("q"), array("q")
+    keyframe, hidden = array("b"), array("b")
     refreshed = True
     extradata = stream.codec_context.extradata
     avc = stream.codec_context.name == "h264" and extradata is not None and extradata[:1] == b"\x01"
@@ -57,6 +55,8 @@ def read_packets(container: InputContainer, stream: VideoStream, deadline: Deadl
         if is_end(packet):
             break
         deadline.check()
+        if len(pts) == most:
+            return None
         pts.append(NO_STAMP if packet.pts is None else packet.pts)
         dts.append(NO_STAMP if packet.dts is None else packet.dts)
         duration.append(packet.duration or 0)

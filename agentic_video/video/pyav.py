@@ -18,8 +18,9 @@ from av.container import InputContainer
 
 from agentic_video.video.container import open_container, video_stream
 from agentic_video.video.deadline import Deadline
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import VideoError, raise_video_error, says_nothing_of_the_video
 from agentic_video.video.index import VideoIndex
+from agentic_video.video.limits import USUAL, Limits
 from agentic_video.video.packets import NO_STAMP, is_end
 from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sequential import Turn
@@ -57,8 +58,9 @@ class PyavReader(VideoReader):
         jumps: How often decoding went on from another packet than the next one.
     """
 
-    def __init__(self, path: str, index: VideoIndex, time_limit: float | None) -> None:
+    def __init__(self, path: str, index: VideoIndex, time_limit: float | None, limits: Limits = USUAL) -> None:
         super().__init__(path, index, time_limit)
+        self._limits = limits
         self.packets = 0
         self.jumps = 0
         self._container: InputContainer | None = None
@@ -75,9 +77,9 @@ class PyavReader(VideoReader):
     def _restart(self) -> None:
         """Open the file anew: the one way to its first packet that every format supports."""
         self.close()
-        container = open_container(self._path)
+        container = open_container(self._path, Deadline(self._path, self._time_limit))
         try:
-            stream = video_stream(self._path, container, self._index.stream)
+            stream = video_stream(self._path, container, self._index.stream, self._limits)
         except BaseException:
             container.close()
             raise
@@ -176,7 +178,8 @@ class PyavReader(VideoReader):
             if packet is None or is_end(packet) or self._next >= self._index.stamps.size:
                 self._drained = True
                 return list(self._stream.codec_context.decode(None))
-        except av.FFmpegError:
+        except av.FFmpegError as error:
+            self._check(error)
             self._drained = True
             return []
         ordinal = self._next
@@ -193,9 +196,15 @@ class PyavReader(VideoReader):
         self.packets += 1
         try:
             return list(self._stream.codec_context.decode(packet))
-        except av.FFmpegError:
+        except av.FFmpegError as error:
+            self._check(error)
             self._broken.append(ordinal)
             return []
+
+    def _check(self, error: av.FFmpegError) -> None:
+        """Pass on what is no fault of the video's."""
+        if says_nothing_of_the_video(self._path, error):
+            raise_video_error(self._path, error)
 
     def _is_damaged(self, index: int) -> bool:
         """Whether a packet that the frame may lean on did not decode."""
@@ -214,12 +223,14 @@ class PyavReader(VideoReader):
                     self._container.seek(stamp, stream=self._stream)
                     if self._land(entry, None, deadline):
                         return
-                except av.FFmpegError:
+                except av.FFmpegError as error:
+                    self._check(error)
                     continue
         self._restart()
         try:
             landed = self._land(entry, 0, deadline)
-        except av.FFmpegError:
+        except av.FFmpegError as error:
+            self._check(error)
             landed = False
         if not landed:
             self.close()

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from agentic_video.video.container import MAX_SIDE, open_container, video_stream
+from agentic_video.video.container import check_size, open_container, video_stream
 from agentic_video.video.deadline import Deadline
-from agentic_video.video.errors import VideoError, raise_video_error
+from agentic_video.video.errors import VideoError, raise_video_error, says_nothing_of_the_video
+from agentic_video.video.limits import Limits
 from agentic_video.video.packets import Packets, is_end
 
 _CHECKED_FRAMES = 8
@@ -53,7 +54,7 @@ class StreamStart:
     container: str
 
 
-def decode_start(path: str, number: int, packets: Packets, deadline: Deadline) -> StreamStart:
+def decode_start(path: str, number: int, packets: Packets, deadline: Deadline, limits: Limits) -> StreamStart:
     """Decode until the first few frames are out.
 
     Args:
@@ -61,17 +62,18 @@ def decode_start(path: str, number: int, packets: Packets, deadline: Deadline) -
         number: Index of the stream in its container.
         packets: The packets of the stream.
         deadline: Checked before each packet.
+        limits: Of what is decoded.
 
     Raises:
         VideoError: Not one frame comes out, its pictures are too large, or the deadline has passed.
     """
-    with open_container(path) as container:
-        stream = video_stream(path, container, number)
+    with open_container(path, deadline) as container:
+        stream = video_stream(path, container, number, limits)
         given: list[int] = []
         sent = 0
         first: av.VideoFrame | None = None
         error: Exception | None = None
-        decoder = _ordinal_frames(container, stream)
+        decoder = _ordinal_frames(path, container, stream)
         while len(given) < _CHECKED_FRAMES:
             deadline.check()
             step = next(decoder, None)
@@ -87,8 +89,7 @@ def decode_start(path: str, number: int, packets: Packets, deadline: Deadline) -
             if error is not None:
                 raise_video_error(path, error)
             raise VideoError(path, "no_frames", "not one frame could be decoded; replace or re-encode the file")
-        if max(first.width, first.height) > MAX_SIDE:
-            raise VideoError(path, "unsupported", f"{first.width}x{first.height} pixels exceed {MAX_SIDE} a side")
+        check_size(path, first.width, first.height, limits)
         # Only frames presented before the last one that came out must have come out themselves.
         expected = np.flatnonzero(~packets.hidden[: sent + 1])
         if not error:
@@ -110,13 +111,14 @@ def decode_start(path: str, number: int, packets: Packets, deadline: Deadline) -
         )
 
 
-def decode_order(path: str, number: int, deadline: Deadline) -> list[int]:
+def decode_order(path: str, number: int, deadline: Deadline, limits: Limits) -> list[int]:
     """Decode the whole stream for the order in which packets become frames.
 
     Args:
         path: Video file.
         number: Index of the stream in its container.
         deadline: Checked before each packet.
+        limits: Of what is decoded.
 
     Returns:
         Places of packets in the order in which their frames are presented; damaged frames are left out.
@@ -125,16 +127,16 @@ def decode_order(path: str, number: int, deadline: Deadline) -> list[int]:
         VideoError: The file can't be opened, or the deadline has passed.
     """
     order: list[int] = []
-    with open_container(path) as container:
-        stream = video_stream(path, container, number)
-        for _, frames, _ in _ordinal_frames(container, stream):
+    with open_container(path, deadline) as container:
+        stream = video_stream(path, container, number, limits)
+        for _, frames, _ in _ordinal_frames(path, container, stream):
             deadline.check()
             order += [frame.pts for frame in frames if frame.pts is not None and not frame.is_corrupt]
     return list(dict.fromkeys(order))
 
 
 def _ordinal_frames(
-    container: InputContainer, stream: VideoStream
+    path: str, container: InputContainer, stream: VideoStream
 ) -> Iterator[tuple[int, list[av.VideoFrame], Exception | None]]:
     """Decode from the start; frames carry their packet's place in the file as pts.
 
@@ -154,6 +156,8 @@ def _ordinal_frames(
                 packet.pts = ordinal
                 frames = list(stream.codec_context.decode(packet))
         except av.FFmpegError as error:
+            if says_nothing_of_the_video(path, error):
+                raise
             failure = error
         yield ordinal, frames, failure
         if last:

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,12 +23,16 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.types.frame import Frame, Origin, image_key
+from agentic_video.utils.heap import trim
 from agentic_video.utils.resources import cpu_limit, memory_limit
 from agentic_video.video.ahead import worked_beside
+from agentic_video.video.budget import Budget
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.disk_cache import DiskCache, FrameAddress
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import VideoError, raise_video_error
 from agentic_video.video.identity import VideoIdentity, identify
 from agentic_video.video.index import VideoIndex, VideoInfo
+from agentic_video.video.limits import PACKET_BYTES, Limits, coded_pixels, decoder_bytes, held_bytes, negatives
 from agentic_video.video.lru import BoundedCache
 from agentic_video.video.open import Backend, open_video
 from agentic_video.video.ranges import keyframe_indices, shares
@@ -42,13 +46,12 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_INDEX_BYTES = 256 * 2**20
+_LEAST_INDEX_BYTES, _MOST_INDEX_BYTES = 64 * 2**20, 256 * 2**20
 _FAILURES = 4096
 _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
-_NEGATIVES = 8
-"""Decoded frames of one decoder that wait to become pictures; each holds memory of the decoder's."""
+_LEAST_DECODE_BYTES, _MOST_DECODE_BYTES = 512 * 2**20, 8 * 2**30
 _SHARE_PACKETS = 100
 """Packets that another decoder must have to do: opening a file again costs as much as decoding a few."""
 
@@ -72,6 +75,11 @@ class StoreConfig:
             run; empty for none. Processes of a node may share it.
         disk_bytes: Most bytes that it may hold; the least recently used frames make room.
         ahead: Whether the first views of a batch are decoded while the one before it is trained on.
+        decode_bytes: Most bytes that decoders may need together, open ones that are kept included; a video that needs
+            more is refused, others wait for their turn. auto: as many as max_bytes, from 512 MiB to 8 GiB.
+        max_pixels: Most pixels of a video's picture; a video with larger ones is refused.
+        max_packets: Most packets (frames) of a video; the default is 19 hours of 60 frames a second. No more than one
+            for each 256 bytes of decode_bytes.
 
     Raises:
         ValueError: On values that make no store.
@@ -85,6 +93,9 @@ class StoreConfig:
     disk_folder: str = ""
     disk_bytes: int = 64 * 2**30
     ahead: bool = True
+    decode_bytes: int | Auto = "auto"
+    max_pixels: int = Limits.pixels
+    max_packets: int = Limits.packets
 
     def __post_init__(self) -> None:
         if self.max_bytes != "auto" and self.max_bytes < 0:
@@ -97,6 +108,9 @@ class StoreConfig:
             raise ValueError(f"max_readers must not be negative, got {self.max_readers}")
         if self.disk_bytes < 0:
             raise ValueError(f"disk_bytes must not be negative, got {self.disk_bytes}")
+        for name in ("decode_bytes", "max_pixels", "max_packets"):
+            if (value := getattr(self, name)) != "auto" and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
 
     def bounds(self, memory: int = 0, cpus: int = 0) -> tuple[int, int]:
         """Most bytes, and decoders, of a store on a machine.
@@ -111,6 +125,12 @@ class StoreConfig:
             share if isinstance(self.max_bytes, str) else self.max_bytes,
             half if isinstance(self.workers, str) else self.workers,
         )
+
+    def limits(self, max_bytes: int) -> Limits:
+        """Bounds of one video, in a store of so many bytes."""
+        share = min(max(max_bytes, _LEAST_DECODE_BYTES), _MOST_DECODE_BYTES)
+        memory = share if isinstance(self.decode_bytes, str) else self.decode_bytes
+        return Limits(self.max_pixels, min(self.max_packets, memory // PACKET_BYTES), memory)
 
 
 @dataclass(frozen=True)
@@ -190,6 +210,15 @@ class _Request:
     ahead: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class _Idle:
+    """An open reader that nobody uses, and the bytes that are set aside for what its decoder holds."""
+
+    video: VideoIdentity
+    reader: VideoReader
+    nbytes: int
+
+
 class _Full(Exception):
     """A frame that nobody has asked for would take the place of another one."""
 
@@ -210,6 +239,11 @@ class FrameStore:
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
         max_bytes, workers = self._config.bounds()
+        index_bytes = min(max(max_bytes // 4, _LEAST_INDEX_BYTES), _MOST_INDEX_BYTES)
+        self._limits = self._config.limits(max_bytes)
+        assert self._limits.memory is not None
+        self._budget = Budget(self._limits.memory, self._close_idle)
+        self._freed = 0
         self._workers = Workers(workers, self._on_stuck, self._on_return)
         self._cpus = cpu_limit()
         folder, bound = self._config.disk_folder, self._config.disk_bytes
@@ -219,9 +253,9 @@ class FrameStore:
         self._developers = ThreadPoolExecutor(max(1, min(workers, self._cpus)), "frame-store-develop")
         self._lock = threading.Lock()
         self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
-        self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(_INDEX_BYTES, lambda index: index.nbytes)
+        self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(index_bytes, lambda index: index.nbytes)
         self._failures: BoundedCache[VideoIdentity, VideoError] = BoundedCache(_FAILURES)
-        self._readers: OrderedDict[int, tuple[VideoIdentity, VideoReader]] = OrderedDict()
+        self._readers: OrderedDict[int, _Idle] = OrderedDict()
         self._pending: dict[_Key | VideoIdentity, Future[Any]] = {}
         self._stuck: dict[str, int] = {}
         self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
@@ -355,15 +389,14 @@ class FrameStore:
     def close(self) -> None:
         """Close idle readers and forget everything cached; the store stays usable."""
         with self._lock:
-            readers = [reader for _, reader in self._readers.values()]
+            idle = list(self._readers.values())
             self._readers.clear()
             self._images.clear()
             self._ahead.clear()
             self._ahead_bytes = 0
             self._indexes.clear()
             self._failures.clear()
-        for reader in readers:
-            reader.close()
+        self._close(idle)
 
     # The steps of a request yield futures to wait for: work on the store's threads, or what others have under way.
     # Nothing waits on a thread of the store, so requests cannot starve each other of threads.
@@ -431,7 +464,9 @@ class FrameStore:
             self._claim(job, video)
         started = time.monotonic()
         try:
-            reader = open_video(video.path, self._config.backend, job.time_left())
+            reader = open_video(
+                video.path, self._config.backend, job.time_left(), None, self._limits, partial(self._hold, job)
+            )
         except BaseException as error:
             if isinstance(error, VideoError):
                 self._count(error)
@@ -443,7 +478,7 @@ class FrameStore:
         with self._lock:
             self._open_seconds += time.monotonic() - started
             self._indexes[video] = reader.index
-        self._park(video, reader)
+        self._park(_Idle(video, reader, 0))
         self._settle(job, video, reader.index)
         return reader.index
 
@@ -580,54 +615,123 @@ class FrameStore:
             self._settle(job, key, error=error if timeout else _Released())
 
     def _decode(self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]) -> None:
+        info = index.info
+        # Sides as stored or as displayed: the same number of pixels, nearly
+        nbytes = min(decoder_bytes(info.codec, info.pixel_format, info.width, info.height), self._budget.limit)
+        waiting = negatives(coded_pixels(info.width, info.height))
+        reader = self._borrow(job, video, index, nbytes)
         started = time.monotonic()
-        reader = self._borrow(job, video, index)
         try:
-            negatives = reader.negatives(own, job.time_left())
+            pictures = reader.negatives(own, job.time_left())
             develop = partial(_develop, request.size)
-            for number, stored in worked_beside(self._developers, negatives, develop, _NEGATIVES):
+            for number, stored in worked_beside(self._developers, pictures, develop, waiting):
                 with self._lock:
                     self._decoded += 1
                     request.decoded += 1
                 if self._disk is not None:
                     self._disk.put(self._address(video, number, request.size), stored.image, stored.key)
                 self._keep(job, request, _Key(video, number, request.size), stored)
-                if request.ahead and self._workers.wanted():
+                if request.ahead and (self._workers.wanted() or self._budget.wanted):
                     raise _Released
-        except BaseException:
-            reader.close()
+        except BaseException as error:
+            self._close([_Idle(video, reader, nbytes)])
+            if isinstance(error, MemoryError):
+                raise_video_error(video.path, error)
             raise
         finally:
             seconds = time.monotonic() - started
             with self._lock:
                 request.seconds += seconds
                 self._decode_seconds += seconds
-        self._park(video, reader)
+        held = min(held_bytes(info.codec, info.pixel_format, info.width, info.height), nbytes)
+        self._budget.release(nbytes - held)
+        self._park(_Idle(video, reader, held))
 
-    def _borrow(self, job: Job, video: VideoIdentity, index: VideoIndex) -> VideoReader:
+    def _borrow(self, job: Job, video: VideoIdentity, index: VideoIndex, nbytes: int) -> VideoReader:
+        """A reader, with as many bytes set aside for it."""
         with self._lock:
-            for place, (other, reader) in self._readers.items():
-                if other == video:
-                    del self._readers[place]
-                    return reader
-        return open_video(video.path, self._config.backend, job.time_left(), index)
+            place = next((place for place, idle in self._readers.items() if idle.video == video), None)
+            idle = None if place is None else self._readers.pop(place)
+        # What an idle one holds is given back first: nobody waits for bytes while having some.
+        if idle is not None:
+            self._budget.release(idle.nbytes)
+        try:
+            self._budget.acquire(nbytes, partial(self._wait_longer, job, None))
+        except BaseException:
+            if idle is not None:
+                idle.reader.close()
+            raise
+        if idle is not None:
+            return idle.reader
+        try:
+            return open_video(video.path, self._config.backend, self._config.time_limit, index, self._limits)
+        except BaseException:
+            self._budget.release(nbytes)
+            raise
 
-    def _park(self, video: VideoIdentity, reader: VideoReader) -> None:
+    @contextlib.contextmanager
+    def _hold(self, job: Job, nbytes: int, deadline: Deadline) -> Iterator[None]:
+        """Bytes set aside while something is done."""
+        self._budget.acquire(nbytes, partial(self._wait_longer, job, deadline))
+        try:
+            yield
+        finally:
+            self._release(nbytes)
+
+    def _release(self, nbytes: int) -> None:
+        """Give back bytes that were set aside for a decoder which is gone; its pages, too, once they are many."""
+        self._budget.release(nbytes)
+        with self._lock:
+            self._freed += nbytes
+            many = self._freed > self._budget.limit // 2
+            if many:
+                self._freed = 0
+        if many:
+            trim()
+
+    def _wait_longer(self, job: Job, deadline: Deadline | None, seconds: float) -> None:
+        """Give a job that waits for others' bytes more time, up to its time limit once more."""
+        job.waited += seconds
+        if job.waited > job.limit:
+            raise VideoError(
+                job.path,
+                "machine",
+                "no memory to decode it in; raise frame_store.decode_bytes, or lower .workers",
+            )
+        job.end += seconds
+        if deadline is not None:
+            deadline.extend(seconds)
+
+    def _park(self, idle: _Idle) -> None:
         """Keep a reader open for the next request; the ones idle for longest are closed."""
         with self._lock:
-            self._readers[id(reader)] = (video, reader)
+            self._readers[id(idle.reader)] = idle
             surplus = [
-                self._readers.popitem(last=False)[1][1]
+                self._readers.popitem(last=False)[1]
                 for _ in range(max(0, len(self._readers) - self._config.max_readers))
             ]
-        for old in surplus:
-            old.close()
+        self._close(surplus)
+
+    def _close(self, readers: Sequence[_Idle]) -> None:
+        for idle in readers:
+            idle.reader.close()
+            self._release(idle.nbytes)
+
+    def _close_idle(self) -> bool:
+        """Close the reader that holds memory and has been idle for longest; whether there was one."""
+        with self._lock:
+            place = next((place for place, idle in self._readers.items() if idle.nbytes), None)
+            if place is None:
+                return False
+            idle = self._readers.pop(place)
+        self._close([idle])
+        return True
 
     def _count(self, error: VideoError) -> None:
         with self._lock:
             if error.reason == "timeout":
                 self._timeouts += 1
-            else:
+            elif error.reason != "machine":
                 self._errors += 1
 
     def _claim(self, job: Job, key: _Key | VideoIdentity) -> None:

@@ -29,6 +29,7 @@ class Job:
         claims: What the job has announced that it will produce, for others to wait for; its owner's to use.
         spare: Whether it only runs while nobody else needs the threads, on at most half of them (one at least).
         end: When its time is up, on the monotonic clock (seconds); infinite until a thread has taken it up.
+        waited: Seconds that it has waited for others, which ``end`` allows for.
     """
 
     path: str
@@ -38,6 +39,7 @@ class Job:
     claims: dict[Any, Future[Any]] = field(default_factory=dict)
     spare: bool = False
     end: float = math.inf
+    waited: float = 0.0
 
     def time_left(self) -> float:
         """Seconds before the time limit; a little when it has passed, so that whoever gets it fails at once."""

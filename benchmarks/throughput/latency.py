@@ -29,7 +29,9 @@ from av.video.stream import VideoStream
 
 from agentic_video.utils.resources import cpu_limit
 from agentic_video.video.container import open_container, video_stream
+from agentic_video.video.deadline import Deadline
 from agentic_video.video.index import VideoIndex
+from agentic_video.video.limits import USUAL
 from agentic_video.video.open import open_video
 from agentic_video.video.ranges import keyframe_indices, shares
 from agentic_video.video.sampling import nearest_indices, snapped_indices, uniform_indices
@@ -135,13 +137,13 @@ class Floor:
 
     @staticmethod
     def _decoder(path: str, index: VideoIndex) -> tuple[Any, VideoStream]:
-        container = open_container(path)
-        return container, video_stream(path, container, index.stream)
+        container = open_container(path, Deadline(path, None))
+        return container, video_stream(path, container, index.stream, USUAL)
 
     @staticmethod
     def _packets(path: str, index: VideoIndex, run: Run) -> list[av.Packet]:
         place = int(np.flatnonzero(index.keyframes == run.entry)[0])
-        with open_container(path) as container:
+        with open_container(path, Deadline(path, None)) as container:
             stream = container.streams[index.stream]
             container.seek(int(index.key_pts[place]), stream=stream)
             packets: list[av.Packet] = []

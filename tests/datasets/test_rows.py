@@ -7,6 +7,7 @@ import pytest
 
 from agentic_video.datasets.rows import load_rows, read_rows, video_problem
 from agentic_video.types.row import RowError
+from agentic_video.video.errors import VideoError
 from tests.datasets.conftest import row
 
 
@@ -58,6 +59,40 @@ def test_a_broken_line_is_named(folder: Path) -> None:
     (folder / "deep.jsonl").write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(RowError, match=r"deep\.jsonl line 1: is not json: it is nested too deeply"):
         read_rows(folder / "deep.jsonl")
+
+
+def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
+    (folder / "circle").symlink_to("circle")
+    (folder / "locked").mkdir(mode=0)
+    videos = ["a\0b", "\ud800.mp4", "\udc80.mp4", "x" * 5_000, "a/" * 5_000, "circle", "circle/a.mp4", "good.mp4/a.mp4"]
+    videos += ["locked/a.mp4", "."]
+    rows: list[object] = [row(video) for video in videos]
+    rows += [
+        {**row("good.mp4"), "options": options} for options in (5, True, 1.5, "ab", {"a": 1}, [1, 2], [["a"], "b"])
+    ]
+    lines = [json.dumps(one) for one in rows]
+    lines += ["[" * 100_000, '{"extra_info": ' * 900 + "{}" + "}" * 900, "null", "1" * 5_000]
+    path = folder / "train.jsonl"
+    path.write_text("\n".join([*lines, json.dumps(row("good.mp4"))]), encoding="utf-8")
+    for check in ("exists", "probe"):
+        if check == "exists":
+            good, problems = load_rows([path], check)
+            assert [qa.id for qa in good] == ["good.mp4"]
+            assert [problem.split(": ")[0] for problem in problems] == [
+                f"{path} line {number}" for number in range(1, len(lines) + 1)
+            ]
+            assert max(map(len, problems)) < 1_000
+        else:
+            with pytest.raises(RowError, match="no usable row"):
+                load_rows([path], check)
+
+
+def test_a_machine_out_of_descriptors_makes_no_video_bad(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*_: object, **__: object) -> None:
+        raise VideoError("good.mp4", "machine", "no file descriptor left")
+
+    monkeypatch.setattr("agentic_video.datasets.rows.open_video", none_left)
+    assert video_problem(str(folder / "good.mp4"), "probe") == ""
 
 
 def test_blank_lines_are_no_rows(folder: Path) -> None:

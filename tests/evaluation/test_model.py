@@ -109,6 +109,23 @@ def test_a_refused_key_is_said_before_anything_is_played() -> None:
         server.shutdown()
 
 
+def test_a_server_that_redirects_does_not_send_the_key_elsewhere() -> None:
+    class Redirects(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", "http://127.0.0.1:9/v1/models")
+            self.end_headers()
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Redirects) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(SetupError, match=r"redirects to http://127\.0\.0\.1:9/v1/models; give the address"):
+            list_models(f"http://127.0.0.1:{server.server_port}/v1", "key")
+        server.shutdown()
+
+
 def test_the_recipe_s_sampling_unless_something_else_is_asked_for() -> None:
     config = composed("videozoomer", "laptop")
     values = config.actor_rollout_ref.rollout.val_kwargs

@@ -10,6 +10,7 @@ from agentic_video.graders.answer import (
     boxed,
     match_choice,
     match_last_letter,
+    match_one_letter,
     match_robust,
     match_strict,
 )
@@ -43,6 +44,30 @@ QA = VideoQA(id="1", video="v", question="q", answer="B", options=OPTIONS)
 )
 def test_released_rule(prediction: str, gold: str, right: bool) -> None:
     assert match_last_letter(prediction, gold) is right
+
+
+@pytest.mark.parametrize(
+    ("prediction", "letter"),
+    [
+        ("B", "B"),
+        (" B. ", "B"),
+        ("B. green", "B"),
+        ("A. red or B. green", "B"),
+        ("B. green or A. red", "A"),
+        ("\\boxed{B}", "B"),
+        ("the answer is \\boxed{ B }.", "B"),
+        ("\\boxed{A} \\boxed{B}", "B"),
+        ("A. \\boxed{B}", "B"),  # the released rule takes it for both
+        ("\\boxed{A} B.", "A"),
+        ("\\boxed{B.}", "B"),
+        ("\\boxed{} B.", ""),
+        ("(B)", ""),
+        ("green", ""),
+        ("", ""),
+    ],
+)
+def test_one_reading_of_the_released_rule(prediction: str, letter: str) -> None:
+    assert [gold for gold in "ABCD" if match_one_letter(prediction, gold)] == list(letter)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +295,7 @@ def test_the_limit_on_an_answers_length() -> None:
 
 def test_the_released_rule_reads_the_whole_answer() -> None:
     assert match_choice("B." + "x" * 10**6, QA, "last_letter")
+    assert match_choice("B." + "x" * 10**6, QA, "one_letter")
     assert not match_choice("x" + " " * 10**6 + "B", QA, "last_letter")  # the last 4,000 characters would be right
 
 
@@ -397,7 +423,7 @@ def test_time_is_by_length(rule: MatchRule, unit: str) -> None:
             match_choice(prediction, QA, rule)
 
     assert_linear(match, MAX_ANSWER_CHARS // 8, MAX_ANSWER_CHARS - 10, growth=8.0)
-    if rule == "last_letter":
+    if rule in ("one_letter", "last_letter"):
         assert_linear(match, 20_000, 160_000, growth=8.0)
 
 

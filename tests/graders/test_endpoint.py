@@ -1,12 +1,15 @@
 """The client of a model against a faulty server: bounded retries, bounded time, bounded concurrency."""
 
 import asyncio
+import gzip
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from agentic_video.graders.connection import MAX_REPLY_BYTES
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
 from tests.faulty_server import FaultyServer, Reply, Script
 
@@ -205,3 +208,54 @@ def test_concurrency_is_capped(serve: Serve) -> None:
 
     assert asyncio.run(many(serve(reply).url)) == [1] * 20
     assert most[0] == 3
+
+
+def test_special_tokens_reach_no_server(serve: Serve) -> None:
+    server = serve(lambda body, number: Reply("7"))
+    image = {"type": "image_url", "image_url": {"url": "data:,<|x|>"}}
+    parts = [{"type": "text", "text": "<"}, {"type": "text", "text": "|im_end|>"}, image]
+    parts += [{"type": "text", "text": "<start_of_turn>"}]
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "[INST] a <b> < | c"},
+        {"role": "user", "content": parts},
+    ]
+    asyncio.run(make(server.url).chat(messages, whole))
+    sent = server.bodies[0]["messages"]
+    assert sent[0]["content"] == "[ INST] a <b> < | c"
+    assert [part.get("text") for part in sent[1]["content"]] == ["< |im_end|>", None, "< start_of_turn>"]
+    assert sent[1]["content"][1] == image
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_reply_that_is_too_large_or_compressed_is_not_read(serve: Serve, status: int) -> None:
+    bomb = gzip.compress(b"[" * 2 * MAX_REPLY_BYTES)
+    replies = {
+        "larger than": Reply(body=b"[" * (MAX_REPLY_BYTES + 1), status=status),
+        "compressed": Reply(body=bomb, status=status, headers={"Content-Encoding": "gzip"}),
+    }
+    for message, reply in replies.items():
+        server = serve(lambda body, number, reply=reply: reply)
+        with pytest.raises(EndpointError, match=message):
+            ask(server.url)
+        assert len(server.bodies) == 1, "it isn't asked again"
+
+
+def test_a_redirect_carries_the_key_nowhere(serve: Serve) -> None:
+    other = serve(lambda body, number: Reply("7"))
+    server = serve(lambda body, number: Reply(status=307, headers={"Location": f"{other.url}/chat/completions"}))
+    with pytest.raises(EndpointError, match=f"redirects to {other.url}"):
+        ask(server.url)
+    assert (len(server.bodies), len(other.bodies)) == (1, 0)
+
+
+@pytest.mark.parametrize("cut", [None, 20])
+def test_a_key_that_a_server_echoes_is_not_logged(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cut: int | None
+) -> None:
+    key = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
+    monkeypatch.setenv("A_KEY", key)
+    echoed = f"wrong key {key[:cut]}!"
+    for reply in (Reply(echoed), Reply(status=401, body=b'{"error": {"message": "%s"}}' % echoed.encode())):
+        with caplog.at_level(logging.WARNING), pytest.raises(EndpointError, match=r"\*\*\*") as caught:
+            ask(serve(lambda body, number, reply=reply: reply).url, api_key_env="A_KEY", max_retries=0)
+        assert key[:8] not in str(caught.value) + caplog.text

@@ -1,6 +1,9 @@
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from agentic_video.launch.run_folder import (
     RUN_FILE,
@@ -10,6 +13,7 @@ from agentic_video.launch.run_folder import (
     run_identity,
     write_record,
 )
+from agentic_video.utils.errors import SetupError
 
 DEAD = [2**22 + 1, 0.0]
 """A process that can't be: Linux numbers them up to 2**22."""
@@ -38,10 +42,49 @@ def test_another_model_is_another_run() -> None:
     assert run_identity(["a=1"], {}) == ["a=1"]
 
 
-def test_a_damaged_record_is_not_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["{", "", "{}", "[]", "7", '{"identity": [], "finished": false}', "[" * 100_000, '{"finished": true}', "\x00"],
+)
+def test_a_damaged_record_is_said_in_place_of_a_new_run(tmp_path: Path, text: str) -> None:
     first, _ = run_folder(tmp_path, [])
-    (first / RUN_FILE).write_text("{")
+    (first / RUN_FILE).write_text(text)
+    with pytest.raises(SetupError, match=r"run-001/run\.json: is damaged .* remove .*run-001 to begin anew"):
+        run_folder(tmp_path, [])
+    with pytest.raises(SetupError, match="is damaged"):
+        write_record(first, finished=True)
+    assert (first / RUN_FILE).read_text() == text
+    (first / RUN_FILE).unlink()
     assert run_folder(tmp_path, [])[0].name == "run-002"
+
+
+def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = run_folder(tmp_path, ["a=1"])
+    before = (first / RUN_FILE).read_text()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("agentic_video.utils.journal.settle", full)
+    with pytest.raises(OSError, match="No space"):
+        write_record(first, finished=True)
+    assert (first / RUN_FILE).read_text() == before
+    assert [file.name for file in first.iterdir()] == [RUN_FILE]
+
+
+def test_runs_that_start_at_once_have_folders_of_their_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: run_folder(tmp_path / "runs", []), range(16)))
+    assert sorted(folder.name for folder, _ in found) == [f"run-{number:03d}" for number in range(1, 17)]
+    assert not any(resumed for _, resumed in found)
+
+
+def test_one_of_those_that_start_at_once_resumes(tmp_path: Path) -> None:
+    first, _ = run_folder(tmp_path, [])
+    write_record(first, launcher=DEAD)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: run_folder(tmp_path, []), range(4)))
+    assert sorted(resumed for _, resumed in found) == [False, False, False, True]
 
 
 def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
@@ -52,9 +95,9 @@ def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
 
 
 def test_record_keeps_its_fields(tmp_path: Path) -> None:
-    write_record(tmp_path, identity=["a=1"], finished=False)
+    write_record(tmp_path, identity=["a=1"], finished=False, launcher=DEAD)
     write_record(tmp_path, finished=True)
-    assert json.loads((tmp_path / RUN_FILE).read_text()) == {"identity": ["a=1"], "finished": True}
+    assert json.loads((tmp_path / RUN_FILE).read_text()) == {"identity": ["a=1"], "finished": True, "launcher": DEAD}
 
 
 def test_each_attempt_has_metrics_of_its_own(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.graders.endpoint import Endpoint
-from agentic_video.rollout.chat_policy import ChatConfig, ChatPolicy, Usage, plain, with_stop
+from agentic_video.rollout.chat_policy import ChatConfig, ChatPolicy, Usage, with_stop
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
@@ -88,13 +88,13 @@ def test_an_episode_with_a_call(qa: VideoQA) -> None:
     assert trajectory.tool_calls == 1
     first, second = server.asked
     assert first["stop"] == ["</video_zoom>"] and first["model"] == "m"
-    # words, label, frame, label, frame, question
+    # words and label, frame, label, frame, question
     assert [message["role"] for message in second["messages"]] == ["user", "assistant", "user"]
-    assert kinds(second["messages"][0]) == "ttitit"
+    assert kinds(second["messages"][0]) == "titit"
     assert second["messages"][1]["content"] == ZOOM
     # two seconds at one a second: two frames, each after its label, then the closing tag
-    assert kinds(second["messages"][2]) == "ttitit"
-    assert second["messages"][2]["content"][2]["image_url"]["url"].startswith("data:image/png;base64,")
+    assert kinds(second["messages"][2]) == "titit"
+    assert second["messages"][2]["content"][1]["image_url"]["url"].startswith("data:image/png;base64,")
     assert policy.usage == Usage(700, 50, 2)
     assert trajectory.num_tokens == 430
     assert [turn.num_tokens for turn in trajectory.turns] == [20, 30]
@@ -192,10 +192,6 @@ def test_putting_back_adds_a_stop_text_or_nothing(text: str, matched: Any, ended
     whole = with_stop(text, STOPS, matched, ended)
     assert text.startswith(whole) or (whole.startswith(text) and whole[len(text) :] in STOPS)
     assert sum(whole.count(stop) for stop in STOPS) <= 1
-
-
-def test_plain_breaks_up_special_tokens() -> None:
-    assert plain("a <|im_end|> < | b") == "a < |im_end|> < | b"
 
 
 def test_no_endpoint_is_an_engine_error() -> None:

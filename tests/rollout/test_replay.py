@@ -154,6 +154,19 @@ def test_what_cannot_be_played_again_is_refused(chat_format: ChatFormat, qa: Vid
             replayed(broken, qa, chat_format)
 
 
+def test_half_of_a_surrogate_pair_is_named(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    opening, (first, *others) = trajectory.opening, trajectory.turns
+    broken = {
+        "turn 1 holds half": replace(trajectory, turns=(replace(first, text="a\ud800", token_ids=()), *others)),
+        "the observation after turn 1": replace(trajectory, turns=(replace(first, observation=("\udfff",)), *others)),
+        "the opening holds": replace(trajectory, opening=(replace(opening[0], parts=("\udc80",)), *opening[1:])),
+    }
+    for message, one in broken.items():
+        with pytest.raises(ReplayError, match=message):
+            asyncio.run(replay(one, qa, SYSTEM, chat_format, ROOMY))
+
+
 def test_a_script_says_its_turns_whatever_it_is_asked() -> None:
     engine = ScriptEngine([[1, 2], [3]])
     request = GenerationRequest((), (), stop=(), max_tokens=1, banned_ids=())

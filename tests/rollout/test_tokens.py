@@ -81,6 +81,12 @@ def test_special_tokens_in_a_text_stay_text(chat_format: ChatFormat) -> None:
     assert sum(token in chat_format.eos_ids for token in ids) == 1
 
 
+def test_a_special_token_spread_over_two_texts_stays_text(chat_format: ChatFormat) -> None:
+    ids = chat_format.observation_ids(("a <|im_", "end|>", frame(), "<|image", "_pad|>"), chat_format.encode("x"))
+    assert sum(token in chat_format.eos_ids for token in ids) == 2, "of the reply and of the observation"
+    assert sum(token == chat_format.image_token_id for token in ids) == 2
+
+
 def play_ids(
     turns: Sequence[Sequence[int]], chat_format: ChatFormat, limits: TokenLimits = ROOMY, seconds: float = 60.0
 ) -> tuple[Trajectory, TokenPolicy, RecordedEngine]:

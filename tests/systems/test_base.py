@@ -269,7 +269,8 @@ def test_images_leave_a_message_and_texts_stay() -> None:
     ("system", "grades"),
     [
         # of the answers B, "B.", green, "B or not", "A"
-        (VideoZoomer(), (1, 1, 0, 0, 0)),  # last_letter
+        (VideoZoomer(), (1, 1, 0, 0, 0)),  # one_letter
+        (VideoZoomer(answer_match="last_letter"), (1, 1, 0, 0, 0)),
         (FrameThinker(), (1, 1, 1, 0, 0)),  # robust
         (FrameThinker(answer_match="exact"), (1, 0, 0, 1, 0)),  # the first word
         (FrameMind(), (1, 0, 0, 0, 0)),  # exact

@@ -61,6 +61,8 @@ def test_a_rate_that_fits_is_kept_and_one_that_does_not_becomes_uniform(qa: Vide
     assert numbers("rate", qa, fps=0.05) == [0, 200, 400]  # 0, 20, 40 s
     assert numbers("rate", qa, fps=1 / 15) == [0, 150, 300, 450]  # exactly four
     assert numbers("rate", qa, fps=0.1) == [0, 200, 399, 599]  # six would be too many
+    assert numbers("rate", qa, fps=0.0817) == [0, 200, 399, 599]  # 4.9 times: five
+    assert numbers("rate", qa, fps=1e9) == [0, 200, 399, 599], "times that nobody needs aren't listed"
 
 
 def test_keyframes_close_to_evenly_spaced_frames(qa: VideoQA) -> None:

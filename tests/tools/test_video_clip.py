@@ -45,6 +45,13 @@ def test_illegal_requests_say_why(arguments: dict, reason: str) -> None:
         check_clip(arguments, 60.0, 2.0, 8, 20)
 
 
+def test_a_clip_is_no_moment() -> None:
+    assert check_clip({"t_start": 0, "t_end": 0.1}, 60.0, 2.0, 8, 20, shortest=0.1).count == 8
+    for end in (1e-300, 0.09):
+        with pytest.raises(ToolError, match=r"must last 0\.100 seconds at least"):
+            check_clip({"t_start": 0, "t_end": end}, 60.0, 2.0, 8, 20, shortest=0.1)
+
+
 @given(
     st.dictionaries(st.sampled_from(["t_start", "t_end"]), st.none() | st.booleans() | st.integers() | st.floats()),
     st.floats(0.01, 1e6),

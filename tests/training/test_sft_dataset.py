@@ -232,6 +232,7 @@ def test_records_that_cannot_be_used_are_reported(
         with_turn("<think>a</think><|image_pad|>"),
         with_turn("<think>a</think><|im_end|>more</video_zoom>"),
         with_turn("word " * 6000 + "</video_zoom>"),
+        with_turn("half \ud83c</video_zoom>"),
         good,
     )
     with path.open("a", encoding="utf-8") as file:
@@ -239,13 +240,14 @@ def test_records_that_cannot_be_used_are_reported(
     dataset = setup.dataset(path)
     assert len(dataset) == 1
     expected = (
-        "line 8: field 'version' is missing",
+        "line 9: field 'version' is missing",
         "played with system 'eva', not 'videozoomer'",
         "a turn says nothing",
         "gone.mp4: no such file",
         "turn 1 holds a token that only the environment may write",
         "turn 1 writes out the token that ends a turn",
         "data.max_response_length",
+        "turn 1 holds half of a surrogate pair",
     )
     for message, problem in zip(expected, dataset.problems, strict=True):
         assert message in problem

@@ -78,6 +78,16 @@ def test_a_relative_video_starts_at_the_files_folder(tmp_path: Path) -> None:
     assert record.qa.video == str(tmp_path / "videos/a.mp4")
 
 
+def test_a_relative_video_that_leads_nowhere_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    for video in ("circle", "circle/a.mp4", "x" * 5_000, "a/" * 5_000):
+        raw = line_of(FULL)
+        raw["video_qa"]["video"] = video
+        (tmp_path / "r.jsonl").write_text(json.dumps(raw))
+        (record,), problems = load_records([tmp_path / "r.jsonl"])
+        assert problems == [] and Path(record.qa.video).name == Path(video).name
+
+
 def test_rewards_and_provenance_may_be_left_out() -> None:
     raw = line_of(FULL)
     del raw["reward_extra_info"], raw["provenance"], raw["trajectory"]["turns"][0]["token_ids"]
@@ -159,11 +169,18 @@ BAD = [
     ("trajectory.turns.0.action.calls.0.name", 7, "field 'trajectory.turns[0].action.calls[0].name' must be a string"),
     ("trajectory.turns.0.observation.0", 7, "field 'trajectory.turns[0].observation[0]' must be an object, got 7"),
     ("trajectory.turns.0.token_ids", [-1], "field 'trajectory.turns[0].token_ids' must hold token ids, got -1"),
+    ("reward_extra_info.acc", 10**400, "field 'reward_extra_info.acc' must be a number, got 1000000"),
+    ("trajectory.num_tokens", 10**400, "field 'trajectory.num_tokens' must be a whole number, got 1000000"),
+    ("trajectory.opening.0.parts.1.time", -(10**400), "field 'trajectory.opening[0].parts[1].time' must be a number"),
+    ("trajectory.turns.0.token_ids", [10**400], "field 'trajectory.turns[0].token_ids' must hold token ids, got 1000"),
+    ("video_qa.video", "a\0b", "field 'video' is no path"),
+    ("video_qa.video", "\ud800", "field 'video' holds half of a surrogate pair"),
+    ("video_qa.options", 5, "field 'options' must be a list"),
     ("reward_extra_info.acc", "high", "field 'reward_extra_info.acc' must be a number, got 'high'"),
 ]
 
 
-@pytest.mark.parametrize(("field", "value", "message"), BAD, ids=[bad[0] for bad in BAD])
+@pytest.mark.parametrize(("field", "value", "message"), BAD, ids=range(len(BAD)))
 def test_a_bad_field_is_named(field: str, value: object, message: str) -> None:
     raw = line_of(FULL)
     place: Any = raw

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from agentic_video.types.row import RowError, VideoQA
@@ -12,6 +14,14 @@ GOOD = {
     "answer_type": "multiple_choice",
     "extra_info": {"k": 1},
 }
+
+
+def deep(depth: int) -> dict[str, Any]:
+    """Lists in lists."""
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return {"k": value}
 
 
 def test_good_row() -> None:
@@ -38,7 +48,20 @@ def test_answer_type_follows_the_options() -> None:
         ({"options": ["x"]}, "options"),
         ({"options": ["x", None]}, "options"),
         ({"options": ["x", ""]}, "options"),
+        ({"options": 5}, "options"),
+        ({"options": True}, "options"),
+        ({"options": 1.5}, "options"),
+        ({"options": "xy"}, "options"),
+        ({"options": {"x": 1, "y": 2}}, "options"),
+        ({"options": ["x", "\ud800"]}, "options"),
+        ({"question": "\udfff?"}, "question"),
+        ({"video": "a\0.mp4"}, "video"),
+        ({"video": "\udc80.mp4"}, "video"),
         ({"answer_type": "essay"}, "answer_type"),
+        ({"answer_type": ["x"]}, "answer_type"),
+        ({"answer_type": {"x": 1}}, "answer_type"),
+        ({"extra_info": deep(200)}, "extra_info"),
+        ({"extra_info": deep(100_000)}, "extra_info"),
         ({"extra_info": [1]}, "extra_info"),
     ],
 )

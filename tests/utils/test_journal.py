@@ -1,5 +1,7 @@
 import json
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,10 +83,19 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["file"], "nor is a part of it left"
 
 
-def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(tmp_path: Path) -> None:
+def test_a_file_that_several_write_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: claim_folder(tmp_path, {"a": number}, path.name, "a job"), range(200)))
+    assert json.loads(path.read_text())["a"] in range(200)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_full_disk_names_the_file_and_leaves_no_part_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentic_video.utils.journal.secrets.token_hex", lambda _: "0")
     path = tmp_path / "file"
     write_whole(path, ["old"])
-    (tmp_path / "file.part").symlink_to("/dev/full")
+    (tmp_path / f"file.{os.getpid()}-0.part").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left") as full:
         write_whole(path, ["new"])
     assert full.value.filename == str(path)

@@ -18,7 +18,9 @@ Video = Callable[[str], str]
 
 def packets_of(path: str, limit: float | None = None) -> Packets:
     with av.open(path) as container:
-        return read_packets(container, pick_stream(path, container), Deadline(path, limit))
+        packets = read_packets(container, pick_stream(path, container), Deadline(path, limit), 100_000)
+    assert packets is not None
+    return packets
 
 
 def test_packets_come_in_the_order_of_the_file(video: Video) -> None:

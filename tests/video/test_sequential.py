@@ -9,6 +9,7 @@ import pytest
 
 from agentic_video.video.container import pick_stream
 from agentic_video.video.deadline import Deadline
+from agentic_video.video.limits import Limits
 from agentic_video.video.open import open_video
 from agentic_video.video.packets import read_packets
 from agentic_video.video.sequential import StreamStart, decode_order, decode_start
@@ -20,15 +21,16 @@ def start_of(path: str) -> StreamStart:
     deadline = Deadline(path, None)
     with av.open(path) as container:
         stream = pick_stream(path, container)
-        number, packets = stream.index, read_packets(container, stream, deadline)
-    return decode_start(path, number, packets, deadline)
+        number, packets = stream.index, read_packets(container, stream, deadline, 100_000)
+    assert packets is not None
+    return decode_start(path, number, packets, deadline, Limits())
 
 
 @pytest.mark.parametrize("name", ["h264_b_frames", "h264_raw", "with_audio", "vp9"])
 def test_the_order_in_which_packets_become_frames(video: Video, name: str) -> None:
     with open_video(video(name)) as reader:
         index = reader.index
-    assert decode_order(video(name), index.stream, Deadline(name, None)) == index.ordinals.tolist()
+    assert decode_order(video(name), index.stream, Deadline(name, None), Limits()) == index.ordinals.tolist()
 
 
 def test_the_first_frames_tell_what_the_decoder_knows(video: Video) -> None:

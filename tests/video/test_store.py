@@ -21,6 +21,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.video import store as store_module
 from agentic_video.video import workers as workers_module
 from agentic_video.video.errors import VideoError
+from agentic_video.video.limits import decoder_bytes
 from agentic_video.video.open import open_video
 from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sizes import resize
@@ -393,3 +394,57 @@ def test_work_that_is_asked_for_goes_before_work_ahead_of_time(video: Video, mon
 
     assert asyncio.run(both()) == 30
     assert store.stats().decoded >= 31
+
+
+def test_what_decoders_need_is_set_aside_and_given_back(video: Video) -> None:
+    paths = [video(name) for name in ("h264_b_frames", "h264_long_gop", "vp9", "hevc")]
+    need = max(decoder_bytes(codec, "yuv420p", 1, 1) for codec in ("h264", "vp9", "hevc"))
+    store = FrameStore(StoreConfig(decode_bytes=need, workers=4))  # one decoder at a time, none idle beside it
+
+    async def all_of_them() -> None:
+        await asyncio.gather(*(store.aframes(path, [3, 20]) for path in paths * 3))
+
+    asyncio.run(all_of_them())
+    assert 0 < store._budget.held <= need
+    assert sum(idle.nbytes for idle in store._readers.values()) == store._budget.held
+    with pytest.raises(VideoError):
+        store.frames(paths[0], [10**6])
+    with pytest.raises(VideoError):
+        store.frames("missing.mp4", [0])
+    store.close()
+    assert store._budget.held == 0
+
+
+def test_a_video_that_needs_more_than_all_is_refused(video: Video) -> None:
+    store = FrameStore(StoreConfig(decode_bytes=10 * 2**20))
+    for _ in range(2):
+        with pytest.raises(VideoError, match=r"frame_store\.decode_bytes"):
+            store.probe(video("h264_b_frames"))
+    assert store.stats().errors == 1, "it is remembered"
+
+
+def test_who_waits_for_memory_has_its_time_still(video: Video) -> None:
+    path = video("h264_b_frames")
+    need = decoder_bytes("h264", "yuv420p", 1, 1)
+    store = FrameStore(StoreConfig(decode_bytes=need, workers=2, time_limit=2.0))
+    store.probe(path)
+    store._budget.acquire(need, lambda seconds: None)  # stands for a decoder that takes long
+    threading.Timer(1.5, store._budget.release, [need]).start()
+    assert len(store.frames(path, range(50))) == 50
+    store._budget.acquire(need, lambda seconds: None)
+    with pytest.raises(VideoError, match="no memory to decode it in") as caught:
+        store.frames(path, [55])
+    assert caught.value.reason == "machine" and store.stats().errors == 0
+
+
+def test_a_lack_of_memory_is_not_the_videos_fault(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: object) -> np.ndarray:
+        raise MemoryError
+
+    path, store = video("h264_b_frames"), FrameStore()
+    with monkeypatch.context() as patched:
+        patched.setattr(store_module, "_develop", no_memory)
+        with pytest.raises(VideoError, match="no memory left"):
+            store.frames(path, [0])
+    assert store.stats().errors == 0
+    assert len(store.frames(path, [0])) == 1

@@ -192,13 +192,16 @@ def group_advantages(rewards: Sequence[float], by_std: bool = True) -> list[floa
         by_std: False leaves the division out.
 
     Returns:
-        One for each; None for a group of one, which compares with nothing.
+        One for each; None for a group of one, which compares with nothing, and where rewards are too large for floats.
     """
     if len(rewards) < 2:
         return [None] * len(rewards)
-    mean = statistics.fmean(rewards)
-    scale = statistics.stdev(rewards) + ADVANTAGE_EPSILON if by_std else 1.0
-    return [(reward - mean) / scale for reward in rewards]
+    try:
+        mean = statistics.fmean(rewards)
+        scale = statistics.stdev(rewards) + ADVANTAGE_EPSILON if by_std else 1.0
+    except OverflowError:
+        return [None] * len(rewards)
+    return [finite((reward - mean) / scale) for reward in rewards]
 
 
 def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:

@@ -5,6 +5,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+_MOST_BITS = 13_000
+"""Of a whole number; Python writes no more than 4,300 digits."""
 _COMPACT = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
@@ -21,9 +23,11 @@ def to_json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """With None in place of numbers that JSON doesn't have."""
+    """With None in place of numbers that JSON doesn't have, or Python doesn't write (thousands of digits)."""
     if isinstance(value, float):
         return finite(value)
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return None
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -32,7 +36,11 @@ def _plain(value: Any) -> Any:
 
 
 def finite(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    """A number as a float; None for whatever is none, or isn't finite as one."""
+    try:
+        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def value_or(value: Any, default: Any) -> Any:

@@ -67,7 +67,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
             self._send(403, "text/plain", b"open http://127.0.0.1 with this port instead\n")
             return
-        url = urlsplit(self.path)
+        try:
+            url = urlsplit(self.path)
+        except ValueError:  # a broken address in brackets
+            url = urlsplit("/none")
         routes: dict[str, Callable[..., Any]] = {
             r"/api/episode/(\d{1,9})": self._episode,
             r"/api/pictures/(\d{1,9})/(\d{1,4})": self._pictures,

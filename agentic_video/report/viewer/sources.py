@@ -156,7 +156,7 @@ def _read(path: Path, problems: list[str]) -> Iterator[Record]:
 
 def _step(record: Record, path: Path) -> int | None:
     step = record.provenance.get("step")
-    if isinstance(step, int) and not isinstance(step, bool):
+    if isinstance(step, int) and not isinstance(step, bool) and abs(step) < 2**53:
         return step
     match = re.fullmatch(r"(?:step_)?(\d{1,9})", path.stem)
     return int(match[1]) if match else None

@@ -1,5 +1,6 @@
 """EVA's reward (paper section 3.3.2)."""
 
+import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -9,6 +10,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, Turn
 
 MAX_ROUGE_CHARS = 1_000
+MAX_ROUGE_WORDS = 500
 """Only this much of an answer and of a reference is compared: ROUGE-L takes time by the product of their lengths."""
 
 ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
@@ -29,11 +31,49 @@ class EvaWeights:
     tool_call: float = 0.05
 
 
+_UNSPACED = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF)),  # Thai and Lao, Burmese, Khmer
+    *((0x3040, 0x30FF), (0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),  # Japanese and Chinese
+)
+"""Scripts that are written without spaces between words: here each character is one."""
+
+
+def rouge_words(text: str) -> list[str]:
+    """The words of a text in lower case, without punctuation.
+
+    As ``rouge_score`` does it, for letters and digits of every script: that package keeps only ASCII's.
+    """
+    words, previous = [""], ""
+    for character in unicodedata.normalize("NFKC", text).lower():
+        kind = unicodedata.category(character)[0]
+        alone = any(first <= ord(character) <= last for first, last in _UNSPACED)
+        if kind not in "LNM":
+            words.append("")
+        elif kind == "M" or not (alone or previous == "alone"):  # vowel signs and accents belong to what they follow
+            words[-1] += character
+        else:
+            words.append(character)
+        previous = previous if kind == "M" else "alone" if alone else ""
+    return [word for word in words if word][:MAX_ROUGE_WORDS]
+
+
+class _Tokenizer:
+    """What ``rouge_score`` asks for words; English ones are stemmed as it does itself."""
+
+    def __init__(self) -> None:
+        from nltk.stem.porter import PorterStemmer
+
+        self._stemmer = PorterStemmer()
+
+    def tokenize(self, text: str) -> list[str]:
+        return [self._stemmer.stem(word) if len(word) > 3 and word.isascii() else word for word in rouge_words(text)]
+
+
 @lru_cache(maxsize=1)
 def _rouge_scorer() -> Any:
     from rouge_score.rouge_scorer import RougeScorer  # imports nltk, which takes seconds
 
-    return RougeScorer(list(ROUGE_KINDS), use_stemmer=True)
+    return RougeScorer(list(ROUGE_KINDS), tokenizer=_Tokenizer())
 
 
 def rouge_mean(answer: str, reference: str) -> float:

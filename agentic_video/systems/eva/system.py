@@ -17,14 +17,14 @@ from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean
 from agentic_video.systems.eva.verification import verify_choice
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.frame_select import NAME, SelectLimits, check_select, plan_selection
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.frame_select import NAME, Selection, SelectLimits, check_select, plan_selection
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import Trajectory
+from agentic_video.types.trajectory import FrameRef, Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import PixelBudget, fit_size
@@ -54,7 +54,7 @@ class Eva(System):
         reminder: Follows the frames of each reply; ``{question}`` is filled in.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
-            ``strict``, ``exact`` or ``last_letter``.
+            ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
         csv: Whether a right choice earns only when a verifier, shown the last retrieved frames, is right too.
         verifier_prompt: Name of the template that the verifier is asked with, or a file.
         weights: Weights of the reward.
@@ -145,31 +145,35 @@ class Eva(System):
         frames: list[Frame] = []
         times: list[float] = []
         errors: list[str] = []
+        plans: list[Selection] = []
         for number, call in enumerate(action.calls[: self.max_calls], start=1):
             try:
-                asked, shown = await self.look(call, view.video)
+                plans.append(self.plan(call, view.video.info))
             except ToolError as error:
                 errors.append(f"call {number}: {error}")
-                continue
-            times += asked
-            frames += shown
-        legal = min(len(action.calls), self.max_calls) - len(errors)
+        legal = len(plans)
         if not legal and self.end_on_refusal:
             return None
+        asked = sum(len(plan.times) for plan in plans)
+        shown = sum(isinstance(part, FrameRef) for turn in view.turns for part in turn.observation)
+        if asked + shown > self.max_images:
+            return Observation((), legal, len(action.calls) - legal, unread_images=asked)
+        for plan in plans:
+            times += plan.times
+            frames += await view.video.frames_at(plan.times, plan.size)
         if len(action.calls) > self.max_calls:
             errors.append(f"only {self.max_calls} calls fit in a turn")
         return self._reply(view.qa, frames, times, errors, legal, len(action.calls) - legal)
 
-    async def look(self, call: ToolCall, video: Video) -> tuple[Sequence[float], list[Frame]]:
-        """The times (seconds) and frames of a call.
+    def plan(self, call: ToolCall, info: VideoInfo) -> Selection:
+        """What a call shows.
 
         Raises:
             ToolError: The call is illegal.
         """
         if call.name != NAME:
             raise ToolError(f"there is no such tool, only {NAME}")
-        selection = plan_selection(check_select(call.arguments, video.info), video.info, self.limits())
-        return selection.times, await video.frames_at(selection.times, selection.size)
+        return plan_selection(check_select(call.arguments, info), info, self.limits())
 
     def _reply(
         self, qa: VideoQA, frames: list[Frame], times: Sequence[float], errors: list[str], legal: int, illegal: int

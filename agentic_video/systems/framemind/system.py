@@ -54,7 +54,7 @@ class FrameMind(System):
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to what is shown before the last turn.
         answer_match: Rule for multiple-choice answers: ``exact`` (paper), ``robust`` (letters and option texts in any
-            common dress), ``strict`` or ``last_letter``.
+            common dress), ``strict``, ``one_letter`` or ``last_letter``.
         weights: Weights of the reward.
 
     Raises:
@@ -153,9 +153,9 @@ class FrameMind(System):
         if call.name == frame_at.NAME:
             times = [check_frame_at(call.arguments, video.info.duration)]
         else:
-            clip = check_clip(
-                call.arguments, video.info.duration, self.clip_fps, self.clip_min_frames, self.clip_max_frames
-            )
+            info, limits = video.info, (self.clip_min_frames, self.clip_max_frames)
+            shortest = min(1 / info.fps, info.duration)
+            clip = check_clip(call.arguments, info.duration, self.clip_fps, *limits, shortest)
             times = linspace_times(clip.start, clip.end, clip.count)
         frames = await video.frames_at(times, (self.tool_side, self.tool_side))
         return list({frame.index: frame for frame in frames}.values())

@@ -76,7 +76,8 @@ class FrameThinker(System):
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
-            ``exact`` (released: the answer's first word equals the letter), ``strict`` or ``last_letter``.
+            ``exact`` (released: the answer's first word equals the letter), ``strict``, ``one_letter`` or
+            ``last_letter``.
         weights: Weights of the reward.
         ccv: Cognitive Consistency Verification: a failed check takes the whole reward.
         guard: The same checks as a guard in evaluation: so many attempts, then a direct answer.

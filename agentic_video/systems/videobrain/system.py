@@ -60,7 +60,7 @@ class VideoBrain(System):
         turn_notice: Precedes the frames of a call.
         last_turn_notice: The same before the last turn.
         answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge (``robust``,
-            ``strict``, ``exact``, ``last_letter``).
+            ``strict``, ``exact``, ``one_letter``, ``last_letter``).
         duplicate_margin: Two ranges whose ends are both within so many frames count as the same call.
         weights: Weights of the reward.
     """
@@ -144,6 +144,8 @@ class VideoBrain(System):
         if call.name == "clip_sample":
             candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
             request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)
+            if not video.finds:
+                raise ToolError("clip_sample can't be carried out: there is no retrieval model here")
             return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
         raise ToolError("there is no such tool; there are uniform_sample and clip_sample")
 

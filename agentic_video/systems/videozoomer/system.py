@@ -47,8 +47,9 @@ class VideoZoomer(System):
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to the observation before the last turn.
-        answer_match: Rule for multiple-choice answers: ``last_letter`` (released), ``robust`` (letters and option
-            texts in any common dress), ``strict`` or ``exact``.
+        answer_match: Rule for multiple-choice answers: ``one_letter`` (the released rule, with one reading of an
+            answer), ``last_letter`` (released: right in any of three readings), ``robust`` (letters and option texts in
+            any common dress), ``strict`` or ``exact``.
         weights: Weights of the reward.
     """
 
@@ -65,7 +66,7 @@ class VideoZoomer(System):
     prompt: str = "videozoomer"
     option_format: str = "{letter}. {text}"
     last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
-    answer_match: MatchRule = "last_letter"
+    answer_match: MatchRule = "one_letter"
     weights: VideoZoomerWeights = field(default_factory=VideoZoomerWeights)
     stop: tuple[str, ...] = (CALL_CLOSE,)
 

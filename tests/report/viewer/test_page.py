@@ -32,6 +32,11 @@ HOSTILE = (
 VideoFile = Callable[[str], str]
 
 
+def in_a_row(text: str) -> str:
+    """What of a text the fields of a row may hold."""
+    return text.replace("\0", "").replace("\ud800", "")
+
+
 class Parts(HTMLParser):
     """The scripts, styles and other tags of a page, as an HTML parser sees them."""
 
@@ -73,8 +78,11 @@ def test_nothing_hostile_becomes_markup(tmp_path: Path) -> None:
     hostile = page(
         tmp_path,
         *(
-            record(rollout=k, thought=text, question=text, id=f"{k}{text}", provenance={text: text}, video=f"{k}{text}")
+            record(
+                rollout=k, thought=text, question=asked, id=f"{k}{asked}", provenance={text: text}, video=f"{k}{asked}"
+            )
             for k, text in enumerate(HOSTILE)
+            for asked in [in_a_row(text)]
         ),
     )
     names = [tag for tag, _ in plain.tags if tag != "script"]

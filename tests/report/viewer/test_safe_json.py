@@ -34,6 +34,12 @@ def test_a_closing_tag_and_half_a_surrogate() -> None:
     assert to_json("</script>\ud800\u2028") == '"\\u003c/script\\u003e\\ud800\\u2028"'
 
 
+def test_numbers_of_many_digits() -> None:
+    assert finite(10**400) is None and finite(-(10**5_000)) is None
+    assert to_json([10**400]) == f"[1{'0' * 400}]"
+    assert to_json({"a": [10**5_000, 1], "b": math.nan}) == '{"a":[null,1],"b":null}'
+
+
 def test_numbers_that_are_none() -> None:
     assert [finite(value) for value in (1, 0.5, math.nan, math.inf, "1", None)] == [1.0, 0.5, None, None, None, None]
     assert (value_or(None, 2), value_or(0, 2)) == (2, 0)

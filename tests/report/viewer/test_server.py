@@ -95,6 +95,15 @@ def test_there_is_nothing_else(ask: Ask, path: str) -> None:
     assert ask(path)[0].status == 404
 
 
+@pytest.mark.parametrize("path", ["http://[/", "//[", "http://[::1/", "/%00", "/api/episode/" + "9" * 500, "*"])
+def test_an_address_that_is_none(server: ViewServer, path: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    connection.putrequest("GET", path, skip_host=True)
+    connection.putheader("Host", f"127.0.0.1:{server.server_port}")
+    connection.endheaders()
+    assert connection.getresponse().status == 404
+
+
 def test_another_name_for_this_machine_is_refused(ask: Ask, server: ViewServer) -> None:
     assert ask("/", Host=f"evil.example:{server.server_port}")[0].status == 403
     assert ask("/api/episode/0", Host="127.0.0.1:1")[0].status == 403

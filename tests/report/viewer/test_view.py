@@ -1,9 +1,12 @@
 """From files to a page that can be written or served."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from agentic_video.cli import main
+from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.report.viewer.sources import ViewError
 from agentic_video.report.viewer.view import load_view
 from tests.report.viewer.records import record, write
@@ -29,3 +32,39 @@ def test_what_can_t_be_written_or_served_is_named(tmp_path: Path) -> None:
         view.server(99_999, 96)
     out, written = view.write(None, images=0, side=96)
     assert out == tmp_path.resolve() / "e.html" and out.stat().st_size == written.size
+
+
+def test_records_at_the_edge_are_shown_or_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    many = 10**400
+    good = [
+        record("a.mp4", provenance={"step": many, "x": [many, {"y": -many}], "log_probs": [[many] * 3, [0.1, many]]}),
+        record("b.mp4", id="huge", reward=1e308),
+        record("b.mp4", id="huge", reward=-1e308, rollout=1),
+        record("\x1b[31mred\x07.mp4", id="red", provenance={"step": "\x1b[0m"}),
+        record("x" * 5_000, id="long"),
+        record("a/" * 3_000, id="deep"),
+    ]
+    lines = [json.dumps(one.to_dict()) for one in good]
+    bad = json.loads(lines[0])
+    for place, key, value in (
+        ("reward_extra_info", "reward", many),
+        ("trajectory", "num_tokens", many),
+        ("trajectory", "rollout_index", -many),
+        ("video_qa", "video", "\ud800.mp4"),
+        ("video_qa", "video", "a\0.mp4"),
+        ("trajectory", "\x1b[31m", 1),
+    ):
+        lines.append(json.dumps({**bad, place: {**bad[place], key: value}}))
+    lines += ["1" * 5_000, "[" * 100_000]
+    (tmp_path / "e.jsonl").write_text("\n".join(lines))
+    assert main(["view", str(tmp_path / "e.jsonl"), "--out", str(tmp_path / "e.html")]) == 0
+    told = capsys.readouterr()
+    assert "8 lines or files left out" in told.err and "6 episodes" in told.out
+    assert "\x1b" not in told.err + told.out and "\\x1b[31mred\\x07.mp4" in told.err
+    view = load_view([tmp_path / "e.jsonl"])
+    server = view.server(0, 96)
+    try:
+        for number in range(len(view.episodes)):
+            to_json(server.episodes.detail(number))
+    finally:
+        server.server_close()

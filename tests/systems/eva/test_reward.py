@@ -1,8 +1,11 @@
 """Worked cases of EVA's reward: w_acc r_acc + w_fmt r_fmt, with r_fmt = 0.05 for a call without credit."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
 
-from agentic_video.systems.eva.reward import MAX_ROUGE_CHARS, EvaWeights, eva_score, format_ok, rouge_mean
+from agentic_video.systems.eva.reward import MAX_ROUGE_CHARS, EvaWeights, eva_score, format_ok, rouge_mean, rouge_words
 from agentic_video.systems.eva.system import Eva
 from agentic_video.types.action import Illegal
 from agentic_video.types.row import VideoQA
@@ -69,10 +72,41 @@ def test_weights_are_factors() -> None:
         ("blue", "a red car", 0.0),
         ("", "a red car", 0.0),
         ("\u7ea2", "a red car", 0.0),
+        (
+            "\u7eff\u8272\u7684\u676f\u5b50\u3002",
+            "\u7eff\u8272\u7684\u676f\u5b50",
+            1.0,
+        ),  # Chinese: each character is a word
+        # unigrams 2 of 2 and of 3: 4/5; no pair of neighbours; the longest common subsequence as the unigrams
+        ("\u7eff\u676f", "\u7eff\u8272\u676f", (4 / 5 + 0.0 + 4 / 5) / 3),
+        (
+            "\u0437\u0435\u043b\u0451\u043d\u0430\u044f \u0447\u0430\u0448\u043a\u0430",
+            "\u0417\u0435\u043b\u0451\u043d\u0430\u044f \u0447\u0430\u0448\u043a\u0430!",
+            1.0,
+        ),
+        ("un caf\u00e9 noir", "un cafe\u0301 noir", 1.0),  # written in two ways
     ],
 )
 def test_rouge_by_hand(answer: str, reference: str, mean: float) -> None:
     assert rouge_mean(answer, reference) == pytest.approx(mean)
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=200), st.text(st.characters(max_codepoint=127), max_size=200))
+def test_rouge_of_ascii_is_the_package_s_own(answer: str, reference: str) -> None:
+    own = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True).score(reference, answer)
+    assert rouge_mean(answer, reference) == sum(kind.fmeasure for kind in own.values()) / 3
+
+
+def test_words_of_every_script() -> None:
+    assert rouge_words("The cat's 2.5 x_y") == ["the", "cat", "s", "2", "5", "x", "y"]
+    assert rouge_words("\u7ea2\u8272 car2\u7ea2") == ["\u7ea2", "\u8272", "car2", "\u7ea2"]
+    assert rouge_words("\u0e01\u0e34\u0e19") == ["\u0e01\u0e34", "\u0e19"], "a Thai vowel sign stays with its letter"
+    assert rouge_words("\u0939\u093f\u0928\u094d\u0926\u0940 \u092d\u093e\u0937\u093e") == [
+        "\u0939\u093f\u0928\u094d\u0926\u0940",
+        "\u092d\u093e\u0937\u093e",
+    ]
+    assert rouge_words("\ufdfa" * 1_000)[:1] and len(rouge_words("\u7ea2" * 10**4)) == 500
+    assert rouge_words(" .,\x00") == []
 
 
 def test_no_more_than_a_thousand_characters_are_compared() -> None:

@@ -127,6 +127,13 @@ def test_image_cap_ends_before_the_images_are_shown(qa: VideoQA, source: MemoryS
     trajectory = run(SMALL, qa, source, "<think>x</think>" + call(0, 50, 16))
     # 16 a call: 48 fit, 64 don't
     assert (trajectory.end, len(trajectory.frames)) == (EndReason.IMAGE_BUDGET, 48)
+    assert source.requested == 48, "those of the last call aren't decoded"
+
+
+def test_calls_that_together_ask_for_too_many_decode_nothing(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>x</think>" + 4 * call(0, 50, 16))
+    assert (trajectory.end, trajectory.error) == (EndReason.IMAGE_BUDGET, "64 images, at most 48 fit")
+    assert (trajectory.turns[0].legal_calls, source.requested) == (4, 0)
 
 
 def test_unreadable_frames_are_a_tool_error(qa: VideoQA) -> None:

@@ -89,6 +89,12 @@ def test_a_clip_shows_no_frame_twice(qa: VideoQA, source: MemorySource) -> None:
     assert times(run(FrameMind(), qa, source, look(clip(5, 5.2)), REPLY), 0) == [5.0, 5.1, 5.2]
 
 
+def test_a_clip_of_a_moment_is_no_clip(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(FrameMind(), qa, source, look(clip(0, 1e-300)), look(clip(5, 5.09)), REPLY)
+    assert [turn.illegal_calls for turn in trajectory.turns] == [1, 1, 0]
+    assert times(trajectory, 0) == times(trajectory, 1) == []
+
+
 def test_several_calls_are_answered_in_order(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, look(clip(41, 43), at(50), at(99)), REPLY)
     turn = trajectory.turns[0]

@@ -95,6 +95,13 @@ def test_clip_sample_keeps_to_its_range(qa: VideoQA) -> None:
     assert seen(run(BASE, qa, find, REPLY, retriever=Nearest(9999)), 0)[-1] == 599
 
 
+def test_without_a_retrieval_model_a_search_is_illegal(qa: VideoQA) -> None:
+    trajectory = run(replace(BASE, illegal_call="told"), qa, FIND, REPLY)
+    assert trajectory.turns[0].illegal_calls == 1
+    assert "there is no retrieval model here" in str(trajectory.turns[0].observation)
+    assert run(replace(BASE, illegal_call="end"), qa, FIND, REPLY).end is EndReason.ILLEGAL
+
+
 @pytest.mark.parametrize(("num_frames", "candidates"), [(20_000, 128), (20_001, 256)])
 def test_long_videos_have_more_candidates(qa: VideoQA, num_frames: int, candidates: int) -> None:
     retriever = Nearest()

@@ -1,0 +1,60 @@
+"""The HTTP connection of a model's client: a reply has a largest size, and the key goes to one server only."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+MAX_REPLY_BYTES = 4 * 2**20
+"""Most bytes of a reply. A hundred thousand tokens are less than one MiB."""
+
+
+class RefusedReply(Exception):
+    """A server's answer that is not read; the message says why."""
+
+
+def connect(base_url: str, key: str, timeout: float) -> "AsyncOpenAI":
+    """A client of an OpenAI-compatible server; it belongs to the event loop that uses it first.
+
+    Redirects aren't followed: they would carry the key elsewhere. Replies are asked for without compression, so that
+    none is larger in memory than on the wire. What breaks these rules fails as :class:`RefusedReply`, which may be the
+    cause of the client's own error.
+    """
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    class Bounded(DefaultAsyncHttpxClient):
+        async def send(self, request: Any, *, stream: bool = False, **options: Any) -> Any:
+            response = await super().send(request, stream=True, **options)
+            try:
+                if response.has_redirect_location:
+                    where = response.url.join(response.headers["Location"])
+                    raise RefusedReply(f"the server redirects to {where}: set base_url to the address that answers")
+                encoding = response.headers.get("Content-Encoding", "identity")
+                if encoding.lower() != "identity":
+                    raise RefusedReply(f"the reply is compressed ({encoding[:40]}), which was not asked for")
+                body = bytearray()
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > MAX_REPLY_BYTES:
+                        raise RefusedReply(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+            finally:
+                await response.aclose()
+            return type(response)(
+                response.status_code, headers=response.headers, content=bytes(body), request=response.request
+            )
+
+    client = Bounded(timeout=timeout, follow_redirects=False, headers={"Accept-Encoding": "identity"})
+    return AsyncOpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0, http_client=client)
+
+
+def without_key(text: str, key: str) -> str:
+    """A text from a server, without the key that the server was sent, nor a beginning of it."""
+    if not key:
+        return text
+    head, *rest = text.split(key[:8])
+    for after in rest:
+        same = 0
+        while same < len(after) and after[same] == key[8:][same : same + 1]:
+            same += 1
+        head += "***" + after[same:]
+    return head

@@ -1,0 +1,13 @@
+"""Texts that others wrote."""
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text is one: JSON can write half of a surrogate pair, which no tokenizer and no UTF-8 file takes."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def printable(text: str) -> str:
+    """A text for a terminal or a log: what isn't shown there, but obeyed, is written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)

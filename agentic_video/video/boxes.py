@@ -1,0 +1,96 @@
+"""What the boxes of an MP4 file claim, read before FFmpeg makes tables of it: a few bytes can claim billions of frames.
+
+See ISO/IEC 14496-12. Whatever isn't well formed is left to FFmpeg.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+_PARENTS = frozenset(
+    {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf", b"mvex", b"edts", b"dinf", b"udta", b"tref"}
+)
+_FIRST = frozenset({b"ftyp", b"moov", b"moof", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp", b"sidx", b"uuid"})
+_DEPTH = 8
+_MOST_BOXES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """What an MP4 file says of itself.
+
+    Attributes:
+        typed: Whether it begins as MP4 files do (``ftyp``).
+        indexed: Whether there is an index (``moov``).
+        samples: Largest number of samples that a track claims; of a fragmented file all of its fragments' together.
+        compressed: Whether its index is compressed, so that it can't be looked into.
+        endless: Whether there are more boxes than anybody looks at.
+    """
+
+    typed: bool = False
+    indexed: bool = False
+    samples: int = 0
+    compressed: bool = False
+    endless: bool = False
+
+
+def read_boxes(path: str) -> Boxes:
+    """Walk the boxes of a file; of one that isn't an MP4 nothing is said.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    with open(path, "rb") as file:
+        head = file.read(8)
+        if len(head) < 8 or head[4:8] not in _FIRST:
+            return Boxes()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _Walk(data).boxes(head[4:8] == b"ftyp")
+
+
+class _Walk:
+    def __init__(self, data: mmap.mmap):
+        self._data = data
+        self._seen = 0
+        self._indexed = self._compressed = False
+        self._most = self._fragments = 0
+
+    def boxes(self, typed: bool) -> Boxes:
+        self._walk(0, len(self._data), 0)
+        samples = max(self._most, self._fragments)
+        return Boxes(typed, self._indexed, samples, self._compressed, self._seen > _MOST_BOXES)
+
+    def _walk(self, start: int, end: int, depth: int) -> None:
+        while start + 8 <= end and self._seen <= _MOST_BOXES:
+            self._seen += 1
+            length, kind = struct.unpack_from(">I4s", self._data, start)
+            body = start + 8
+            if length == 1 and start + 16 <= end:
+                (length,) = struct.unpack_from(">Q", self._data, body)
+                body = start + 16
+            stop = end if length == 0 else start + length
+            if stop < body:
+                return
+            self._look(kind, body, min(stop, end), depth)
+            start = stop
+
+    def _look(self, kind: bytes, body: int, end: int, depth: int) -> None:
+        self._indexed = self._indexed or kind == b"moov"
+        self._compressed = self._compressed or kind == b"cmov"
+        if kind in _PARENTS and depth < _DEPTH:
+            self._walk(body, end, depth + 1)
+        elif kind == b"stsz" and end - body >= 12:
+            self._most = max(self._most, self._number(body + 8))
+        elif kind in (b"stts", b"ctts") and end - body >= 8:
+            count = min(self._number(body + 4), (end - body - 8) // 8)
+            pairs = np.frombuffer(self._data[body + 8 : body + 8 + 8 * count], dtype=">u4")
+            self._most = max(self._most, int(pairs[::2].sum(dtype=np.uint64)))
+        elif kind == b"trun" and end - body >= 8:
+            self._fragments += self._number(body + 4)
+
+    def _number(self, place: int) -> int:
+        return int(struct.unpack_from(">I", self._data, place)[0])

@@ -1,0 +1,20 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.types.text import is_unicode, printable
+
+
+def test_halves_of_pairs_are_seen() -> None:
+    assert is_unicode("") and is_unicode("caf\u00e9 \U0001f3ac")
+    assert not is_unicode("\ud83c\udfac") and not is_unicode("a\udc80")
+
+
+def test_a_terminal_obeys_nothing() -> None:
+    assert printable("a \x1b[31mred\x07\u202e\ud800\r\n\u7ea2") == "a \\x1b[31mred\\x07\\u202e\\ud800\\r\n\u7ea2"
+
+
+@given(st.text())
+def test_what_is_printable_stays(text: str) -> None:
+    shown = printable(text)
+    assert all(one.isprintable() or one == "\n" for one in shown)
+    assert shown == text or any(not one.isprintable() for one in text)

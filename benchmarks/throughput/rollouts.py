@@ -109,7 +109,7 @@ class StockAgentLoop(VideoAgentLoop):
     """The same episodes, with their images as verl's own agent loops leave them."""
 
     def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
-        self._frames = [sequence.frames for sequence in sequences]
+        self._frames = [sequence.visuals for sequence in sequences]
         return super()._images(sequences)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:

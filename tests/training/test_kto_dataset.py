@@ -73,7 +73,7 @@ def dataset_of(config: DictConfig, path: Path, checkpoint: Path, label_field: st
 
 def collator_of(checkpoint: Path) -> KtoCollator:
     tokenizer = hf_tokenizer(str(checkpoint))
-    return KtoCollator(hf_processor(str(checkpoint)), tokenizer.convert_tokens_to_ids("<|image_pad|>"))
+    return KtoCollator(hf_processor(str(checkpoint)))
 
 
 def images_of(record: Record) -> int:

@@ -141,7 +141,7 @@ def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worke
     ids = torch.tensor(sequence.ids)
     assert torch.equal(sample["input_ids"], ids)
     assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
-    positions, inputs = trained_inputs(worker, sequence.ids, sequence.frames)
+    positions, inputs = trained_inputs(worker, sequence.ids, sequence.visuals)
     assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
     assert set(sample["multi_modal_inputs"]) == set(inputs)
     for name, value in inputs.items():

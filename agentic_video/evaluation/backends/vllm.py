@@ -1,6 +1,6 @@
 """A model on vLLM in this process."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
@@ -9,7 +9,9 @@ from agentic_video.evaluation.model import ModelSpec, turn_seeds
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, teach_clips, with_bare_clips
 from agentic_video.systems.base import System
+from agentic_video.types.frame import Clip
 
 
 class VllmBackend(Backend):
@@ -20,8 +22,9 @@ class VllmBackend(Backend):
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        teach_clips()
         processor = AutoProcessor.from_pretrained(spec.model)
-        self._format = ChatFormat(processor.tokenizer, processor.image_processor)
+        self._format = ChatFormat.of(processor)
         self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
         self._spec = spec
@@ -46,9 +49,16 @@ class _VllmEngine:
         from vllm.inputs import TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
-        prompt = TokensPrompt(prompt_token_ids=one_placeholder(request.prompt_ids, self._format.image_token_id))
-        if request.frames:
-            prompt["multi_modal_data"] = {"image": [Image.fromarray(frame.image) for frame in request.frames]}
+        placeholders = (self._format.image_token_id, self._format.video_token_id)
+        ids = one_placeholder(request.prompt_ids, placeholders)
+        clips = [one for one in request.visuals if isinstance(one, Clip)]
+        images = [Image.fromarray(one.image) for one in request.visuals if not isinstance(one, Clip)]
+        prompt = TokensPrompt(prompt_token_ids=with_bare_clips(ids, clips, self._format) if clips else ids)
+        data: dict[str, Any] = {"image": images} if images else {}
+        if clips:
+            data["video"] = [clip_item([frame.image for frame in clip.frames], clip.times) for clip in clips]
+        if data:
+            prompt["multi_modal_data"] = data
         sampling = SamplingParams(
             temperature=self._spec.temperature,
             top_p=self._spec.top_p,
@@ -67,8 +77,3 @@ class _VllmEngine:
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         return Completion(ids)
-
-
-def one_placeholder(ids: Sequence[int], image_token: int) -> list[int]:
-    """Ids with one placeholder for each image: vLLM counts how many an image needs itself."""
-    return [token for at, token in enumerate(ids) if not (at and token == image_token == ids[at - 1])]

@@ -1,8 +1,8 @@
 """How vLLM is given clips, so that it makes the very ids and positions that the trainer has.
 
 vLLM writes placeholders itself: it is given a prompt in which each clip is as short as a chat template writes it, and
-the frames with their times. Qwen3-VL's timestamps follow from these times. For Qwen2.5-VL stock vLLM takes every video
-for one of 24 frames a second; :func:`teach_clips` makes it keep the seconds that a clip comes with.
+the frames with their times. Qwen3-VL's timestamps follow from these times. Of a Qwen2.5-VL's video stock vLLM forgets
+the times, and takes every one for a video of 24 frames a second; :func:`teach_clips` makes it keep them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,6 @@ from agentic_video.rollout.clips import expanded, seconds_per_patch
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual
-
-SECONDS = "second_per_grid_ts"
-"""In a clip's metadata, beside what Hugging Face knows: seconds from one temporal patch to the next."""
 
 CACHED: tuple[np.ndarray, dict[str, Any]] = (np.empty((0,)), {})
 """Stands for a clip that vLLM has: its parser refuses the None that it takes for an image."""
@@ -35,7 +32,6 @@ def clip_item(frames: Sequence[np.ndarray], times: Sequence[float]) -> tuple[np.
         "frames_indices": [float(time) for time in times],
         "total_num_frames": len(times),
         "do_sample_frames": False,
-        SECONDS: seconds_per_patch(times),
     }
     return np.stack(list(frames)), metadata
 
@@ -86,10 +82,11 @@ def one_placeholder(ids: Sequence[int], tokens: Sequence[int | None]) -> list[in
 
 
 def teach_clips() -> None:
-    """Make vLLM's Qwen2.5-VL take the seconds of clips that come with them; all else stays as it is.
+    """Make vLLM's Qwen2.5-VL take the times of a clip's frames; videos that come without any stay as they are.
 
     Call it before an engine is made. Calling it again does nothing.
     """
+    import torch
     from vllm.model_executor.models import qwen2_5_vl, qwen2_vl
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
@@ -131,19 +128,26 @@ def teach_clips() -> None:
             if not items:
                 return super()._call_hf_processor(prompt, mm_data, mm_kwargs, tok_kwargs)
             plain = {**mm_data, "videos": [frames for frames, _ in items]}
-            timed = all(SECONDS in metadata for _, metadata in items)
-            kwargs = {**mm_kwargs, "do_sample_frames": False} if timed else mm_kwargs
+            times = [_times_of(metadata) for _, metadata in items]
+            if not all(times):
+                return super()._call_hf_processor(prompt, plain, mm_kwargs, tok_kwargs)
+            kwargs = {**mm_kwargs, "do_sample_frames": False}
             made = super()._call_hf_processor(prompt, plain, kwargs, tok_kwargs)
-            if timed:
-                import torch
-
-                seconds = [metadata[SECONDS] for _, metadata in items]
-                made[SECONDS] = torch.tensor(seconds, dtype=torch.float64)
+            seconds = [seconds_per_patch(one) for one in times]
+            made["second_per_grid_ts"] = torch.tensor(seconds, dtype=torch.float64)
             return made
 
     MULTIMODAL_REGISTRY.register_processor(Processor, info=Info, dummy_inputs=qwen2_5_vl.Qwen2_5_VLDummyInputsBuilder)(
         model
     )
+
+
+def _times_of(metadata: Mapping[str, Any]) -> list[float]:
+    """Times in seconds of frames that were chosen before; empty where vLLM is to choose, or knows too little."""
+    indices, fps = metadata.get("frames_indices"), metadata.get("fps")
+    if metadata.get("do_sample_frames") or not fps or indices is None or len(indices) < 2:
+        return []
+    return [index / fps for index in indices]
 
 
 class _Taught:

@@ -1,6 +1,6 @@
 """A model on vLLM in this process."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -12,6 +12,7 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, teach_clips, with_bare_clips
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Clip
+from agentic_video.types.message import Visual
 
 
 class VllmBackend(Backend):
@@ -44,21 +45,10 @@ class _VllmEngine:
         self._llm, self._format, self._spec, self._seeds = llm, chat_format, spec, seeds
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        from PIL import Image
         from vllm import SamplingParams
-        from vllm.inputs import TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
-        placeholders = (self._format.image_token_id, self._format.video_token_id)
-        ids = one_placeholder(request.prompt_ids, placeholders)
-        clips = [one for one in request.visuals if isinstance(one, Clip)]
-        images = [Image.fromarray(one.image) for one in request.visuals if not isinstance(one, Clip)]
-        prompt = TokensPrompt(prompt_token_ids=with_bare_clips(ids, clips, self._format) if clips else ids)
-        data: dict[str, Any] = {"image": images} if images else {}
-        if clips:
-            data["video"] = [clip_item([frame.image for frame in clip.frames], clip.times) for clip in clips]
-        if data:
-            prompt["multi_modal_data"] = data
+        prompt = vllm_prompt(request.prompt_ids, request.visuals, self._format)
         sampling = SamplingParams(
             temperature=self._spec.temperature,
             top_p=self._spec.top_p,
@@ -77,3 +67,24 @@ class _VllmEngine:
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         return Completion(ids)
+
+
+def vllm_prompt(ids: Sequence[int], shown: Sequence[Visual], chat_format: ChatFormat) -> Any:
+    """A prompt as vLLM takes it, from a rollout's ids and the images and clips of their placeholders.
+
+    Args:
+        ids: Placeholders expanded.
+        shown: In the order of their placeholders.
+        chat_format: Which wrote the ids.
+    """
+    from PIL import Image
+    from vllm.inputs import TokensPrompt
+
+    short = one_placeholder(ids, (chat_format.image_token_id, chat_format.video_token_id))
+    clips = [one for one in shown if isinstance(one, Clip)]
+    images = [Image.fromarray(one.image) for one in shown if not isinstance(one, Clip)]
+    videos = [clip_item([frame.image for frame in clip.frames], clip.times) for clip in clips]
+    prompt = TokensPrompt(prompt_token_ids=with_bare_clips(short, clips, chat_format) if clips else short)
+    if data := {kind: items for kind, items in (("image", images), ("video", videos)) if items}:
+        prompt["multi_modal_data"] = data
+    return prompt

@@ -1,8 +1,8 @@
 """How the two families of models take a clip: in how many patches, at which times, and as which token ids.
 
-Both merge the frames of a clip two by two (an odd last one is repeated) into temporal patches. Qwen2.5-VL has one run of
-placeholders for a clip, and hears of time from the distance of its positions; Qwen3-VL reads the time of each temporal
-patch as text before the patch's placeholders. All of it follows from sizes and times: no pixels are needed.
+Both merge the frames of a clip two by two (an odd last one is repeated) into temporal patches. Qwen2.5-VL has one run
+of placeholders for a clip, and hears of time from the distance of its positions; Qwen3-VL reads the time of each
+temporal patch as text before the patch's placeholders. All of it follows from sizes and times: no pixels are needed.
 """
 
 import math

@@ -14,7 +14,7 @@ from agentic_video.rollout.clips import ClipLike, clip_tokens, expanded, is_time
 from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.types.frame import Clip, VideoRef
+from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Message, Part, Visual, visuals_of
 from agentic_video.types.trajectory import ClipRef, FrameRef
 
@@ -28,7 +28,7 @@ class ChatFormat:
         tokenizer: A Hugging Face tokenizer with a chat template.
         image_processor: The model's image processor; it says how many patches an image of a size has.
         image_token: The placeholder that stands for one merged patch of an image.
-        video_processor: The model's video processor, which does the same for clips; None for a model that is shown none.
+        video_processor: The model's video processor, which does the same for clips; None where none is shown.
         video_token: The placeholder of a clip.
 
     Raises:
@@ -138,7 +138,7 @@ class ChatFormat:
         """Ids of a clip before anything is known of it, as the chat template writes it: one placeholder."""
         return self._placeholder_ids(1)
 
-    def visual_tokens(self, shown: Visual | VideoRef | FrameRef | ClipRef) -> int:
+    def visual_tokens(self, shown: Visual | ImageRef | VideoRef | FrameRef | ClipRef) -> int:
         """Number of placeholders of an image or a clip, by its size."""
         if isinstance(shown, Clip | ClipRef | VideoRef):
             return clip_tokens(self._video_processor, shown)

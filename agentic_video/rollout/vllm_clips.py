@@ -46,7 +46,9 @@ def with_bare_clips(ids: Sequence[int], clips: Sequence[Clip | VideoRef], chat_f
     return expanded(ids, written, [chat_format.bare_clip_ids()] * len(clips))
 
 
-def whole_prompt(ids: Sequence[int], shown: Sequence[Visual | ImageRef | VideoRef], chat_format: ChatFormat) -> list[int]:
+def whole_prompt(
+    ids: Sequence[int], shown: Sequence[Visual | ImageRef | VideoRef], chat_format: ChatFormat
+) -> list[int]:
     """A prompt whose runs of placeholders are one placeholder each, with all of them: what the rollout has.
 
     Args:
@@ -90,7 +92,7 @@ def teach_clips() -> None:
     from vllm.model_executor.models import qwen2_5_vl, qwen2_vl
     from vllm.multimodal import MULTIMODAL_REGISTRY
 
-    model = qwen2_5_vl.Qwen2_5_VLForConditionalGeneration
+    model: Any = qwen2_5_vl.Qwen2_5_VLForConditionalGeneration
     if issubclass(model._processor_factory.processor, _Taught):
         return
 

@@ -196,4 +196,9 @@ def ensure_base(recipe: ToyRecipe, cache: Cache) -> Path:
 def base_facts(recipe: ToyRecipe) -> Facts:
     """What a recipe's base model is made from."""
     clips = FAMILIES[recipe.model.family].video_processor
-    return {"model": asdict(recipe.model), "clips": clips, "base": asdict(recipe.base), "corpus": content_key({"": tokenizer_corpus()})}
+    return {
+        "model": asdict(recipe.model),
+        "clips": clips,
+        "base": asdict(recipe.base),
+        "corpus": content_key({"": tokenizer_corpus()}),
+    }

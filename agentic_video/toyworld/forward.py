@@ -182,9 +182,7 @@ def positions(model: Any, ids: Sequence[int], images: Images, seconds: Sequence[
     return found
 
 
-def _positions_with_clips(
-    model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float]
-) -> torch.Tensor:
+def _positions_with_clips(model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float]) -> torch.Tensor:
     side, config = FAMILIES[family_of(model)].patch_side, model.config
     tokens = {"image_token": config.image_token_id, "video_token": config.video_token_id}
     grids = [

@@ -64,7 +64,7 @@ class Family:
         patch_side: Side of a patch in pixels.
         mean: Of a channel, for normalising pixels from 0 to 1.
         std: Likewise.
-        timestamps: Whether it reads the times of a clip as text, and bounds the size of all of a clip's frames together.
+        timestamps: Whether it reads the times of a clip as text, and bounds the size of all its frames together.
     """
 
     patch_side: int

@@ -133,7 +133,9 @@ class VerlEngine:
             if output.stop_reason != MISSING_IMAGES:
                 break
             # verl's client for interrupted turns drops the keys.
-            wanted |= set((output.extra_fields or {}).get(MISSING) or (frame.key for frame in frames_of(request.visuals)))
+            wanted |= set(
+                (output.extra_fields or {}).get(MISSING) or (frame.key for frame in frames_of(request.visuals))
+            )
         return Completion(
             tuple(ids),
             tuple(log_probs) if output.log_probs is not None else None,
@@ -155,8 +157,9 @@ class VerlEngine:
         images: list[Any] = []
         clips: list[VideoRef] = []
         if self._by_reference:
-            for ref in self._references(request.visuals, wanted):
-                (clips if isinstance(ref, VideoRef) else images).append(ref)  # type: ignore[attr-defined]
+            refs = self._references(request.visuals, wanted)
+            images = [ref for ref in refs if isinstance(ref, ImageRef)]
+            clips = [ref for ref in refs if isinstance(ref, VideoRef)]
         elif any(isinstance(one, Clip) for one in request.visuals):
             raise EngineError("only vLLM takes clips here (rollout.name): set agentic_video.system.frames_as=images")
         else:

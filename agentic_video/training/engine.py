@@ -1,8 +1,9 @@
 """The engine that trains: verl's for FSDP, which here takes references to images and makes patches of them itself.
 
-What travels from a rollout to the trainer are the references of :mod:`agentic_video.types.frame`. Each rank fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a
-thousandth of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a
-group are mostly the same. Clips are made of their frames, which are images like all others.
+What travels from a rollout to the trainer are the references of :mod:`agentic_video.types.frame`. Each rank fetches
+the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a thousandth
+of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a group are
+mostly the same. Clips are made of their frames, which are images like all others.
 
 A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
 for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so a rank with both

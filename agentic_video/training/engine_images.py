@@ -1,4 +1,4 @@
-"""Images and clips that a vLLM engine is given by reference: it is sent the pixels of each once, later it is named only.
+"""Images and clips that a vLLM engine is given by reference: the pixels of each are sent once, later it is named only.
 
 What the engine has is read from vLLM's own cache of processed images (``multimodal/cache.py``), each time anew, so that
 nothing here can be out of date. What it lacks comes with the request, or from the frame store that has it. vLLM's

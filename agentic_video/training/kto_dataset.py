@@ -1,8 +1,8 @@
 """The data set of KTO (verl's ``data.custom_cls``): labelled trajectory records, and the pairs for the reference point.
 
 A batch holds each trajectory as it was, and once more each question with another trajectory's response (turns,
-observations, images and clips): the mismatched pairs that the reference point is estimated from. Their fields have the same
-names behind ``mismatched_``.
+observations, images and clips): the mismatched pairs that the reference point is estimated from. Their fields have the
+same names behind ``mismatched_``.
 """
 
 import logging

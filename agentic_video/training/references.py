@@ -1,4 +1,4 @@
-"""What an episode's images and clips are on their way from a rollout to the trainer: references, in place of float32 patches."""
+"""An episode's images and clips on their way from a rollout to the trainer: references, in place of float32 patches."""
 
 import pickle
 from collections.abc import Sequence

@@ -47,9 +47,7 @@ def visuals_of(parts: Sequence[Part]) -> tuple[Visual, ...]:
 
 def frames_of(parts: Sequence[Part]) -> tuple[Frame, ...]:
     """The frames of a message in order, those of clips included."""
-    return tuple(
-        frame for part in visuals_of(parts) for frame in (part.frames if isinstance(part, Clip) else (part,))
-    )
+    return tuple(frame for part in visuals_of(parts) for frame in (part.frames if isinstance(part, Clip) else (part,)))
 
 
 def text_of(parts: Sequence[Part]) -> str:

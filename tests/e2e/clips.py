@@ -1,4 +1,4 @@
-"""Clips in front of a real vLLM engine, by reference and as pixels, and the model itself: ``python -m`` and a checkpoint.
+"""Clips to a real vLLM engine, by reference and as pixels, and to the model itself: ``python -m`` and a checkpoint.
 
 An episode of two turns with images and clips, whose ids are the rollout's own, through verl's ``generate``.
 """
@@ -142,7 +142,9 @@ async def compare(checkpoint: Path) -> None:
         slower = Clip(tuple(frame(number, 9.0 * number) for number in range(5)))
         seen = await by_reference(ids, [first, single, second])
         assert (await by_reference(ids, [other, single, second])).log_probs != seen.log_probs
-        late = chat_format.opening_ids([Message("user", ("look <", slower, " and", single, " at <", second, "> what?"))])
+        late = chat_format.opening_ids(
+            [Message("user", ("look <", slower, " and", single, " at <", second, "> what?"))]
+        )
         assert (await by_reference(late, [slower, single, second])).log_probs != seen.log_probs
         await same(late, [slower, single, second])
 

@@ -72,7 +72,6 @@ def dataset_of(config: DictConfig, path: Path, checkpoint: Path, label_field: st
 
 
 def collator_of(checkpoint: Path) -> KtoCollator:
-    tokenizer = hf_tokenizer(str(checkpoint))
     return KtoCollator(hf_processor(str(checkpoint)))
 
 
@@ -106,8 +105,8 @@ def test_a_mismatched_pair_is_one_opening_with_another_response(
         assert pair["input_ids"].tolist() == [*first.prompt_ids, *second.response_ids]
         assert pair["loss_mask"].tolist() == [0] * len(first.prompt_ids) + list(second.response_mask)
         shown, before = images_of(asked), images_of(answered)
-        later = second.frames[before:]
-        frames = [*pixels(asked, first.frames[:shown]), *pixels(answered, later)]
+        later = second.visuals[before:]
+        frames = [*pixels(asked, first.visuals[:shown]), *pixels(answered, later)]
         positions, inputs = model_inputs(processor, pair["input_ids"], frames)
         assert torch.equal(pair["position_ids"], positions)
         assert set(pair["multi_modal_inputs"]) == set(inputs)

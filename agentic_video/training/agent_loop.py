@@ -206,9 +206,13 @@ def _reference(shown: Visual, node: str) -> ImageRef | VideoRef:
 
 # verl makes an agent loop for every rollout; these are made once per process.
 _settings = SettingsCache()
-_chat_format = lru_cache(maxsize=4)(ChatFormat.of)
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
 _node_retriever = lru_cache(maxsize=4)(NodeRetriever)
+
+
+@lru_cache(maxsize=4)
+def _chat_format(tokenizer: Any, image_processor: Any, video_processor: Any) -> ChatFormat:
+    return ChatFormat(tokenizer, image_processor, video_processor=video_processor)
 
 
 def node_store(settings: Settings) -> ServingSource:
@@ -269,7 +273,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
         self.loop = get_event_loop()
         self.settings = _settings(self.config)
-        self.format = _chat_format(processor, tokenizer)
+        self.format = _chat_format(tokenizer, processor.image_processor, getattr(processor, "video_processor", None))
         self.limits = limits_of(self.config)
         self.store = store or node_store(self.settings)
 

@@ -6,8 +6,8 @@ of what float32 patches would move, as an image's patches are eight times its by
 mostly the same. Clips are made of their frames, which are images like all others.
 
 A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
-for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so a rank with both
-kinds would wait for ever for one that has only one.
+for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
+must run it equally often, whatever their micro-batches hold.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

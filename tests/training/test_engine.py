@@ -140,3 +140,25 @@ def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callab
     # two pictures that a tool made came with the batch; of the store's frames five are distinct
     assert pixels["fetched"] is None
     assert references["fetched"]["fetched"] == 5 and references["fetched"]["bytes"] == 5 * 56 * 112 * 3
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path) -> None:
+    """One has a clip and an image, the other text only: both run the vision tower once, and neither waits for ever."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.ranks", str(tmp_path), model],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    found = json.loads(line.removeprefix("RESULT "))
+    for alone, together in zip(found["alone"], found["together"], strict=True):
+        assert together["log_probs"] == pytest.approx(alone["log_probs"], abs=1e-5)
+    assert len({one["weights"] for one in found["together"]}) == 1
+    assert found["together"][0]["weights"] not in {one["weights"] for one in found["alone"]}

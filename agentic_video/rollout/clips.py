@@ -108,14 +108,23 @@ def timed_positions(
 
     Returns:
         Time, height and width of each token, shape (3, tokens).
+
+    Raises:
+        ValueError: There are placeholders of more than these images and clips.
     """
-    shown = {image_token: ((grid, 1.0) for grid in images), video_token: iter(clips)}
+    shown: dict[int, Iterator[tuple[Sequence[int], float]]] = {
+        image_token: ((grid, 1.0) for grid in images),
+        video_token: iter(clips),
+    }
     pieces: list[np.ndarray] = []
     at = start = 0  # in the ids; the next position
     for place in np.flatnonzero(np.isin(ids, (image_token, video_token))).tolist():
         if place < at:
             continue
-        (time, height, width), apart = next(shown[int(ids[place])])
+        found = next(shown[int(ids[place])], None)
+        if found is None:
+            raise ValueError(f"a sequence has a placeholder at {place} that belongs to no image or clip")
+        (time, height, width), apart = found
         pieces.append(np.tile(np.arange(start, start + place - at), (3, 1)))
         cells = np.indices((time, height // merge, width // merge))
         cells[0] = (cells[0] * apart).astype(np.int64)

@@ -15,7 +15,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from agentic_video.datasets.rows import MAX_REPORTED
 from agentic_video.training.kto import mismatch
-from agentic_video.training.model_inputs import clip_inputs, image_inputs, rope_positions, seqlens
+from agentic_video.training.model_inputs import clip_inputs, image_inputs, joined_sizes, rope_positions
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import Record
 
@@ -196,8 +196,5 @@ def _joined(images: Sequence[tuple[Any, ...]], clips: Sequence[tuple[Any, ...]])
         shown = [one for one in pieces if one and len(one[1])]
         return [[one[number] for one in shown] for number in range(count)]
 
-    made, of_clips = image_inputs(*fields(images, 2)), clip_inputs(*fields(clips, 3))
-    if not of_clips:
-        return made
-    lengths = [one for one in (made.get("images_seqlens"), seqlens(of_clips["video_grid_thw"])) if one is not None]
-    return {**made, **of_clips, "images_seqlens": torch.cat(lengths)}
+    of_images, of_clips = image_inputs(*fields(images, 2)), clip_inputs(*fields(clips, 3))
+    return joined_sizes(of_images, of_clips) if of_clips else of_images

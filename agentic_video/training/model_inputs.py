@@ -69,7 +69,7 @@ def clip_sizes(video_processor: Any, clips: Sequence[ClipLike]) -> dict[str, tor
 
 
 def joined_sizes(images: Mapping[str, torch.Tensor], clips: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Sizes of a sequence's images and of its clips as those of the sequence."""
+    """What there is of a sequence's images and of its clips, as that of the sequence."""
     moments = seqlens(clips["video_grid_thw"])
     lengths = [images["images_seqlens"], moments] if "images_seqlens" in images else [moments]
     return {**images, **clips, "images_seqlens": torch.cat(lengths)}

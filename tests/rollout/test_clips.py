@@ -89,3 +89,5 @@ def test_positions_by_hand() -> None:
         [0, 0, 0, 0, 2, 3],
         [0, 1, 0, 1, 2, 3],
     ]
+    with pytest.raises(ValueError, match="placeholder at 1 that belongs to no"):
+        places([1, 9], [[1, 2, 2]], [])

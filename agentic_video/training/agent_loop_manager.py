@@ -20,7 +20,7 @@ from verl.utils.model import compute_position_id_with_mask
 from agentic_video.config.settings import settings_of
 from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.agent_loop import VALIDATE, node_retriever, node_store
-from agentic_video.training.model_inputs import image_sizes, rope_positions
+from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.references import IMAGES
 from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.types.row import RowError, VideoQA
@@ -75,7 +75,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""
         images = output.multi_modal_data[IMAGES]
-        sizes = image_sizes(self.processor.image_processor, [(ref.width, ref.height) for ref in images.refs])
+        sizes = visual_sizes(self.processor, images.refs)
         ids = torch.tensor([*output.prompt_ids, *output.response_ids])
         positions = {POSITIONS: rope_positions(self.processor, ids, sizes)}
         return {**sizes, IMAGES: images.pack(), **positions} if images.refs else positions

@@ -13,7 +13,7 @@ _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 async def one_by_one() -> None:
-    """Wait for one's turn: of all coroutines of an event loop that wait here, it lets one go on each time it goes round.
+    """Wait for one's turn: of all coroutines that wait here, an event loop lets one go on each time it goes round.
 
     An event loop runs all that is ready before it looks at anything else. When 64 episodes get their answers at once,
     and each needs five milliseconds for what comes next, everything else waits for a third of a second. Behind this,

@@ -1,6 +1,7 @@
 """One coroutine at a time, and whoever waits elsewhere in between."""
 
 import asyncio
+from itertools import pairwise
 
 from agentic_video.training.turnstile import one_by_one
 
@@ -28,7 +29,7 @@ def test_what_is_ready_at_once_goes_on_one_by_one() -> None:
 
     asyncio.run(main())
     assert passed == list(range(20))
-    assert all(later - before <= 1 for before, later in zip(seen, seen[1:], strict=False))
+    assert all(later - before <= 1 for before, later in pairwise(seen))
 
 
 def test_one_that_is_cancelled_while_it_waits_holds_up_nobody() -> None:

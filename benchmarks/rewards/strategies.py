@@ -153,10 +153,10 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     (
         "framethinker",
         "a look, then a guess",
-    ): "the paper's bonus for choosing frames (0.02 of a right answer); `weights.choose=0`",
+    ): "the paper's bonus for choosing frames (0.02 beside a right answer); `weights.choose=0`",
     ("framemind", "a look, then a guess"): (
-        "the paper's exploration share of the tool score and its turn bonus (equations 7 and 8); `weights.exploration=0`, "
-        "`weights.turn=0`"
+        "the paper's exploration share of the tool score and its turn bonus (equations 7 and 8); "
+        "`weights.exploration=0`, `weights.turn=0`"
     ),
     ("framemind", "the cheapest look, then a guess"): "the same: the paper asks nothing of a clip's length",
     (

@@ -30,7 +30,7 @@ Reason = Literal[
 _OF_THE_MACHINE = {
     errno.EMFILE: "this process has no file descriptor left; raise `ulimit -n`",
     errno.ENFILE: "the machine has no file descriptor left; raise fs.file-max",
-    errno.ENOMEM: "there is no memory left; lower frame_store.max_bytes, .decode_bytes or .workers",
+    errno.ENOMEM: "no memory left for what it asks for; is it damaged? Else lower frame_store.max_bytes or .workers",
     errno.EIO: "reading the file failed; check the disk",
     errno.ESTALE: "the network disk has lost the file; check the disk",
     errno.ENODEV: "the disk is gone; check the disk",

@@ -634,7 +634,8 @@ class FrameStore:
                 if request.ahead and (self._workers.wanted() or self._budget.wanted):
                     raise _Released
         except BaseException as error:
-            self._close([_Idle(video, reader, nbytes)])
+            reader.close()
+            self._drop(job, nbytes)
             if isinstance(error, MemoryError):
                 raise_video_error(video.path, error)
             raise
@@ -644,8 +645,11 @@ class FrameStore:
                 request.seconds += seconds
                 self._decode_seconds += seconds
         held = min(held_bytes(info.codec, info.pixel_format, info.width, info.height), nbytes)
-        self._budget.release(nbytes - held)
-        self._park(_Idle(video, reader, held))
+        self._drop(job, nbytes - held)
+        with self._lock:
+            # Nothing is left of a job that was stuck, and came back.
+            idle, job.held = _Idle(video, reader, job.held), 0
+        self._park(idle)
 
     def _borrow(self, job: Job, video: VideoIdentity, index: VideoIndex, nbytes: int) -> VideoReader:
         """A reader, with as many bytes set aside for it."""
@@ -656,7 +660,7 @@ class FrameStore:
         if idle is not None:
             self._budget.release(idle.nbytes)
         try:
-            self._budget.acquire(nbytes, partial(self._wait_longer, job, None))
+            self._take(job, nbytes)
         except BaseException:
             if idle is not None:
                 idle.reader.close()
@@ -666,17 +670,30 @@ class FrameStore:
         try:
             return open_video(video.path, self._config.backend, self._config.time_limit, index, self._limits)
         except BaseException:
-            self._budget.release(nbytes)
+            self._drop(job, nbytes)
             raise
 
     @contextlib.contextmanager
     def _hold(self, job: Job, nbytes: int, deadline: Deadline) -> Iterator[None]:
         """Bytes set aside while something is done."""
-        self._budget.acquire(nbytes, partial(self._wait_longer, job, deadline))
+        self._take(job, nbytes, deadline)
         try:
             yield
         finally:
-            self._release(nbytes)
+            self._drop(job, nbytes)
+
+    def _take(self, job: Job, nbytes: int, deadline: Deadline | None = None) -> None:
+        """Set bytes aside for a job."""
+        self._budget.acquire(nbytes, partial(self._wait_longer, job, deadline))
+        with self._lock:
+            job.held += min(nbytes, self._budget.limit)
+
+    def _drop(self, job: Job, nbytes: int) -> None:
+        """Give bytes of a job's back, as far as it still has them: a stuck one has none."""
+        with self._lock:
+            nbytes = min(nbytes, job.held)
+            job.held -= nbytes
+        self._release(nbytes)
 
     def _release(self, nbytes: int) -> None:
         """Give back bytes that were set aside for a decoder which is gone; its pages, too, once they are many."""
@@ -760,6 +777,8 @@ class FrameStore:
         with self._lock:
             self._stuck[job.path] = self._stuck.get(job.path, 0) + 1
             claims = list(job.claims)
+        # Others can't wait for it: what it really holds is lost to them anyway.
+        self._drop(job, job.held)
         for key in claims:
             self._settle(job, key, error=error)
 

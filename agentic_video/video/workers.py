@@ -30,6 +30,7 @@ class Job:
         spare: Whether it only runs while nobody else needs the threads, on at most half of them (one at least).
         end: When its time is up, on the monotonic clock (seconds); infinite until a thread has taken it up.
         waited: Seconds that it has waited for others, which ``end`` allows for.
+        held: Bytes that are set aside for it; its owner's to use.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Job:
     spare: bool = False
     end: float = math.inf
     waited: float = 0.0
+    held: int = 0
 
     def time_left(self) -> float:
         """Seconds before the time limit; a little when it has passed, so that whoever gets it fails at once."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from agentic_video.video import workers as workers_module
 from agentic_video.video.errors import VideoError
 from agentic_video.video.limits import decoder_bytes
 from agentic_video.video.open import open_video
+from agentic_video.video.pyav import PyavReader
 from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sizes import resize
 from agentic_video.video.store import FrameStore, StoreConfig
@@ -448,3 +450,28 @@ def test_a_lack_of_memory_is_not_the_videos_fault(video: Video, monkeypatch: pyt
             store.frames(path, [0])
     assert store.stats().errors == 0
     assert len(store.frames(path, [0])) == 1
+
+
+def test_a_stuck_decoder_keeps_no_memory_from_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
+    release, stuck_path = threading.Event(), video("h264_long_gop")
+    negatives = PyavReader.negatives
+
+    def stuck(self: PyavReader, *arguments: Any) -> Iterator[tuple[int, Developer]]:
+        if self.info.path == stuck_path:
+            release.wait(WAIT)
+        return negatives(self, *arguments)
+
+    monkeypatch.setattr(PyavReader, "negatives", stuck)
+    monkeypatch.setattr(workers_module, "GRACE_SECONDS", 0.1)
+    store = FrameStore(StoreConfig(workers=1, time_limit=1.0, decode_bytes=decoder_bytes("h264", "yuv420p", 1, 1)))
+    with pytest.raises(VideoError) as caught:
+        store.frames(stuck_path, [3])
+    assert caught.value.reason == "timeout"
+    assert len(store.frames(video("h264_b_frames"), range(10))) == 10
+    release.set()
+    end = time.monotonic() + WAIT
+    while store._stuck and time.monotonic() < end:
+        time.sleep(0.01)
+    assert sum(idle.nbytes for idle in store._readers.values()) == store._budget.held <= store._budget.limit
+    store.close()
+    assert store._budget.held == 0

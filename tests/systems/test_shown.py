@@ -30,10 +30,10 @@ from tests.conftest import MemorySource
 
 
 class Finder:
-    """Finds the frames 7 and 3 for whatever is asked."""
+    """Likes later frames more."""
 
-    async def best_matches(self, *args: Any, **kwargs: Any) -> list[int]:
-        return [3, 7]
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        return [float(index) for index in indices]
 
 
 def run(system: System, qa: VideoQA, *turns: str, seconds: float = 60.0) -> Trajectory:
@@ -68,10 +68,10 @@ def test_framethinker_checks_what_was_shown(qa: VideoQA) -> None:
     pick = "<think>from 100 to 200</think><action>choose frames between 100 and 200</action>"
     trajectory = run(system, qa, pick, "<think>b</think><action>output answer: B</action>")
     assert look(trajectory.opening[-1].parts)[1:] == ["frame 0 to frame 599: ", [0, 200, 399, 599]]
-    # linspace(101, 199, 4)
-    assert look(trajectory.turns[0].observation) == ["frame 101 to frame 199: ", [101, 134, 166, 199]]
+    # linspace(101, 199, 4) is 101, 133.67, 166.33, 199: rounded down, as released
+    assert look(trajectory.turns[0].observation) == ["frame 101 to frame 199: ", [101, 133, 166, 199]]
     steps = read_steps(trajectory)
-    assert steps.overview_end == 599 and steps.looks[0].shown == (101, 134, 166, 199)
+    assert steps.overview_end == 599 and steps.looks[0].shown == (101, 133, 166, 199)
     score = asyncio.run(system.score(trajectory, qa, Graders()))
     as_images = run(replace(system, frames_as="images"), qa, *(turn.text for turn in trajectory.turns))
     assert score == asyncio.run(system.score(as_images, qa, Graders())) and score.reward > 1

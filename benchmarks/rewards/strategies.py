@@ -76,6 +76,7 @@ STRATEGIES = (
     Strategy("the right answer at once", "right", lambda case, qa, rng: [_answer(case, qa.answer)]),
     Strategy("looks, then a wrong answer", "wrong", lambda case, qa, rng: [case.call, _answer(case, _wrong(qa, rng))]),
     Strategy("a wrong answer at once", "wrong", lambda case, qa, rng: [_answer(case, _wrong(qa, rng))]),
+    Strategy("the right answer, denied", "wrong", lambda case, qa, rng: [_answer(case, f"not {qa.answer}")]),
     Strategy("blind guess", "nothing", lambda case, qa, rng: [_answer(case, _guess(qa, rng))]),
     Strategy("a look, then a guess", "nothing", lambda case, qa, rng: [case.call, _answer(case, _guess(qa, rng))]),
     Strategy(

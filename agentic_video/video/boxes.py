@@ -5,8 +5,7 @@ See ISO/IEC 14496-12. Whatever isn't well formed is left to FFmpeg.
 
 from __future__ import annotations
 
-import mmap
-import struct
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,30 +47,33 @@ def read_boxes(path: str) -> Boxes:
         head = file.read(8)
         if len(head) < 8 or head[4:8] not in _FIRST:
             return Boxes()
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _Walk(data).boxes(head[4:8] == b"ftyp")
+        return _Walk(file.fileno()).boxes(head[4:8] == b"ftyp")
 
 
 class _Walk:
-    def __init__(self, data: mmap.mmap):
-        self._data = data
+    # Read piece by piece, not mapped into memory: a disk that fails would end the process.
+
+    def __init__(self, descriptor: int):
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
         self._seen = 0
         self._indexed = self._compressed = False
         self._most = self._fragments = 0
 
     def boxes(self, typed: bool) -> Boxes:
-        self._walk(0, len(self._data), 0)
+        self._walk(0, self._size, 0)
         samples = max(self._most, self._fragments)
         return Boxes(typed, self._indexed, samples, self._compressed, self._seen > _MOST_BOXES)
 
     def _walk(self, start: int, end: int, depth: int) -> None:
         while start + 8 <= end and self._seen <= _MOST_BOXES:
             self._seen += 1
-            length, kind = struct.unpack_from(">I4s", self._data, start)
-            body = start + 8
-            if length == 1 and start + 16 <= end:
-                (length,) = struct.unpack_from(">Q", self._data, body)
-                body = start + 16
+            head = os.pread(self._descriptor, 16, start)
+            if len(head) < 8:
+                return
+            length, kind, body = int.from_bytes(head[:4], "big"), head[4:8], start + 8
+            if length == 1 and start + 16 <= end and len(head) == 16:
+                length, body = int.from_bytes(head[8:], "big"), start + 16
             stop = end if length == 0 else start + length
             if stop < body:
                 return
@@ -87,10 +89,11 @@ class _Walk:
             self._most = max(self._most, self._number(body + 8))
         elif kind in (b"stts", b"ctts") and end - body >= 8:
             count = min(self._number(body + 4), (end - body - 8) // 8)
-            pairs = np.frombuffer(self._data[body + 8 : body + 8 + 8 * count], dtype=">u4")
+            table = os.pread(self._descriptor, 8 * count, body + 8)
+            pairs = np.frombuffer(table[: len(table) // 8 * 8], dtype=">u4")
             self._most = max(self._most, int(pairs[::2].sum(dtype=np.uint64)))
         elif kind == b"trun" and end - body >= 8:
             self._fragments += self._number(body + 4)
 
     def _number(self, place: int) -> int:
-        return int(struct.unpack_from(">I", self._data, place)[0])
+        return int.from_bytes(os.pread(self._descriptor, 4, place), "big")

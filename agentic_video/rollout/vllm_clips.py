@@ -61,21 +61,17 @@ def whole_prompt(
     """
     clips = [one for one in shown if isinstance(one, Clip | VideoRef)]
     if clips:
-        written = [chat_format.clip_ids(clip, placeholders=False) for clip in clips]
-        ids = expanded(ids, written, [chat_format.clip_ids(clip) for clip in clips])
-    images = iter([one for one in shown if not isinstance(one, Clip | VideoRef)])
-    found: list[int] = []
-    for token in ids:
-        count = 1
-        if token == chat_format.image_token_id:
-            image = next(images, None)
-            if image is None:
-                raise ValueError("a prompt has more image placeholders than images")
-            count = chat_format.visual_tokens(image)
-        found += [token] * count
-    if next(images, None) is not None:
-        raise ValueError("a prompt has fewer image placeholders than images")
-    return found
+        bare = [chat_format.clip_ids(clip, placeholders=False) for clip in clips]
+        ids = expanded(ids, bare, [chat_format.clip_ids(clip) for clip in clips])
+    images = [one for one in shown if not isinstance(one, Clip | VideoRef)]
+    written = np.asarray(ids, dtype=np.int64)
+    places = np.flatnonzero(written == chat_format.image_token_id)
+    if len(places) != len(images):
+        raise ValueError(f"a prompt has {len(places)} image placeholders for {len(images)} images")
+    counts = np.ones(len(written), dtype=np.int64)
+    counts[places] = [chat_format.visual_tokens(image) for image in images]
+    whole: list[int] = np.repeat(written, counts).tolist()
+    return whole
 
 
 def one_placeholder(ids: Sequence[int], tokens: Sequence[int | None]) -> list[int]:

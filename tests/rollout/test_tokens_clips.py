@@ -130,7 +130,7 @@ def test_more_images_than_placeholders_are_noticed() -> None:
     written = FORMATS["qwen2_5_vl"]
     ids = written.observation_ids((frame(1, 28, 28),), [])
     for images in ([], [frame(1, 28, 28)] * 2):
-        with pytest.raises(ValueError, match="image placeholders than images"):
+        with pytest.raises(ValueError, match=f"1 image placeholders for {len(images)} images"):
             whole_prompt(ids, images, written)
 
 

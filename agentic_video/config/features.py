@@ -86,6 +86,12 @@ def _engine(get: Get) -> Iterator[str]:
         yield f"{ROLLOUT}.name: {name} needs GPUs; on a CPU there is vllm"
     if name == "sglang" and get(f"{ROLLOUT}.skip_tokenizer_init"):
         yield f"{ROLLOUT}.skip_tokenizer_init: without a tokenizer SGLang finds no stop texts; set False"
+    if name != "vllm" and get("agentic_video.system.frames_as") == "video":
+        # verl/workers/rollout/llm_server.py: "SGLang cannot take raw frames"
+        yield f"agentic_video.system.frames_as: video needs {ROLLOUT}.name=vllm, {name} takes no frames as video"
+    limit = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt"
+    if get("agentic_video.system.frames_as") == "video" and get(limit) is not None and get(f"{limit}.video") == 0:
+        yield f"{limit}.video: 0, but agentic_video.system.frames_as=video shows clips; set most clips of a prompt"
     if get(f"{ROLLOUT}.mode") != "async":
         yield f"{ROLLOUT}.mode: episodes need async, got {get(f'{ROLLOUT}.mode')}"
     if get(f"{ROLLOUT}.quantization") is not None:

@@ -7,6 +7,7 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, check_frames_as, one_clip
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
@@ -24,6 +25,7 @@ class Baseline(System):
 
     Attributes:
         frames: Evenly spaced frames that are shown.
+        frames_as: As ``images``, or as one ``video``.
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
         size_factor: Sides of a shown frame are multiples of this.
@@ -37,6 +39,7 @@ class Baseline(System):
     min_pixels: int = 25_088
     max_pixels: int = 100_352
     size_factor: int = 28
+    frames_as: FramesAs = "images"
     prompt: str = "baseline"
     option_format: str = "{letter}. {text}"
     answer_match: MatchRule = "robust"
@@ -47,6 +50,7 @@ class Baseline(System):
     def __post_init__(self) -> None:
         if self.frames < 1:
             raise ValueError(f"the baseline needs at least 1 frame, got {self.frames}")
+        check_frames_as(self.frames_as)
         object.__setattr__(self, "max_images", self.frames)
 
     def with_frames(self, count: int) -> System:
@@ -60,7 +64,8 @@ class Baseline(System):
         size = fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
         frames = await view.video.frames(uniform_indices(info.num_frames, self.frames), size)
         question = question_text(view.qa, self.option_format)
-        return (Message("user", (*frames, f"\n{question}\n{load_prompt(self.prompt).strip()}")),)
+        clip = one_clip(self.frames_as, frames)
+        return (Message("user", (*((clip,) if clip else frames), f"\n{question}\n{load_prompt(self.prompt).strip()}")),)
 
     def parse(self, text: str) -> Action:
         """The text inside the last answer tags, else all that is said after thinking."""
@@ -83,5 +88,6 @@ def baseline_of(system: System, frames: int, *, tiny: bool) -> System:
         tiny: For the tiny model, whose frames are one visual token each.
     """
     factor = system.visual_token_side
-    baseline = Baseline(frames, size_factor=factor, option_format=system.option_format)
+    frames_as: FramesAs = getattr(system, "frames_as", "images")
+    baseline = Baseline(frames, size_factor=factor, frames_as=frames_as, option_format=system.option_format)
     return replace(baseline, min_pixels=factor**2, max_pixels=factor**2) if tiny else baseline

@@ -42,6 +42,7 @@ from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
@@ -251,7 +252,8 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     model = model_spec(options.model, config)
     tiny = backend_class(model.engine).one_token_frames
     parts = parts_of(options, settings.system, limits_of(config), tiny=tiny)
-    model = fit_images(model, max(part.system.max_images for part in parts))
+    clips = any(shows_clips(part.system) for part in parts)
+    model = fit_images(model, max(part.system.max_images for part in parts), clips)
     shards = count_shards(options.shards, model)
     return Job(options, settings, model, questions.rows, shards, questions.left_out), parts
 

@@ -29,6 +29,7 @@ from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, 
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
+from agentic_video.systems.shown import shows_clips
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
@@ -105,7 +106,7 @@ class AgenticVideo(lmms):
         plan = Plan(
             folder=Path(),
             system=system,
-            model=fit_images(model_spec(options, config), system.max_images),
+            model=fit_images(model_spec(options, config), system.max_images, shows_clips(system)),
             limits=fit_limits(system, limits_of(config)),
             frame_store=settings.frame_store,
             retrieval=settings.retrieval,

@@ -301,12 +301,18 @@ def _vllm_arguments(rollout: DictConfig) -> dict[str, Any]:
     return arguments | {str(key): value for key, value in extra.items() if key not in VLLM_NEVER and value is not None}
 
 
-def fit_images(spec: ModelSpec, most: int) -> ModelSpec:
-    """The model's settings with room for so many images in an episode."""
+def fit_images(spec: ModelSpec, most: int, clips: bool = False) -> ModelSpec:
+    """The model's settings with room for so many images in an episode.
+
+    Args:
+        clips: Whether they may come as clips.
+    """
     if spec.engine != "vllm":
         return spec
     limit = dict(spec.vllm.get("limit_mm_per_prompt") or {})
     limit["image"] = max(int(limit.get("image", 0)), most)
+    if clips:
+        limit["video"] = max(int(limit.get("video", 0)), most // 2)
     return replace(spec, vllm={**spec.vllm, "limit_mm_per_prompt": limit})
 
 

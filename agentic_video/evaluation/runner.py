@@ -7,6 +7,7 @@ no episode: it is listed, and tried again next time."""
 import asyncio
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -105,12 +106,17 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
 
 
 def visual_tokens(trajectory: Trajectory, side: int) -> int:
-    """Visual tokens of all shown frames.
+    """Visual tokens of all shown images and clips, a clip's frames two for one.
 
     Args:
         side: Pixels along each side of one token.
     """
-    return sum(max(1, round(ref.width / side)) * max(1, round(ref.height / side)) for ref in trajectory.frames)
+    return sum(
+        (math.ceil(len(shown.frames) / 2) if isinstance(shown, ClipRef) else 1)
+        * max(1, round(shown.width / side))
+        * max(1, round(shown.height / side))
+        for shown in trajectory.visuals
+    )
 
 
 async def play_rows(

@@ -126,6 +126,7 @@ class Job:
         workers: Agent-loop workers.
         store_bytes: Of each node's frame store.
         decoders: Decoding threads of each node.
+        clips: Whether frames are shown as video: two of them are as many tokens and patches as one image.
     """
 
     shape: ModelShape
@@ -161,6 +162,7 @@ class Job:
     workers: int
     store_bytes: int
     decoders: int
+    clips: bool = False
 
     @property
     def engines(self) -> int:
@@ -169,8 +171,8 @@ class Job:
 
     @property
     def frame_tokens(self) -> int:
-        """Visual tokens of a frame."""
-        return max(1, self.shape.visual_tokens(self.episode.width, self.episode.height))
+        """Visual tokens of a frame; two frames of a clip share those of one."""
+        return max(1, self.shape.visual_tokens(self.episode.width, self.episode.height) // (1 + self.clips))
 
     @property
     def frame_patches(self) -> int:
@@ -271,6 +273,7 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         workers=int(read(f"{ROLLOUT}.agent.num_workers")),
         store_bytes=store_bytes,
         decoders=decoders,
+        clips=read.get("agentic_video.system.frames_as") == "video",
     )
 
 

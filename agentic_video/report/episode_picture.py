@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from agentic_video.report.viewer.pictures import Strip, make_strip
 from agentic_video.types.record import Record
-from agentic_video.types.trajectory import FrameRef, RecordedPart
+from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, recorded_frames
 from agentic_video.video.store import FrameStore
 
 WIDTH = 960
@@ -162,12 +162,14 @@ def _shown(record: Record) -> list[tuple[RecordedPart, ...]]:
 
 
 def _refs(parts: Sequence[RecordedPart]) -> list[FrameRef]:
-    return [part for part in parts if isinstance(part, FrameRef)]
+    return list(recorded_frames(parts))
 
 
 def _count(what: str, parts: Sequence[RecordedPart]) -> str:
     total = len(_refs(parts))
-    return f"{what}: {total} frames" + (f", {MAX_FRAMES} of them here" if total > MAX_FRAMES else "")
+    clips = sum(isinstance(part, ClipRef) for part in parts)
+    as_video = f" (in {clips} {'clips' if clips > 1 else 'clip'})" if clips else ""
+    return f"{what}: {total} frames{as_video}" + (f", {MAX_FRAMES} of them here" if total > MAX_FRAMES else "")
 
 
 @lru_cache(maxsize=1)

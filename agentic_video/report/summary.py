@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory
+from agentic_video.types.trajectory import ClipRef, RecordedPart, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
 
@@ -105,9 +105,10 @@ def episode_text(record: Mapping[str, Any]) -> str:
 
 
 def _frames(parts: Sequence[RecordedPart]) -> str:
-    refs = [part for part in parts if isinstance(part, FrameRef)]
+    refs = recorded_frames(parts)
     times = ", ".join(f"{ref.time:.2f}" for ref in refs)
-    return f"{len(refs)} frames of {refs[0].width}x{refs[0].height} at {times} s" if refs else ""
+    clip = " as video" if any(isinstance(part, ClipRef) for part in parts) else ""
+    return f"{len(refs)} frames{clip} of {refs[0].width}x{refs[0].height} at {times} s" if refs else ""
 
 
 def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:

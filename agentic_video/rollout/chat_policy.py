@@ -16,6 +16,7 @@ from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.types.frame import Clip
 from agentic_video.types.message import Message, Part
 
 
@@ -161,6 +162,10 @@ class ChatPolicy:
         for part in parts:
             if isinstance(part, str):
                 content += _text_parts((part,))
+            elif isinstance(part, Clip):
+                # Servers differ in how they take videos, if at all: a clip's frames are sent as images.
+                for frame in part.frames:
+                    content += self._encode((f"<{frame.time:.1f} seconds>", frame))
             else:
                 url = data_url(part, self._config.image_format, self._config.image_quality)
                 content.append({"type": "image_url", "image_url": {"url": url}})

@@ -12,11 +12,11 @@ def episode_costs(trajectory: Trajectory, chat_format: ChatFormat, source: Count
     """What an episode took, for the log.
 
     Returns:
-        ``visual_tokens``: of all frames that were shown; ``frames_requested``, ``frames_decoded`` and
+        ``visual_tokens``: of all images and clips that were shown; ``frames_requested``, ``frames_decoded`` and
         ``decode_seconds``: of the frame store (earlier attempts of a validation included).
     """
     return {
-        "visual_tokens": float(sum(chat_format.image_tokens(ref.width, ref.height) for ref in trajectory.frames)),
+        "visual_tokens": float(sum(chat_format.visual_tokens(ref) for ref in trajectory.visuals)),
         "frames_requested": float(source.requested),
         "frames_decoded": float(source.decoded),
         "decode_seconds": source.decode_seconds,

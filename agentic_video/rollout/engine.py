@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from agentic_video.types.frame import Frame
+from agentic_video.types.message import Visual
 
 
 @dataclass(frozen=True)
@@ -12,15 +12,15 @@ class GenerationRequest:
     """One turn that is to be generated.
 
     Attributes:
-        prompt_ids: The whole sequence so far, image placeholders expanded.
-        frames: The images in the order of their placeholders.
+        prompt_ids: The whole sequence so far, placeholders of images and clips expanded.
+        visuals: The images and clips in the order of their placeholders.
         stop: Texts after which to stop; they stay in the output.
         max_tokens: At most this many new ids.
         banned_ids: Ids that must not be sampled.
     """
 
     prompt_ids: Sequence[int]
-    frames: Sequence[Frame]
+    visuals: Sequence[Visual]
     stop: Sequence[str]
     max_tokens: int
     banned_ids: Collection[int]
@@ -42,7 +42,7 @@ class Completion:
 
 
 class Engine(Protocol):
-    """Generates a continuation of token ids with images."""
+    """Generates a continuation of token ids with images and clips."""
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Generate one turn.

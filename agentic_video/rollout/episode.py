@@ -7,7 +7,7 @@ from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.action import Answer, Calls, Illegal
-from agentic_video.types.message import Message
+from agentic_video.types.message import Message, frames_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn, record_messages, record_parts
 from agentic_video.video.errors import VideoError
@@ -131,4 +131,4 @@ async def play_attempts(
 
 
 def _count_images(messages: tuple[Message, ...]) -> int:
-    return sum(not isinstance(part, str) for message in messages for part in message.parts)
+    return sum(len(frames_of(message.parts)) for message in messages)

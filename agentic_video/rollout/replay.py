@@ -16,7 +16,7 @@ from agentic_video.tools.base import Video
 from agentic_video.types.message import Message, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import is_unicode
-from agentic_video.types.trajectory import FrameRef, RecordedPart, Trajectory, Turn
+from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, Trajectory, Turn
 
 
 class ReplayError(ValueError):
@@ -25,19 +25,19 @@ class ReplayError(ValueError):
 
 @dataclass(frozen=True)
 class ReplayedSequence:
-    """One sequence that the engine saw, its frames as references.
+    """One sequence that the engine saw, its images and clips as references.
 
     Attributes:
         prompt_ids: Ids of the opening.
         response_ids: Everything after it.
         response_mask: 1 for each id that the model said in a turn with loss, 0 for every other.
-        frames: The images in the order of their placeholders.
+        visuals: The images and clips in the order of their placeholders.
     """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     response_mask: tuple[int, ...]
-    frames: tuple[FrameRef, ...]
+    visuals: tuple[FrameRef | ClipRef, ...]
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -141,7 +141,7 @@ async def replay(
             tuple(one.prompt_ids),
             tuple(one.response_ids),
             tuple(one.response_mask),
-            tuple(cast(FrameRef, frame) for frame in one.frames),
+            tuple(cast(FrameRef | ClipRef, shown) for shown in one.visuals),
         )
         for one in policy.sequences
     )
@@ -159,5 +159,5 @@ def _check_texts(trajectory: Trajectory) -> None:
 
 
 def _shown(parts: Sequence[RecordedPart]) -> tuple[Part, ...]:
-    # A prompt is built from sizes, which a reference has: no pixels are needed.
+    # A prompt is built from sizes and times, which a reference has: no pixels are needed.
     return cast(tuple[Part, ...], tuple(parts))

@@ -1,20 +1,22 @@
 """Token ids of an episode, built as it goes: what the engine generated is what is trained on.
 
 Nothing that was generated is tokenised again. The mask is 1 on exactly the generated ids (a generated end-of-turn
-token included) and 0 on everything that the environment wrote. Image placeholders are counted from image sizes, so
-building a prompt needs no pixels.
+token included) and 0 on everything that the environment wrote. Placeholders of images and clips are counted from sizes
+and times, so building a prompt needs no pixels.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
+from agentic_video.rollout.clips import ClipLike, clip_tokens, expanded, is_timestamped, patch_times, timestamp
 from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Part, joined
+from agentic_video.types.frame import Clip, ImageRef, VideoRef
+from agentic_video.types.message import Message, Part, Visual, joined, visuals_of
+from agentic_video.types.trajectory import ClipRef, FrameRef
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 
@@ -26,23 +28,47 @@ class ChatFormat:
         tokenizer: A Hugging Face tokenizer with a chat template.
         image_processor: The model's image processor; it says how many patches an image of a size has.
         image_token: The placeholder that stands for one merged patch of an image.
+        video_processor: The model's video processor, which does the same for clips; None where none is shown.
+        video_token: The placeholder of a clip.
 
     Raises:
         ValueError: The template doesn't render a conversation as consecutive turns.
     """
 
-    def __init__(self, tokenizer: Any, image_processor: Any, image_token: str = "<|image_pad|>"):
+    def __init__(
+        self,
+        tokenizer: Any,
+        image_processor: Any,
+        image_token: str = "<|image_pad|>",
+        *,
+        video_processor: Any = None,
+        video_token: str = "<|video_pad|>",
+    ):
         self.tokenizer = tokenizer
         self.image_token = image_token
         self.image_token_id: int = tokenizer.convert_tokens_to_ids(image_token)
-        self._image_processor = image_processor
+        self.video_token = video_token
+        self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(video_token)
+        self._image_processor, self._video_processor = image_processor, video_processor
         self._specials = tuple(tokenizer.all_special_tokens)
         self.eos_ids = frozenset({tokenizer.eos_token_id})
         self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
-        self._image_text = self._image_markup()
+        self._image_text = self._markup("image", image_token)
         self._after_reply, self._before_reply = self._turn_markup()
         # All rollouts of a group have the same opening.
         self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
+        self._clip_ids = lru_cache(maxsize=256)(self._render_clip)
+
+    @classmethod
+    def of(cls, processor: Any, tokenizer: Any = None) -> "ChatFormat":
+        """The format of a model.
+
+        Args:
+            processor: Its Hugging Face processor.
+            tokenizer: Its tokenizer; None: the processor's.
+        """
+        video_processor = getattr(processor, "video_processor", None)
+        return cls(tokenizer or processor.tokenizer, processor.image_processor, video_processor=video_processor)
 
     def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
@@ -60,16 +86,63 @@ class ChatFormat:
         head, after = rendered.split(_REPLY)[1].split(_SECOND)
         return head, after
 
-    def _image_markup(self) -> str:
-        """How the template writes one image."""
-        content = [{"type": "text", "text": _FIRST}, {"type": "image"}, {"type": "text", "text": _SECOND}]
+    def _markup(self, kind: str, placeholder: str) -> str:
+        """How the template writes one image, or one video."""
+        content = [{"type": "text", "text": _FIRST}, {"type": kind}, {"type": "text", "text": _SECOND}]
         rendered = self._template([{"role": "user", "content": content}])
         if rendered.count(_FIRST) != 1 or rendered.count(_SECOND) != 1:
-            raise ValueError("the chat template doesn't render text and images in order")
+            raise ValueError(f"the chat template doesn't render text and {kind}s in order")
         markup = rendered.split(_FIRST)[1].split(_SECOND)[0]
-        if markup.count(self.image_token) != 1:
-            raise ValueError(f"the chat template writes an image as {markup!r}, without one {self.image_token}")
+        if markup.count(placeholder) != 1:
+            raise ValueError(f"the chat template writes one {kind} as {markup!r}, without one {placeholder}")
         return markup
+
+    @cached_property
+    def _video_text(self) -> str:
+        if self._video_processor is None:
+            raise ValueError("this model has no video processor, so it can't be shown clips")
+        return self._markup("video", self.video_token)
+
+    @cached_property
+    def _video_ends(self) -> tuple[list[int], list[int]]:
+        """The ids before and after the placeholders of a clip, or of a temporal patch."""
+        before, after = self._video_text.split(self.video_token)
+        return self.encode(before), self.encode(after)
+
+    def _placeholder_ids(self, count: int) -> list[int]:
+        before, after = self._video_ends
+        assert self.video_token_id is not None
+        return [*before, *[self.video_token_id] * count, *after]
+
+    def clip_ids(self, clip: ClipLike, *, placeholders: bool = True) -> list[int]:
+        """Ids of a clip; they don't depend on what stands before or after it.
+
+        Args:
+            placeholders: False: with one placeholder in place of each run of them.
+        """
+        per_patch = clip_tokens(self._video_processor, clip)
+        if is_timestamped(self._video_processor):
+            per_patch //= len(patch_times(clip.times))
+        return list(self._clip_ids(clip.times, per_patch if placeholders else 1))
+
+    def _render_clip(self, times: tuple[float, ...], count: int) -> tuple[int, ...]:
+        """Ids of a clip with so many placeholders in each run."""
+        if not is_timestamped(self._video_processor):
+            return tuple(self._placeholder_ids(count))
+        ids: list[int] = []
+        for seconds in patch_times(times):
+            ids += [*self.encode(timestamp(seconds)), *self._placeholder_ids(count)]
+        return tuple(ids)
+
+    def bare_clip_ids(self) -> list[int]:
+        """Ids of a clip before anything is known of it, as the chat template writes it: one placeholder."""
+        return self._placeholder_ids(1)
+
+    def visual_tokens(self, shown: Visual | ImageRef | VideoRef | FrameRef | ClipRef) -> int:
+        """Number of placeholders of an image or a clip, by its size."""
+        if isinstance(shown, Clip | ClipRef | VideoRef):
+            return clip_tokens(self._video_processor, shown)
+        return self.image_tokens(shown.width, shown.height)
 
     def image_tokens(self, width: int, height: int) -> int:
         """Number of placeholders of an image of this size in pixels."""
@@ -84,9 +157,24 @@ class ChatFormat:
                     part = part.replace(special, special[0] + " " + special[1:])
                 pieces.append(part)
             else:
-                count = self.image_tokens(part.width, part.height)
-                pieces.append(self._image_text.replace(self.image_token, self.image_token * count))
+                pieces.append(self._video_text if isinstance(part, Clip | ClipRef) else self._image_text)
         return "".join(pieces)
+
+    def _with_visuals(self, ids: Sequence[int], parts: Sequence[Part]) -> list[int]:
+        """Ids with what each image and clip is in place of what the template writes: one placeholder.
+
+        Tokenizing a placeholder a thousand times takes longer than everything else between two turns.
+        """
+        written: list[Sequence[int]] = []
+        meant: list[Sequence[int]] = []
+        for part in visuals_of(parts):
+            if isinstance(part, Clip | ClipRef):
+                written.append(self.bare_clip_ids())
+                meant.append(self.clip_ids(part))
+            else:
+                written.append([self.image_token_id])
+                meant.append([self.image_token_id] * self.image_tokens(part.width, part.height))
+        return expanded(ids, written, meant)
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, nothing added."""
@@ -101,7 +189,8 @@ class ChatFormat:
 
         A special token that is written out in a text (a question, a file name) is broken up: it stays text.
         """
-        return list(self._rendered_ids(tuple((message.role, self._text(message.parts)) for message in messages)))
+        ids = self._rendered_ids(tuple((message.role, self._text(message.parts)) for message in messages))
+        return self._with_visuals(ids, [part for message in messages for part in message.parts])
 
     def _render_ids(self, turns: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
         messages = [{"role": role, "content": text} for role, text in turns]
@@ -111,13 +200,13 @@ class ChatFormat:
         """Ids of an observation as the next user message, and of the header of the next reply.
 
         Args:
-            parts: Text and images of the observation.
+            parts: Text, images and clips of the observation.
             after: The ids generated in the turn before; when they end with the end-of-turn token, it isn't repeated.
         """
         head = self._after_reply
         if after and after[-1] in self.eos_ids:
             head = head.removeprefix(self.decode(after[-1:]))
-        return self.encode(head + self._text(parts) + self._before_reply)
+        return self._with_visuals(self.encode(head + self._text(parts) + self._before_reply), parts)
 
 
 @dataclass(frozen=True)
@@ -143,15 +232,15 @@ class TokenSequence:
         response_ids: Everything after it.
         response_mask: 1 for each generated id, 0 for each shown one; as long as ``response_ids``.
         log_probs: Log-probability of each generated id, 0.0 for shown ones; as long as ``response_ids``.
-        frames: The images in the order of their placeholders.
+        visuals: The images and clips in the order of their placeholders.
     """
 
-    def __init__(self, prompt_ids: Sequence[int], frames: Sequence[Frame]):
+    def __init__(self, prompt_ids: Sequence[int], visuals: Sequence[Visual]):
         self.prompt_ids = list(prompt_ids)
         self.response_ids: list[int] = []
         self.response_mask: list[int] = []
         self.log_probs: list[float] = []
-        self.frames = list(frames)
+        self.visuals = list(visuals)
 
     @property
     def ids(self) -> list[int]:
@@ -169,12 +258,12 @@ class TokenSequence:
         self.response_mask += [1] * len(ids)
         self.log_probs += log_probs if log_probs is not None else [0.0] * len(ids)
 
-    def append_shown(self, ids: Sequence[int], frames: Sequence[Frame]) -> None:
-        """Append ids that the environment wrote, with the images whose placeholders they hold."""
+    def append_shown(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
+        """Append ids that the environment wrote, with the images and clips whose placeholders they hold."""
         self.response_ids += ids
         self.response_mask += [0] * len(ids)
         self.log_probs += [0.0] * len(ids)
-        self.frames += frames
+        self.visuals += visuals
 
 
 class TokenPolicy:
@@ -214,12 +303,12 @@ class TokenPolicy:
         return len(self.sequence) if self.sequence is not None else 0
 
     async def begin(self, messages: Sequence[Message]) -> bool:
-        frames = [part for message in messages for part in message.parts if not isinstance(part, str)]
+        visuals = [part for message in messages for part in visuals_of(message.parts)]
         ids = self._format.opening_ids(messages)
-        self._check_placeholders(ids, frames)
+        self._check_placeholders(ids, visuals)
         if len(ids) > self._limits.prompt:
             return False
-        self.sequences = [TokenSequence(ids, frames)]
+        self.sequences = [TokenSequence(ids, visuals)]
         if self._system.context == "latest_evidence":
             text_only = [Message(message.role, self._system.drop_images(message.parts)) for message in messages]
             self._text_opening = self._format.opening_ids(text_only)
@@ -230,7 +319,7 @@ class TokenPolicy:
         room = min(self._limits.turn, self._limits.response - len(self.sequence.response_ids))
         request = GenerationRequest(
             prompt_ids=self.sequence.ids,
-            frames=tuple(self.sequence.frames),
+            visuals=tuple(self.sequence.visuals),
             stop=self._system.stop,
             max_tokens=room,
             banned_ids=self._format.banned_ids,
@@ -253,9 +342,9 @@ class TokenPolicy:
 
     async def show(self, parts: Sequence[Part]) -> bool:
         assert self.sequence is not None, "begin() comes first"
-        frames = [part for part in parts if not isinstance(part, str)]
+        visuals = visuals_of(parts)
         ids = self._format.observation_ids(parts, self._last_said)
-        self._check_placeholders(ids, frames)
+        self._check_placeholders(ids, visuals)
         sequence = self.sequence
         if self._system.context == "latest_evidence":
             said = self._text_rest + self._text_show + self._last_said
@@ -263,15 +352,17 @@ class TokenPolicy:
             sequence.append_shown(said, [])
         if len(sequence.response_ids) + len(ids) >= self._limits.response:
             return False
-        sequence.append_shown(ids, frames)
+        sequence.append_shown(ids, visuals)
         if sequence is not self.sequence:
             self.sequences.append(sequence)
             self._text_rest = said
             self._text_show = self._format.observation_ids(self._system.drop_images(tuple(parts)), self._last_said)
         return True
 
-    def _check_placeholders(self, ids: Sequence[int], frames: Sequence[Frame]) -> None:
-        expected = sum(self._format.image_tokens(frame.width, frame.height) for frame in frames)
-        found = sum(token == self._format.image_token_id for token in ids)
-        if found != expected:
-            raise ValueError(f"{found} image placeholders rendered for images that need {expected}")
+    def _check_placeholders(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
+        for kind, token_id in (("image", self._format.image_token_id), ("video", self._format.video_token_id)):
+            shown = [one for one in visuals if isinstance(one, Clip | ClipRef) == (kind == "video")]
+            expected = sum(self._format.visual_tokens(one) for one in shown)
+            found = sum(token == token_id for token in ids)
+            if found != expected:
+                raise ValueError(f"{found} {kind} placeholders rendered for {kind}s that need {expected}")

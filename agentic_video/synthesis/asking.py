@@ -19,7 +19,7 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.message import Message
-from agentic_video.types.trajectory import FrameRef, Turn
+from agentic_video.types.trajectory import Turn, recorded_frames
 
 T = TypeVar("T")
 
@@ -156,7 +156,9 @@ def transcript(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     shown = []
     for number, turn in enumerate(turns, start=1):
         parts = [
-            f"<frame {part.index} at {part.time:.2f} s>" if isinstance(part, FrameRef) else part
+            part
+            if isinstance(part, str)
+            else "".join(f"<frame {ref.index} at {ref.time:.2f} s>" for ref in recorded_frames([part]))
             for part in turn.observation
         ]
         entry = {"turn": number, "said": turn.text[:MAX_TURN_CHARS], "was_shown": "".join(parts)[:MAX_TURN_CHARS]}

@@ -31,7 +31,7 @@ from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, r
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
 
 DESIRABLE, UNDESIRABLE = "desirable", "undesirable"
@@ -78,10 +78,10 @@ def read_evidence(reply: str) -> Evidence:
 def question_for_judge(record: Record) -> list[dict[str, Any]]:
     """The messages that ask whether a trajectory is a guess. What it says is quoted as JSON, and cut."""
     trajectory = record.trajectory
-    overview = [part for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
+    overview = [ref for message in trajectory.opening for ref in recorded_frames(message.parts)]
     turns: list[dict[str, Any]] = [{"said": "", "saw_frames_at": _times(overview)}] if overview else []
     for turn in trajectory.turns:
-        frames = [part for part in turn.observation if isinstance(part, FrameRef)]
+        frames = recorded_frames(turn.observation)
         turns.append({"said": turn.text[:MAX_TURN_CHARS], "saw_frames_at": _times(frames)})
     if len(turns) > MAX_TURNS:
         half = MAX_TURNS // 2

@@ -30,7 +30,7 @@ from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.action import Calls
 from agentic_video.types.message import Message, Part
 from agentic_video.types.record import Record
-from agentic_video.types.trajectory import EndReason, RecordedPart, Trajectory, Turn
+from agentic_video.types.trajectory import EndReason, RecordedPart, Trajectory, Turn, recorded_frames
 
 MAX_FLAW_CHARS = 1_000
 
@@ -244,7 +244,10 @@ def _same(again: Trajectory, before: Trajectory, count: int) -> bool:
     """Whether the opening and the first turns say and show the same; times may be rounded otherwise."""
 
     def parts(shown: Sequence[RecordedPart]) -> list[Any]:
-        return [part if isinstance(part, str) else (part.index, part.width, part.height) for part in shown]
+        return [
+            part if isinstance(part, str) else [(ref.index, ref.width, ref.height) for ref in recorded_frames([part])]
+            for part in shown
+        ]
 
     def content(one: Trajectory) -> list[Any]:
         opening = [(message.role, parts(message.parts)) for message in one.opening]

@@ -19,6 +19,7 @@ from agentic_video.evaluation.plan import Plan
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
@@ -154,7 +155,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         key = os.environ.get(model.api_key_env)
         name = served_model(model.model, key, option=options.option, name_option=f"{options.option}-name")
         model = replace(model, model_name=name)
-    spec = fit_images(model_spec(model, config), settings.system.max_images)
+    spec = fit_images(model_spec(model, config), settings.system.max_images, shows_clips(settings.system))
     if model.engine == "chat":
         chat = replace(spec.chat, timeout=options.timeout, max_tokens=options.max_tokens or spec.chat.max_tokens)
         spec, limits = replace(spec, chat=chat), TokenLimits(UNLIMITED, UNLIMITED, chat.max_tokens or limits.turn)

@@ -5,10 +5,10 @@ from pathlib import Path
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec, turn_seeds
 from agentic_video.rollout.policy import Policy
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import System
 from agentic_video.toyworld.engine import BatchEngine, SeededEngine
-from agentic_video.toyworld.model import FAMILIES, family_of, image_processor, load_checkpoint
+from agentic_video.toyworld.model import FAMILIES, chat_format, family_of, load_checkpoint
 
 
 class ToyBackend(Backend):
@@ -23,7 +23,7 @@ class ToyBackend(Backend):
         self.visual_token_side = FAMILIES[family].frame_side
         self._spec = spec
         self._engine = BatchEngine(model, tokenizer, temperature=spec.temperature, seed=spec.seed)
-        self._format = ChatFormat(tokenizer, image_processor(family))
+        self._format = chat_format(tokenizer, family)
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
         engine = SeededEngine(self._engine, turn_seeds(self._spec, episode))

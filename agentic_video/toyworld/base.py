@@ -34,7 +34,7 @@ from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import Message, Part, visuals_of
 
 OPTION_FORMAT = "{letter}. {text}"
 
@@ -123,8 +123,7 @@ def single_turn(
     if not (stop and said.endswith(tuple(stop))):
         reply += sorted(chat_format.eos_ids)
     trained = np.array([False] * len(asked) + [True] * len(reply))
-    images = [part.image for part in message.parts if not isinstance(part, str)]
-    return Demonstration.make(model, [*asked, *reply], trained, images)
+    return Demonstration.make(model, [*asked, *reply], trained, visuals_of(message.parts))
 
 
 def _labelled(frames: Sequence[Frame], style: int) -> list[Part]:

@@ -19,6 +19,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
+from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.recipe import ToyRecipe
 
@@ -194,4 +195,10 @@ def ensure_base(recipe: ToyRecipe, cache: Cache) -> Path:
 
 def base_facts(recipe: ToyRecipe) -> Facts:
     """What a recipe's base model is made from."""
-    return {"model": asdict(recipe.model), "base": asdict(recipe.base), "corpus": content_key({"": tokenizer_corpus()})}
+    clips = FAMILIES[recipe.model.family].video_processor
+    return {
+        "model": asdict(recipe.model),
+        "clips": clips,
+        "base": asdict(recipe.base),
+        "corpus": content_key({"": tokenizer_corpus()}),
+    }

@@ -147,8 +147,7 @@ def _record(model: Any, sequences: Sequence[TokenSequence], trained_turns: int) 
         turns_before = int(turn[-1])
         trained = (mask == 1) & (turn <= trained_turns)
         if trained.any():
-            images = [frame.image for frame in sequence.frames]
-            records.append(Demonstration.make(model, sequence.ids, trained, images))
+            records.append(Demonstration.make(model, sequence.ids, trained, sequence.visuals))
     return records
 
 

@@ -14,14 +14,14 @@ from transformers import DynamicCache
 
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
-from agentic_video.toyworld.forward import embed, positions
-from agentic_video.types.frame import Frame
+from agentic_video.toyworld.forward import embed, pixels_of, positions, seconds_of
+from agentic_video.types.message import Visual
 
 
 @dataclass
 class _Request:
     prompt_ids: list[int]
-    frames: list[Frame]
+    visuals: list[Visual]
     stop_ids: frozenset[int]
     max_tokens: int
     banned_ids: frozenset[int]
@@ -62,7 +62,7 @@ class BatchEngine:
         loop = asyncio.get_running_loop()
         waiting = _Request(
             list(request.prompt_ids),
-            list(request.frames),
+            list(request.visuals),
             stop_ids,
             request.max_tokens,
             frozenset(request.banned_ids),
@@ -109,11 +109,12 @@ class BatchEngine:
         for row, request in enumerate(batch):
             ids[row, length - len(request.prompt_ids) :] = torch.tensor(request.prompt_ids)
             mask[row, length - len(request.prompt_ids) :] = 1
-        images = [frame.image for request in batch for frame in request.frames]
+        images = pixels_of([shown for request in batch for shown in request.visuals])
         place = torch.zeros((3, size, length), dtype=torch.long)
         for row, request in enumerate(batch):
-            shown = [frame.image for frame in request.frames]
-            place[:, row, length - len(request.prompt_ids) :] = positions(model, request.prompt_ids, shown)
+            place[:, row, length - len(request.prompt_ids) :] = positions(
+                model, request.prompt_ids, pixels_of(request.visuals), seconds_of(request.visuals)
+            )
         banned = torch.zeros((size, model.config.text_config.vocab_size), dtype=torch.bool)
         for row, request in enumerate(batch):
             banned[row, list(request.banned_ids)] = True

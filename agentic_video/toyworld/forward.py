@@ -11,10 +11,24 @@ import torch.nn.functional as F
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import apply_rotary_pos_emb_vision
 from transformers.vision_utils import get_vision_bilinear_indices_and_weights, get_vision_position_ids
 
-from agentic_video.toyworld.model import FAMILIES, MERGE, TEMPORAL_PATCH, FamilyName, family_of
+from agentic_video.rollout.clips import seconds_per_patch, timed_positions
+from agentic_video.toyworld.model import FAMILIES, MERGE, TEMPORAL_PATCH, FamilyName, family_of, video_processor
+from agentic_video.types.frame import Clip
+from agentic_video.types.message import Visual
 
 Images = Sequence[npt.NDArray[np.uint8]]
-"""RGB pictures, each of shape (height, width, 3), sides multiples of the family's ``frame_side``."""
+"""RGB pictures, each of shape (height, width, 3), sides multiples of the family's ``frame_side``; clips of such frames
+have the shape (frames, height, width, 3)."""
+
+
+def pixels_of(shown: Sequence[Visual]) -> list[npt.NDArray[np.uint8]]:
+    """The pixels of images and clips."""
+    return [np.stack([frame.image for frame in one.frames]) if isinstance(one, Clip) else one.image for one in shown]
+
+
+def seconds_of(shown: Sequence[Visual]) -> list[float]:
+    """Seconds from one temporal patch of each clip to the next."""
+    return [seconds_per_patch(one.times) for one in shown if isinstance(one, Clip)]
 
 
 def patches(images: Images, family: FamilyName = "qwen2_5_vl") -> npt.NDArray[np.float32]:
@@ -70,12 +84,26 @@ def encode(model: Any, images: Images) -> VisualTokens:
     for number, image in enumerate(images):
         by_size.setdefault(image.shape, []).append(number)
     pieces: list[tuple[torch.Tensor, ...]] = [()] * len(images)
-    for numbers in by_size.values():
+    for shape, numbers in by_size.items():
+        if len(shape) == 4:
+            for number in numbers:
+                pieces[number] = _encode_clip(model, images[number])
+            continue
         streams = _encode_equal(model, [images[number] for number in numbers])
         for place, number in enumerate(numbers):
             pieces[number] = tuple(stream[place] for stream in streams)
     features, *deepstack = (torch.cat(stream) for stream in zip(*pieces, strict=True))
     return VisualTokens(features, tuple(deepstack))
+
+
+def _encode_clip(model: Any, clip: npt.NDArray[np.uint8]) -> tuple[torch.Tensor, ...]:
+    """Features, then DeepStack's, of a clip by the stock tower; each of shape (tokens, hidden)."""
+    family = family_of(model)
+    processed = video_processor(family)(
+        videos=[torch.from_numpy(clip)], do_sample_frames=False, input_data_format="channels_last", return_tensors="pt"
+    )
+    output = model.model.visual(processed["pixel_values_videos"], grid_thw=processed["video_grid_thw"])
+    return (output.pooler_output, *(getattr(output, "deepstack_features", None) or ()))
 
 
 def _encode_equal(model: Any, images: Images) -> list[torch.Tensor]:
@@ -118,7 +146,7 @@ def embed(model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
 
     Args:
         ids: Shape (batch, length).
-        images: All frames in the order of their placeholders.
+        images: All images and clips in the order of their placeholders.
 
     Returns:
         ``inputs_embeds`` of shape (batch, length, hidden) and, for Qwen3-VL, what DeepStack adds.
@@ -127,16 +155,23 @@ def embed(model: Any, ids: torch.Tensor, images: Images) -> dict[str, Any]:
     if not len(images):
         return {"inputs_embeds": embedded}
     tokens = encode(model, images)
-    placeholders = ids == model.config.image_token_id
+    placeholders = (ids == model.config.image_token_id) | (ids == model.config.video_token_id)
     inputs: dict[str, Any] = {"inputs_embeds": embedded.masked_scatter(placeholders.unsqueeze(-1), tokens.features)}
     if tokens.deepstack:
         inputs |= {"visual_pos_masks": placeholders, "deepstack_visual_embeds": list(tokens.deepstack)}
     return inputs
 
 
-def positions(model: Any, ids: Sequence[int], images: Images) -> torch.Tensor:
-    """M-RoPE positions of one sequence, shape (3, length)."""
+def positions(model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float] = ()) -> torch.Tensor:
+    """M-RoPE positions of one sequence, shape (3, length).
+
+    Args:
+        images: Its images and clips in the order of their placeholders.
+        seconds: From one temporal patch of each clip to the next.
+    """
     side = FAMILIES[family_of(model)].patch_side
+    if seconds:
+        return _positions_with_clips(model, ids, images, seconds)
     if all(image.shape[0] == image.shape[1] == MERGE * side for image in images):
         # With one token an image the three axes all count tokens.
         return torch.arange(len(ids))[None].expand(3, -1)
@@ -144,6 +179,30 @@ def positions(model: Any, ids: Sequence[int], images: Images) -> torch.Tensor:
     grids = torch.tensor([[1, image.shape[0] // side, image.shape[1] // side] for image in images])
     kinds = (row == model.config.image_token_id).int()
     found: torch.Tensor = model.model.get_rope_index(row, mm_token_type_ids=kinds, image_grid_thw=grids)[0][:, 0]
+    return found
+
+
+def _positions_with_clips(model: Any, ids: Sequence[int], images: Images, seconds: Sequence[float]) -> torch.Tensor:
+    side, config = FAMILIES[family_of(model)].patch_side, model.config
+    tokens = {"image_token": config.image_token_id, "video_token": config.video_token_id}
+    grids = [
+        [-(-len(one) // TEMPORAL_PATCH) if one.ndim == 4 else 1, one.shape[-3] // side, one.shape[-2] // side]
+        for one in images
+    ]
+    clips = [grid for grid, one in zip(grids, images, strict=True) if one.ndim == 4]
+    alone = [grid for grid, one in zip(grids, images, strict=True) if one.ndim == 3]
+    if family_of(model) == "qwen2_5_vl":
+        rate = config.vision_config.tokens_per_second
+        timed = [(grid, step * rate) for grid, step in zip(clips, seconds, strict=True)]
+        return torch.from_numpy(timed_positions(np.asarray(ids), alone, timed, merge=MERGE, **tokens))
+    row = torch.tensor([list(ids)])
+    kinds = (row == tokens["image_token"]).int() + 2 * (row == tokens["video_token"]).int()
+    found: torch.Tensor = model.model.get_rope_index(
+        row,
+        mm_token_type_ids=kinds,
+        image_grid_thw=torch.tensor(alone) if alone else None,
+        video_grid_thw=torch.tensor(clips),
+    )[0][:, 0]
     return found
 
 

@@ -25,7 +25,7 @@ from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
 from agentic_video.toyworld.world import EVENT_SECONDS
 from agentic_video.types.row import LETTERS, VideoQA
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.types.trajectory import EndReason, Trajectory, recorded_frames
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
 from agentic_video.video.retrieval.retriever import FrameRetriever
@@ -71,7 +71,7 @@ class Played:
         """Whether a zoom showed a frame within the event."""
         if not self.needs_zoom:
             return False
-        shown = [part for turn in self.trajectory.turns for part in turn.observation if isinstance(part, FrameRef)]
+        shown = [ref for turn in self.trajectory.turns for ref in recorded_frames(turn.observation)]
         return any(abs(frame.time - self.qa.extra["event_time"]) < EVENT_SECONDS / 2 for frame in shown)
 
 

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 
-from agentic_video.toyworld.forward import logits_at, positions
+from agentic_video.toyworld.forward import logits_at, pixels_of, positions, seconds_of
+from agentic_video.types.message import Visual
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Demonstration:
     Attributes:
         ids: Token ids of the whole episode.
         trained: Which of them carry loss, bool, as long as ``ids``.
-        images: All frames in order, uint8, each of shape (height, width, 3).
+        images: All images and clips in order (:data:`agentic_video.toyworld.forward.Images`).
         places: M-RoPE positions, shape (3, len(ids)).
     """
 
@@ -31,10 +32,11 @@ class Demonstration:
 
     @classmethod
     def make(
-        cls, model: Any, ids: Sequence[int], trained: npt.NDArray[np.bool_], images: Sequence[npt.NDArray[np.uint8]]
+        cls, model: Any, ids: Sequence[int], trained: npt.NDArray[np.bool_], shown: Sequence[Visual]
     ) -> "Demonstration":
         """With the positions that the model gives the sequence."""
-        return cls(tuple(ids), trained, tuple(images), positions(model, ids, images))
+        images = pixels_of(shown)
+        return cls(tuple(ids), trained, tuple(images), positions(model, ids, images, seconds_of(shown)))
 
 
 @dataclass(frozen=True)

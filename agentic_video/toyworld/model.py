@@ -53,6 +53,7 @@ TAGS = tuple(
 
 MERGE, TEMPORAL_PATCH = 2, 2
 """Patches along a side of a visual token, and moments that a patch stands for."""
+MAX_CLIP_FRAMES = 768
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,13 @@ class Family:
         patch_side: Side of a patch in pixels.
         mean: Of a channel, for normalising pixels from 0 to 1.
         std: Likewise.
+        timestamps: Whether it reads the times of a clip as text, and bounds the size of all its frames together.
     """
 
     patch_side: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    timestamps: bool = False
 
     @property
     def frame_side(self) -> int:
@@ -87,12 +90,21 @@ class Family:
             "image_std": list(self.std),
         }
 
+    @property
+    def video_processor(self) -> dict[str, Any]:
+        """Arguments of the video processor: the frames of a clip stay as large as they are."""
+        shared = {name: value for name, value in self.processor.items() if not name.endswith("_pixels")}
+        least, most = self.frame_side**2, (2 * self.frame_side) ** 2
+        if self.timestamps:
+            least, most = TEMPORAL_PATCH * least, MAX_CLIP_FRAMES * most
+        return {**shared, "size": {"shortest_edge": least, "longest_edge": most}}
+
 
 _OPENAI_CLIP = Qwen2VLImageProcessor()
 
 FAMILIES: dict[FamilyName, Family] = {
     "qwen2_5_vl": Family(14, tuple(_OPENAI_CLIP.image_mean), tuple(_OPENAI_CLIP.image_std)),
-    "qwen3_vl": Family(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "qwen3_vl": Family(16, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), timestamps=True),
 }
 
 # How Qwen2.5's tokenizer cuts text before merging: words with one leading character, digits one by one.
@@ -273,15 +285,26 @@ def image_processor(family: FamilyName = "qwen2_5_vl") -> Qwen2VLImageProcessor:
     return Qwen2VLImageProcessor(**FAMILIES[family].processor)
 
 
+def video_processor(family: FamilyName = "qwen2_5_vl") -> Any:
+    """The video processor of a family's tiny model."""
+    kind = Qwen2VLVideoProcessor if family == "qwen2_5_vl" else Qwen3VLVideoProcessor
+    return kind(**FAMILIES[family].video_processor)
+
+
+def chat_format(tokenizer: Any, family: FamilyName) -> ChatFormat:
+    """How the prompts of a family's tiny model are written."""
+    return ChatFormat(tokenizer, image_processor(family), video_processor=video_processor(family))
+
+
 def chat_format_of(model: Any, tokenizer: Any) -> ChatFormat:
     """How a tiny model's prompts are written."""
-    return ChatFormat(tokenizer, image_processor(family_of(model)))
+    return chat_format(tokenizer, family_of(model))
 
 
 def load_chat_format(folder: Path) -> ChatFormat:
     """How the prompts of a checkpoint of a tiny model are written, without loading its weights."""
     family = AutoConfig.from_pretrained(folder).model_type
-    return ChatFormat(AutoTokenizer.from_pretrained(folder), image_processor(family))
+    return chat_format(AutoTokenizer.from_pretrained(folder), family)
 
 
 def write_qwen_files(folder: Path) -> None:
@@ -315,16 +338,11 @@ def save_checkpoint(model: Any, tokenizer: Any, folder: Path) -> None:
     sample = "<|im_start|>user\n<frame3_time12.50s>What colour?\nA. red<|im_end|>\n<think>it is é, 42</think>"
     if len(reloaded) != len(tokenizer) or reloaded(sample)["input_ids"] != tokenizer(sample)["input_ids"]:
         raise RuntimeError("the saved tokenizer differs from the one that was trained with")
-    family = FAMILIES[family_of(model)]
-    processor, video_processor = (
-        (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor)
-        if family_of(model) == "qwen2_5_vl"
-        else (Qwen3VLProcessor, Qwen3VLVideoProcessor)
-    )
+    processor = Qwen2_5_VLProcessor if family_of(model) == "qwen2_5_vl" else Qwen3VLProcessor
     processor(
         image_processor=image_processor(family_of(model)),
         tokenizer=reloaded,
-        video_processor=video_processor(**family.processor),
+        video_processor=video_processor(family_of(model)),
         chat_template=CHAT_TEMPLATE,
     ).save_pretrained(folder)
 

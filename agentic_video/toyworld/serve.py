@@ -23,7 +23,7 @@ from agentic_video.rollout.engine import GenerationRequest
 from agentic_video.toyworld.engine import BatchEngine
 from agentic_video.toyworld.model import FAMILIES, chat_format_of, family_of, load_checkpoint
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.video.sizes import resize
 
 MODEL_NAME = "toyworld"
@@ -70,9 +70,9 @@ class ChatServer:
         ids = self._format.opening_ids(messages)
         if len(ids) > MAX_PROMPT_TOKENS:
             return web.json_response({"error": {"message": f"more than {MAX_PROMPT_TOKENS} tokens"}}, status=400)
-        frames = [part for message in messages for part in message.parts if not isinstance(part, str)]
+        shown = [part for message in messages for part in visuals_of(message.parts)]
         engine = BatchEngine(self._model, self._tokenizer, temperature=temperature)
-        turn = GenerationRequest(ids, frames, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids)
+        turn = GenerationRequest(ids, shown, stop=(), max_tokens=max_tokens, banned_ids=self._format.banned_ids)
         completion = await engine.generate(turn, seed=seed)
         said = [token for token in completion.token_ids if token not in self._format.eos_ids]
         return web.json_response(

@@ -24,7 +24,9 @@ from agentic_video.tools.base import Retriever
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
-from agentic_video.types.frame import Frame, ImageRef
+from agentic_video.training.turnstile import beside, one_by_one
+from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
+from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.video.counted import CountedSource, ServingSource
@@ -117,8 +119,8 @@ class VerlEngine:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """See :class:`agentic_video.rollout.engine.Engine`."""
-        if new := [frame for frame in request.frames if not frame.has_key]:
-            await asyncio.to_thread(lambda: [frame.key for frame in new])  # hashes pixels
+        if new := [shown for shown in request.visuals if not shown.has_key]:
+            await beside(lambda: [shown.key for shown in new])  # hashes pixels
         ids: list[int] = []
         log_probs: list[float] = []
         reports: list[dict[str, Any]] = []
@@ -132,7 +134,9 @@ class VerlEngine:
             if output.stop_reason != MISSING_IMAGES:
                 break
             # verl's client for interrupted turns drops the keys.
-            wanted |= set((output.extra_fields or {}).get(MISSING) or (frame.key for frame in request.frames))
+            wanted |= set(
+                (output.extra_fields or {}).get(MISSING) or (frame.key for frame in frames_of(request.visuals))
+            )
         return Completion(
             tuple(ids),
             tuple(log_probs) if output.log_probs is not None else None,
@@ -144,11 +148,24 @@ class VerlEngine:
 
         Args:
             wanted: Keys of pictures that the server has asked for.
+
+        Raises:
+            EngineError: The server failed, or takes no clips.
         """
         # A new dict each time: verl's servers take what they know out of it.
         rest = replace(request, max_tokens=request.max_tokens - len(ids))
         sampling_params = {**self._sampling_params, **self._parameters(rest)}
-        images = self._references(request.frames, wanted) if self._by_reference else self.images(request.frames)
+        images: list[Any] = []
+        clips: list[VideoRef] = []
+        if self._by_reference:
+            refs = self._references(request.visuals, wanted)
+            images = [ref for ref in refs if isinstance(ref, ImageRef)]
+            clips = [ref for ref in refs if isinstance(ref, VideoRef)]
+        elif any(isinstance(one, Clip) for one in request.visuals):
+            raise EngineError("only vLLM takes clips here (rollout.name): set agentic_video.system.frames_as=images")
+        else:
+            images = list(self.images(frames_of(request.visuals)))
+        await one_by_one()
         started = asyncio.get_running_loop().time()
         try:
             return await self._client.generate(
@@ -156,31 +173,49 @@ class VerlEngine:
                 prompt_ids=[*request.prompt_ids, *ids],
                 sampling_params=sampling_params,
                 image_data=images or None,
+                video_data=clips or None,
             )
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         finally:
             self.seconds += asyncio.get_running_loop().time() - started
+            await one_by_one()
 
-    def _references(self, frames: Sequence[Frame], wanted: AbstractSet[str]) -> list[ImageRef]:
-        """The frames as references, each with its pixels at most once."""
-        refs, with_pixels = [], set(wanted)
-        node = node_id() if any(frame.origin for frame in frames) else ""
-        for frame in frames:
-            ref = ImageRef.of(frame, node if frame.origin else "")
+    def _references(self, shown: Sequence[Visual], wanted: AbstractSet[str]) -> list[ImageRef | VideoRef]:
+        """Images and clips as references, each picture with its pixels at most once."""
+        with_pixels = set(wanted)
+        node = node_id() if any(frame.origin for frame in frames_of(shown)) else ""
+
+        def once(ref: ImageRef) -> ImageRef:
             if ref.key in self._sent and ref.key not in with_pixels:
                 ref = ref.bare()
             with_pixels.discard(ref.key)
             self._sent.add(ref.key)
-            refs.append(ref)
+            return ref
+
+        refs: list[ImageRef | VideoRef] = []
+        for one in shown:
+            if isinstance(one, Clip):
+                clip = VideoRef.of(one, node)
+                refs.append(replace(clip, frames=tuple(once(ref) for ref in clip.frames)))
+            else:
+                refs.append(once(ImageRef.of(one, node if one.origin else "")))
         return refs
+
+
+def _reference(shown: Visual, node: str) -> ImageRef | VideoRef:
+    return VideoRef.of(shown, node) if isinstance(shown, Clip) else ImageRef.of(shown, node)
 
 
 # verl makes an agent loop for every rollout; these are made once per process.
 _settings = SettingsCache()
-_chat_format = lru_cache(maxsize=4)(ChatFormat)
 _frame_store = lru_cache(maxsize=4)(NodeFrameStore)
 _node_retriever = lru_cache(maxsize=4)(NodeRetriever)
+
+
+@lru_cache(maxsize=4)
+def _chat_format(tokenizer: Any, image_processor: Any, video_processor: Any) -> ChatFormat:
+    return ChatFormat(tokenizer, image_processor, video_processor=video_processor)
 
 
 def node_store(settings: Settings) -> ServingSource:
@@ -241,7 +276,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
         self.loop = get_event_loop()
         self.settings = _settings(self.config)
-        self.format = _chat_format(tokenizer, processor.image_processor)
+        self.format = _chat_format(tokenizer, processor.image_processor, getattr(processor, "video_processor", None))
         self.limits = limits_of(self.config)
         self.store = store or node_store(self.settings)
 
@@ -301,7 +336,8 @@ class VideoAgentLoop(AgentLoopBase):
             generate_sequences=engine.seconds,
             tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
         )
-        images = await asyncio.to_thread(self._images, policy.sequences)  # pictures that a tool made have no key yet
+        await one_by_one()
+        images = await beside(lambda: self._images(policy.sequences))  # pictures that a tool made have no key yet
         outputs = [
             AgentLoopOutput(
                 prompt_ids=sequence.prompt_ids,
@@ -321,6 +357,6 @@ class VideoAgentLoop(AgentLoopBase):
         """References to what each sequence was shown, which the store of this node has."""
         node = node_id() if ray.is_initialized() else ""
         return [
-            SequenceImages(tuple(ImageRef.of(frame, node) for frame in sequence.frames), self.settings.frame_store)
+            SequenceImages(tuple(_reference(one, node) for one in sequence.visuals), self.settings.frame_store)
             for sequence in sequences
         ]

@@ -5,9 +5,10 @@ the event loop that all its episodes share, and sends what it makes of them to t
 and sizes are sent, and the score, which is a function of the trajectory, goes without either.
 """
 
-import asyncio
 import contextlib
+import gc
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ray
@@ -19,8 +20,9 @@ from verl.utils.model import compute_position_id_with_mask
 from agentic_video.config.settings import settings_of
 from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.agent_loop import VALIDATE, node_retriever, node_store
-from agentic_video.training.model_inputs import image_sizes, rope_positions
+from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.references import IMAGES
+from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.types.row import RowError, VideoQA
 
 WITHOUT_PIXELS = "without_pixels"
@@ -33,6 +35,13 @@ POSITIONS = "positions"
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
     """verl's worker, with nothing on its event loop that takes long."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        # What is there now stays: looking through all of torch's and transformers' objects takes Python's garbage
+        # collector half a second, in which no episode goes on.
+        gc.collect()
+        gc.freeze()
 
     async def prefetch(self, rows: Sequence[Mapping[str, Any]]) -> int:
         """Have the first views of questions decoded on this node, while its store has nothing else to do.
@@ -54,18 +63,19 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         # verl tells an agent loop nothing about validation.
         kwargs[VALIDATE] = bool(trajectory["validate"])
+        await one_by_one()
         return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
         for one in output if isinstance(output, list) else [output]:
             if IMAGES in (one.multi_modal_data or {}):
-                one.multi_modal_data[INPUTS] = await asyncio.to_thread(self._inputs, one)
+                one.multi_modal_data[INPUTS] = await beside(partial(self._inputs, one))
         return await super()._agent_loop_postprocess(output, validate, **kwargs)
 
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""
         images = output.multi_modal_data[IMAGES]
-        sizes = image_sizes(self.processor.image_processor, [(ref.width, ref.height) for ref in images.refs])
+        sizes = visual_sizes(self.processor, images.refs)
         ids = torch.tensor([*output.prompt_ids, *output.response_ids])
         positions = {POSITIONS: rope_positions(self.processor, ids, sizes)}
         return {**sizes, IMAGES: images.pack(), **positions} if images.refs else positions
@@ -79,6 +89,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         await super()._compute_score([scored], kwargs)
         if scored.reward_score is not None:
             last.reward_score = scored.reward_score
+        await one_by_one()
 
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}

@@ -1,15 +1,20 @@
 """The engine that trains: verl's for FSDP, which here takes references to images and makes patches of them itself.
 
-What travels from a rollout to the trainer are the references of :class:`agentic_video.types.frame.ImageRef`. Each rank
-fetches the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a
-thousandth of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a
-group are mostly the same.
+What travels from a rollout to the trainer are the references of :mod:`agentic_video.types.frame`. Each rank fetches
+the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a thousandth
+of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a group are
+mostly the same. Clips are made of their frames, which are images like all others.
+
+A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
+for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
+must run it equally often, whatever their micro-batches hold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import torch
 from tensordict import NonTensorData, TensorDict
 from verl.utils import tensordict_utils
@@ -17,8 +22,9 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from agentic_video.training.model_inputs import image_patches
+from agentic_video.training.model_inputs import clip_patches, image_patches, pixels_of, seqlens
 from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.types.frame import VideoRef
 from agentic_video.video.fetch import FrameFetcher
 
 VENDOR = "agentic_video"
@@ -41,13 +47,18 @@ class VideoEngine(FSDPEngineWithLMHead):
         if images:
             if self._fetcher is None:
                 self._fetcher = FrameFetcher(images[0].store, KEPT_BYTES)
-            refs = [ref for one in images for ref in one.refs]
+            refs = [ref for one in images for ref in one.images]
             with ThreadPoolExecutor(1) as elsewhere:  # Ray complains of waiting on the thread of an actor's event loop
                 fetched = elsewhere.submit(self._fetcher.fetch, refs).result()
-            patches = image_patches(self.model_config.processor.image_processor, fetched, get_device_id())
+            patches = reference_patches(self.model_config.processor, images, fetched, get_device_id())
             # What the model would do with them first, here once for each distinct image.
             dtype = getattr(self, "_autocast_dtype", torch.float32)
             micro_batch = with_patches(micro_batch, {key: one.to(dtype) for key, one in patches.items()})
+        processor = self.model_config.processor
+        if any("video_grid_thw" in one for one in sequence_inputs(micro_batch)):
+            micro_batch = clips_as_images(
+                micro_batch, processor.image_token_id, processor.video_token_id, processor.image_processor.merge_size
+            )
         return super().prepare_model_inputs(micro_batch)
 
 
@@ -63,6 +74,91 @@ def sequence_images(batch: TensorDict) -> list[SequenceImages | None]:
     return [SequenceImages.unpack(one[IMAGES]) if IMAGES in one else None for one in inputs]
 
 
+def reference_patches(
+    processor: Any, sequences: Sequence[SequenceImages], images: Mapping[str, np.ndarray], device: Any = "cpu"
+) -> dict[str, torch.Tensor]:
+    """Patches of what sequences show, each distinct image or clip processed once.
+
+    Args:
+        processor: The model's.
+        sequences: Their references.
+        images: The pixels of all images, those of clips included, by key.
+        device: Where they are processed.
+
+    Returns:
+        Float32 patches of shape (patches, values of a patch), by the keys of references.
+    """
+    refs = {ref.key: ref for one in sequences for ref in one.refs}
+    clips = {key: ref for key, ref in refs.items() if isinstance(ref, VideoRef)}
+    alone = {key: images[key] for key in refs if key not in clips}
+    made = image_patches(processor.image_processor, alone, device)
+    if clips:
+        pixels = {key: [images[frame.key] for frame in ref.frames] for key, ref in clips.items()}
+        made |= clip_patches(processor.video_processor, pixels, device)
+    return made
+
+
+def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge: int) -> TensorDict:
+    """A batch whose clips are images of several moments; the batch itself stays as it is.
+
+    The placeholders of clips become those of images, and their patches and sizes are put among those of the images in
+    the order of the placeholders. The model's hidden states are the same: a placeholder's own embedding is never read,
+    positions were made before, and the loss is taken on no placeholder.
+
+    Args:
+        batch: With ``input_ids`` and ``multi_modal_inputs``, pixels included.
+        image_token: Placeholder of images.
+        video_token: Placeholder of clips.
+        merge: Patches along a side of a visual token.
+    """
+    ids = batch["input_ids"]
+    filled = [
+        _one_kind(inputs, one.tolist(), image_token, video_token, merge**2) if "video_grid_thw" in inputs else inputs
+        for inputs, one in zip(sequence_inputs(batch), ids.unbind(), strict=True)
+    ]
+    values = ids.values().masked_fill(ids.values() == video_token, image_token)
+    copy = batch.copy()
+    copy["input_ids"] = torch.nested.nested_tensor_from_jagged(values, ids.offsets())
+    tensordict_utils.assign_non_tensor_stack(copy, INPUTS, filled)
+    return copy
+
+
+def _one_kind(
+    inputs: Mapping[str, Any], ids: Sequence[int], image_token: int, video_token: int, merged: int
+) -> dict[str, Any]:
+    """The inputs of a sequence with its clips among its images; ``merged`` patches are one token."""
+    kinds = {
+        image_token: _pieces(inputs, "image_grid_thw", "pixel_values"),
+        video_token: _pieces(inputs, "video_grid_thw", "pixel_values_videos"),
+    }
+    grids, patches = [], []
+    at = 0
+    while at < len(ids):
+        if ids[at] not in kinds:
+            at += 1
+            continue
+        token = ids[at]
+        grid, pixels = next(kinds[token])
+        grids.append(grid)
+        patches.append(pixels)
+        # A clip's placeholders may lie in several runs, with timestamps in between.
+        left = len(pixels) // merged
+        while left:
+            left -= ids[at] == token
+            at += 1
+    clips = ("video_grid_thw", "pixel_values_videos", "second_per_grid_ts")
+    rest = {name: value for name, value in inputs.items() if name not in clips}
+    grid = torch.stack(grids)
+    return {**rest, "pixel_values": torch.cat(patches), "image_grid_thw": grid, "images_seqlens": seqlens(grid)}
+
+
+def _pieces(inputs: Mapping[str, Any], grid: str, pixels: str) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The size and the patches of each image, or of each clip."""
+    if grid not in inputs:
+        return iter(())
+    return iter(zip(inputs[grid], inputs[pixels].split(inputs[grid].prod(-1).tolist()), strict=True))
+
+
 def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> TensorDict:
     """A batch whose sequences have patches in place of references; the batch itself stays as it is.
 
@@ -73,7 +169,7 @@ def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> Tens
     filled: list[dict[str, Any]] = []
     for inputs, images in zip(sequence_inputs(batch), sequence_images(batch), strict=True):
         rest = {name: value for name, value in inputs.items() if name != IMAGES}
-        pixels = {"pixel_values": torch.cat([patches[ref.key] for ref in images.refs])} if images else {}
+        pixels = pixels_of(images.refs, patches) if images else {}
         filled.append({**pixels, **rest})
     copy = batch.copy()
     tensordict_utils.assign_non_tensor_stack(copy, INPUTS, filled)

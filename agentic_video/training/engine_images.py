@@ -1,4 +1,4 @@
-"""Images that a vLLM engine is given by reference: it is sent the pixels of each once, later requests name it only.
+"""Images and clips that a vLLM engine is given by reference: the pixels of each are sent once, later it is named only.
 
 What the engine has is read from vLLM's own cache of processed images (``multimodal/cache.py``), each time anew, so that
 nothing here can be out of date. What it lacks comes with the request, or from the frame store that has it. vLLM's
@@ -9,19 +9,25 @@ same images in the same order. vLLM has nothing that makes sure of it: its own O
 single thread and on the event loop's order, a cancelled request leaves an image that only one side knows of, and its
 ``reset_mm_cache`` warns of requests under way. Here one lock is held from the look into the cache until the request is
 handed over, and while both sides are emptied.
+
+vLLM writes the placeholders itself. A clip is given to it with its frames' times, from which it is to make the very ids
+that the rollout has; that it does is checked for each request.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
-from agentic_video.types.frame import ImageRef
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.rollout.vllm_clips import CACHED, clip_item, whole_prompt, with_bare_clips
+from agentic_video.training.references import image_refs
+from agentic_video.types.frame import ImageRef, VideoRef
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +47,10 @@ class MissingImages(Exception):
     def __init__(self, keys: Sequence[str]):
         super().__init__(f"{len(keys)} images without pixels aren't there any more")
         self.keys = tuple(keys)
+
+
+class RenderedPromptError(ValueError):
+    """vLLM made other ids of a prompt than the rollout has, so that another sequence would be trained than was said."""
 
 
 class _RenderError(Exception):
@@ -64,11 +74,11 @@ class ImageStats:
     """What an engine was asked to look at so far, and what had to be moved for it.
 
     Attributes:
-        requests: Requests with images.
-        asked: Images of these requests.
+        requests: Requests with images or clips.
+        asked: Images and clips of these requests.
         fetched: Images that were fetched from a frame store.
         received: Images whose pixels came with a request.
-        processed: Images that vLLM's processor ran on; all others were at hand.
+        processed: Images and clips that vLLM's processor ran on; all others were at hand.
         again: Those of them that had been processed since the cache was last emptied: it is too small for what is
             under way (``mm_processor_cache_gb``).
         missing: Images that had to be asked for.
@@ -97,13 +107,14 @@ class ReferenceEngine:
     Args:
         engine: vLLM's ``AsyncLLM``.
         fetcher: Finds the frames of stores.
+        chat_format: How the model's prompts are written; None for an engine that is shown no clips.
 
     Attributes:
         stats: The counts so far.
     """
 
-    def __init__(self, engine: Any, fetcher: Fetcher):
-        self._engine, self._fetcher = engine, fetcher
+    def __init__(self, engine: Any, fetcher: Fetcher, chat_format: ChatFormat | None = None):
+        self._engine, self._fetcher, self._format = engine, fetcher, chat_format
         self._order = asyncio.Lock()
         # Whether one side of the cache may know of an image that the other doesn't.
         self._differ = False
@@ -121,6 +132,7 @@ class ReferenceEngine:
         Raises:
             MissingImages: Of images that tools made, the engine lacks some that came without pixels.
             VideoError: A frame can't be had again.
+            RenderedPromptError: vLLM's prompt differs from the rollout's.
         """
         refs = references(prompt)
         if not refs:
@@ -131,7 +143,7 @@ class ReferenceEngine:
             async for output in self._engine.generate(prompt, sampling_params, request_id, **options):
                 yield output
             return
-        images = {ref.key: ref.image for ref in refs if ref.image is not None}
+        images = {ref.key: ref.image for ref in image_refs(refs) if ref.image is not None}
         self._count(
             requests=1,
             asked=len(refs),
@@ -180,20 +192,22 @@ class ReferenceEngine:
             await self._engine.sleep(*args, **options)
 
     async def _render(
-        self, prompt: Mapping[str, Any], refs: Sequence[ImageRef], images: Mapping[str, np.ndarray]
+        self, prompt: Mapping[str, Any], refs: Sequence[ImageRef | VideoRef], images: Mapping[str, np.ndarray]
     ) -> Any:
         """The prompt as vLLM's engine takes it, with the patches of what it lacks."""
         started, pixels = time.monotonic(), dict(images)
         mine: list[str] = []
         try:
             while True:
-                lacking = {ref.key: ref for ref in refs if ref.key not in pixels and not self._has(ref.key)}
+                new = image_refs([ref for ref in refs if not self._has(ref.key)])
+                lacking = {image.key: image for image in new if image.key not in pixels}
                 pixels |= await self._pixels(list(lacking.values()), mine)
                 async with self._order:
                     if self._differ:
                         await self._reset()
                     # Something may have been dropped while this request waited.
-                    if all(ref.key in pixels or self._has(ref.key) for ref in refs):
+                    new = image_refs([ref for ref in refs if not self._has(ref.key)])
+                    if all(image.key in pixels for image in new):
                         return await self._processed_by_vllm(prompt, refs, pixels)
         finally:
             for key in mine:
@@ -226,16 +240,21 @@ class ReferenceEngine:
         return found
 
     async def _processed_by_vllm(
-        self, prompt: Mapping[str, Any], refs: Sequence[ImageRef], pixels: Mapping[str, np.ndarray]
+        self, prompt: Mapping[str, Any], refs: Sequence[ImageRef | VideoRef], pixels: Mapping[str, np.ndarray]
     ) -> Any:
-        new = [None if self._has(ref.key) else pixels[ref.key] for ref in refs]
-        keys = {ref.key for ref, image in zip(refs, new, strict=True) if image is not None}
-        self._count(processed=sum(image is not None for image in new), again=len(keys & self._processed))
-        images = await asyncio.to_thread(_pictures, new) if keys else new
+        held = {ref.key for ref in refs if self._has(ref.key)}
+        new = {ref.key for ref in refs} - held
+        self._count(processed=sum(ref.key in new for ref in refs), again=len(new & self._processed))
+        data = await asyncio.to_thread(_items, refs, held, pixels)
+        clips = [ref for ref in refs if isinstance(ref, VideoRef)]
+        ids = prompt["prompt_token_ids"]
         named = {
             **prompt,
-            "multi_modal_data": {**prompt["multi_modal_data"], "image": images},
-            "multi_modal_uuids": {"image": [ref.key for ref in refs]},
+            "prompt_token_ids": with_bare_clips(ids, clips, self._clip_format) if clips else ids,
+            "multi_modal_data": {**prompt["multi_modal_data"], **data},
+            "multi_modal_uuids": {
+                kind: [ref.key for ref in refs if isinstance(ref, VideoRef) == (kind == "video")] for kind in data
+            },
         }
         try:
             (rendered,) = await self._engine.renderer.render_cmpl_async([named])
@@ -245,11 +264,26 @@ class ReferenceEngine:
             if isinstance(error, Exception):
                 raise _RenderError(error) from error
             raise
-        self._processed |= keys
+        self._processed |= new
+        if self._format is not None:
+            expected = whole_prompt(ids, refs, self._format)
+            if list(rendered["prompt_token_ids"]) != expected:
+                self._differ = True  # what it has processed doesn't reach the engine
+                raise RenderedPromptError(
+                    f"vLLM made {len(rendered['prompt_token_ids'])} ids of a prompt with {len(clips)} clips and "
+                    f"{len(refs) - len(clips)} images, the rollout has {len(expected)}, or they differ: the engine's "
+                    "processors (mm_processor_kwargs, the checkpoint's preprocessor files) aren't the trainer's"
+                )
         return rendered
 
+    @property
+    def _clip_format(self) -> ChatFormat:
+        if self._format is None:
+            raise ValueError("this engine is shown no clips: its model has no processor for them")
+        return self._format
+
     def _has(self, key: str) -> bool:
-        """Whether the engine has an image processed."""
+        """Whether the engine has an image or a clip processed."""
         cache = self._engine.renderer.mm_processor_cache
         return cache is not None and bool(cache.is_cached_item(key))
 
@@ -267,24 +301,36 @@ class ReferenceEngine:
         self.stats = ImageStats(**{name: value + more.get(name, 0) for name, value in now.items()})
 
 
-def references(prompt: Any) -> list[ImageRef]:
-    """A prompt's images where they are references; empty where there are none, or images themselves.
+def references(prompt: Any) -> list[ImageRef | VideoRef]:
+    """A prompt's images and clips where they are references; empty where there are none, or pixels themselves.
+
+    Returns:
+        The images in order, then the clips in order.
 
     Raises:
         ValueError: Some are and some aren't.
     """
     data = prompt.get("multi_modal_data") if isinstance(prompt, Mapping) else None
-    images = (data or {}).get("image")
-    if not isinstance(images, Sequence):
-        return []
-    found = [image for image in images if isinstance(image, ImageRef)]
-    if found and len(found) < len(images):
-        raise ValueError(f"{len(found)} of a prompt's {len(images)} images are references: it must be all or none")
+    given = [(data or {}).get(kind) for kind in ("image", "video")]
+    items = [item for some in given if isinstance(some, Sequence) for item in some]
+    found = [item for item in items if isinstance(item, ImageRef | VideoRef)]
+    if found and len(found) < len(items):
+        raise ValueError(f"{len(found)} of a prompt's {len(items)} images are references: it must be all or none")
     return found
 
 
-def _pictures(images: Sequence[np.ndarray | None]) -> list[Image.Image | None]:
-    return [None if image is None else Image.fromarray(image) for image in images]
+def _items(
+    refs: Sequence[ImageRef | VideoRef], held: Collection[str], pixels: Mapping[str, np.ndarray]
+) -> dict[str, list[Any]]:
+    """What vLLM's parser is given: images and clips, and what stands for those that it has."""
+    images: list[Any] = []
+    clips: list[Any] = []
+    for ref in refs:
+        if isinstance(ref, VideoRef):
+            clips.append(CACHED if ref.key in held else clip_item([pixels[one.key] for one in ref.frames], ref.times))
+        else:
+            images.append(None if ref.key in held else Image.fromarray(pixels[ref.key]))
+    return {kind: items for kind, items in (("image", images), ("video", clips)) if items}
 
 
 def _failed(output: Any) -> bool:

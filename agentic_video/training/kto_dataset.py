@@ -1,8 +1,8 @@
 """The data set of KTO (verl's ``data.custom_cls``): labelled trajectory records, and the pairs for the reference point.
 
 A batch holds each trajectory as it was, and once more each question with another trajectory's response (turns,
-observations and images): the mismatched pairs that the reference point is estimated from. Their fields have the same
-names behind ``mismatched_``.
+observations, images and clips): the mismatched pairs that the reference point is estimated from. Their fields have the
+same names behind ``mismatched_``.
 """
 
 import logging
@@ -15,7 +15,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from agentic_video.datasets.rows import MAX_REPORTED
 from agentic_video.training.kto import mismatch
-from agentic_video.training.model_inputs import image_inputs, rope_positions
+from agentic_video.training.model_inputs import clip_inputs, image_inputs, joined_sizes, rope_positions
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import Record
 
@@ -113,12 +113,10 @@ class KtoCollator:
 
     Args:
         processor: The model's, with verl's ``get_rope_index``.
-        image_token_id: Id of the placeholder of an image's patches.
     """
 
-    def __init__(self, processor: Any, image_token_id: int):
+    def __init__(self, processor: Any):
         self._processor = processor
-        self._image_token_id = image_token_id
         self._stack = SFTTensorCollator(DatasetPadMode.NO_PADDING)
 
     def __call__(self, samples: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -136,12 +134,11 @@ class KtoCollator:
         return batch
 
     def pair(self, asked: Mapping[str, Any], answered: Mapping[str, Any]) -> dict[str, Any]:
-        """One sample's opening with everything that follows another's, images included."""
+        """One sample's opening with everything that follows another's, images and clips included."""
         opening, rest = self._split(asked)[0], self._split(answered)[1]
         ids = torch.cat([asked["input_ids"][opening.tokens], answered["input_ids"][rest.tokens]])
         mask = torch.cat([asked["loss_mask"][opening.tokens], answered["loss_mask"][rest.tokens]])
-        shown = [one for one in (opening, rest) if one.grid is not None and len(one.grid)]
-        inputs = image_inputs([one.patches for one in shown], [one.grid for one in shown])
+        inputs = _joined([opening.images, rest.images], [opening.clips, rest.clips])
         return {
             "input_ids": ids,
             "loss_mask": mask,
@@ -152,17 +149,25 @@ class KtoCollator:
     def _split(self, sample: Mapping[str, Any]) -> tuple["_Piece", "_Piece"]:
         """A sample before and from the first token that the model said."""
         first = int(sample["loss_mask"].argmax())
-        before, after = slice(first), slice(first, None)
-        inputs = sample["multi_modal_inputs"]
-        if "image_grid_thw" not in inputs:
-            return _Piece(before), _Piece(after)
-        grid, patches = inputs["image_grid_thw"], inputs["pixel_values"]
+        inputs, opening = sample["multi_modal_inputs"], sample["input_ids"][:first]
+        images = self._split_kind(inputs, _IMAGE_FIELDS, int((opening == self._processor.image_token_id).sum()))
+        clips = self._split_kind(inputs, _CLIP_FIELDS, int((opening == self._processor.video_token_id).sum()))
+        return _Piece(slice(first), images[0], clips[0]), _Piece(slice(first, None), images[1], clips[1])
+
+    def _split_kind(
+        self, inputs: Mapping[str, Any], fields: Sequence[str], placeholders: int
+    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Patches, sizes and what else there is of the images (or clips) of the first placeholders, and of the rest."""
+        if fields[0] not in inputs:
+            return (), ()
+        patches, grid, *others = (inputs[name] for name in fields)
         sizes = grid.prod(-1)
-        merge = self._processor.image_processor.merge_size**2
-        placeholders = int((sample["input_ids"][before] == self._image_token_id).sum())
-        images = int((sizes.cumsum(0) <= placeholders * merge).sum())
-        at = int(sizes[:images].sum())
-        return _Piece(before, patches[:at], grid[:images]), _Piece(after, patches[at:], grid[images:])
+        count = int((sizes.cumsum(0) <= placeholders * self._processor.image_processor.merge_size**2).sum())
+        at = int(sizes[:count].sum())
+        return (
+            (patches[:at], grid[:count], *(one[:count] for one in others)),
+            (patches[at:], grid[count:], *(one[count:] for one in others)),
+        )
 
 
 @dataclass(frozen=True)
@@ -171,10 +176,25 @@ class _Piece:
 
     Attributes:
         tokens: Which tokens.
-        patches: The images' patches; None where the sample has no images.
-        grid: Sizes of the images in patches, shape (images, 3).
+        images: Their patches and sizes; empty where the sample has none.
+        clips: Of clips: patches, sizes and seconds.
     """
 
     tokens: slice
-    patches: Any = None
-    grid: Any = None
+    images: tuple[Any, ...]
+    clips: tuple[Any, ...]
+
+
+_IMAGE_FIELDS = ("pixel_values", "image_grid_thw")
+_CLIP_FIELDS = ("pixel_values_videos", "video_grid_thw", "second_per_grid_ts")
+
+
+def _joined(images: Sequence[tuple[Any, ...]], clips: Sequence[tuple[Any, ...]]) -> dict[str, torch.Tensor]:
+    """The inputs of a sequence that is put together of pieces."""
+
+    def fields(pieces: Sequence[tuple[Any, ...]], count: int) -> list[list[Any]]:
+        shown = [one for one in pieces if one and len(one[1])]
+        return [[one[number] for one in shown] for number in range(count)]
+
+    of_images, of_clips = image_inputs(*fields(images, 2)), clip_inputs(*fields(clips, 3))
+    return joined_sizes(of_images, of_clips) if of_clips else of_images

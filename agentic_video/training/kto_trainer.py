@@ -23,7 +23,6 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
-from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
 from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator
 from agentic_video.training.sft import VideoSFTTrainer, train
@@ -207,8 +206,7 @@ class KtoTrainer(VideoSFTTrainer):
         check_batch_size(self.config.data.train_batch_size, self.engine.get_data_parallel_size())
         super()._build_dataloader()
         processor = self.model_config.processor
-        image_token_id = ChatFormat(self.model_config.tokenizer, processor.image_processor).image_token_id
-        collator = KtoCollator(processor, image_token_id)
+        collator = KtoCollator(processor)
         for loader in (self.train_dataloader, self.val_dataloader):
             if loader is not None:
                 loader.collate_fn = collator

@@ -1,4 +1,4 @@
-"""What the model takes beside token ids: patches of images, and positions of tokens.
+"""What the model takes beside token ids: patches of images and clips, and positions of tokens.
 
 Rollouts, SFT and KTO make them here alike, so that a recorded episode is trained on as its rollout would be. Positions
 and sizes need no pixels: a rollout's are made where it is played, its patches where they are trained on.
@@ -13,7 +13,9 @@ import torch
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
-from agentic_video.types.frame import Frame
+from agentic_video.rollout.clips import ClipLike, clip_grid, is_timestamped, seconds_per_patch, timed_positions
+from agentic_video.types.frame import Clip, ImageRef, VideoRef
+from agentic_video.types.message import Visual
 
 
 def image_sizes(image_processor: Any, sizes: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
@@ -37,6 +39,75 @@ def image_sizes(image_processor: Any, sizes: Sequence[tuple[int, int]]) -> dict[
         grids.append([1, resized[0] // side, resized[1] // side])
     grid = torch.tensor(grids)
     return {"image_grid_thw": grid, "images_seqlens": grid[:, 1] * grid[:, 2]}
+
+
+def visual_sizes(processor: Any, shown: Sequence[Visual | ImageRef | VideoRef]) -> dict[str, torch.Tensor]:
+    """What verl and the model want to know of images and clips beside their patches.
+
+    Args:
+        processor: The model's.
+        shown: Images and clips, in the order of their placeholders.
+
+    Returns:
+        See :func:`image_sizes`, and with clips: ``video_grid_thw`` (clips, 3), sizes in patches, ``second_per_grid_ts``
+        (clips,), seconds from one temporal patch to the next, and among ``images_seqlens`` the patches of each moment.
+    """
+    clips = [one for one in shown if isinstance(one, Clip | VideoRef)]
+    images = [(one.width, one.height) for one in shown if not isinstance(one, Clip | VideoRef)]
+    sizes = image_sizes(processor.image_processor, images)
+    return joined_sizes(sizes, clip_sizes(processor.video_processor, clips)) if clips else sizes
+
+
+def clip_sizes(video_processor: Any, clips: Sequence[ClipLike]) -> dict[str, torch.Tensor]:
+    """Of clips: ``video_grid_thw`` and ``second_per_grid_ts``; see :func:`visual_sizes`."""
+    grids = [clip_grid(video_processor, clip) for clip in clips]
+    seconds = [seconds_per_patch(clip.times) for clip in clips]
+    return {
+        "video_grid_thw": torch.tensor(grids),
+        "second_per_grid_ts": torch.tensor(seconds, dtype=torch.float64),
+    }
+
+
+def joined_sizes(images: Mapping[str, torch.Tensor], clips: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What there is of a sequence's images and of its clips, as that of the sequence."""
+    moments = seqlens(clips["video_grid_thw"])
+    lengths = [images["images_seqlens"], moments] if "images_seqlens" in images else [moments]
+    return {**images, **clips, "images_seqlens": torch.cat(lengths)}
+
+
+def seqlens(grid: torch.Tensor) -> torch.Tensor:
+    """Patches of each moment of images or clips, whose sizes (time, height, width) have the shape (count, 3)."""
+    return torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0])
+
+
+def clip_patches(
+    video_processor: Any, clips: Mapping[str, Sequence[np.ndarray]], device: str | int | torch.device = "cpu"
+) -> dict[str, torch.Tensor]:
+    """What the video processor makes of clips, on a device.
+
+    Args:
+        video_processor: The model's.
+        clips: For each, its frames as RGB uint8 arrays of shape (height, width, 3), by key.
+        device: Where they are processed.
+
+    Returns:
+        Float32 patches of shape (patches, values of a patch) on the device, by key.
+    """
+    if not clips:
+        return {}
+    tensors = [
+        torch.stack([torch.tensor(frame, device=device).permute(2, 0, 1) for frame in frames])
+        for frames in clips.values()
+    ]
+    output = video_processor(
+        videos=tensors,
+        do_sample_frames=False,
+        input_data_format="channels_first",
+        return_tensors="pt",
+        device=device,
+    )
+    pieces = output["pixel_values_videos"].split(output["video_grid_thw"].prod(dim=-1).tolist())
+    return dict(zip(clips, pieces, strict=True))
 
 
 def image_patches(
@@ -78,7 +149,29 @@ def image_inputs(patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor])
     return {
         "pixel_values": torch.cat(list(patches)),
         "image_grid_thw": grid,
-        "images_seqlens": torch.repeat_interleave(grid[:, 1] * grid[:, 2], grid[:, 0]),
+        "images_seqlens": seqlens(grid),
+    }
+
+
+def clip_inputs(
+    patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor], seconds: Sequence[torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Processed clips as verl's worker hands them to the model; see :func:`image_inputs`.
+
+    Args:
+        patches: Patches of clips in order.
+        grids: Sizes of the same clips in patches, each of shape (clips, 3).
+        seconds: From one temporal patch of each clip to the next, each of shape (clips,).
+
+    Returns:
+        ``pixel_values_videos``, ``video_grid_thw`` and ``second_per_grid_ts``; nothing at all without clips.
+    """
+    if not grids:
+        return {}
+    return {
+        "pixel_values_videos": torch.cat(list(patches)),
+        "video_grid_thw": torch.cat(list(grids)),
+        "second_per_grid_ts": torch.cat(list(seconds)),
     }
 
 
@@ -96,11 +189,14 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
     Args:
         processor: The model's, with verl's ``get_rope_index``.
         ids: Shape (tokens,).
-        inputs: With ``image_grid_thw``, where there are images.
+        inputs: With ``image_grid_thw`` where there are images, ``video_grid_thw`` and ``second_per_grid_ts`` where
+            there are clips.
 
     Returns:
         Shape (4, tokens).
     """
+    if "video_grid_thw" in inputs and not is_timestamped(processor.video_processor):
+        return _timed_positions(processor, ids, inputs)
     rows = ids.unsqueeze(0)
     worker: Any = SimpleNamespace(processor=processor)  # all that verl's method asks of its worker
     positions: torch.Tensor = AgentLoopWorker._compute_position_ids(
@@ -109,22 +205,64 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
     return positions.squeeze(0)
 
 
+def _timed_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    vision = processor.config.vision_config
+    images, clips, seconds = (
+        inputs[name].tolist() if name in inputs else []
+        for name in ("image_grid_thw", "video_grid_thw", "second_per_grid_ts")
+    )
+    places = timed_positions(
+        ids.numpy(),
+        images,
+        [(grid, step * vision.tokens_per_second) for grid, step in zip(clips, seconds, strict=True)],
+        image_token=processor.image_token_id,
+        video_token=processor.video_token_id,
+        merge=vision.spatial_merge_size,
+    )
+    return torch.from_numpy(np.concatenate([np.arange(len(ids))[None], places]))
+
+
+def visual_patches(processor: Any, shown: Sequence[Visual]) -> dict[str, torch.Tensor]:
+    """Patches of images and clips by their keys, each distinct one processed once."""
+    frames = {one.key: one.image for one in shown if not isinstance(one, Clip)}
+    clips = {one.key: [frame.image for frame in one.frames] for one in shown if isinstance(one, Clip)}
+    return {
+        **image_patches(processor.image_processor, frames),
+        **(clip_patches(processor.video_processor, clips) if clips else {}),
+    }
+
+
+def pixels_of(
+    shown: Sequence[Visual | ImageRef | VideoRef], patches: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The patches of a sequence as the model takes them.
+
+    Args:
+        shown: Images and clips, in the order of their placeholders.
+        patches: By their keys.
+
+    Returns:
+        ``pixel_values`` where there are images, ``pixel_values_videos`` where there are clips.
+    """
+    videos = [patches[one.key] for one in shown if isinstance(one, Clip | VideoRef)]
+    images = [patches[one.key] for one in shown if not isinstance(one, Clip | VideoRef)]
+    pixels = {"pixel_values": images, "pixel_values_videos": videos}
+    return {name: torch.cat(pieces) for name, pieces in pixels.items() if pieces}
+
+
 def model_inputs(
-    processor: Any, ids: torch.Tensor, frames: Sequence[Frame]
+    processor: Any, ids: torch.Tensor, shown: Sequence[Visual]
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Positions and image inputs of a sequence, as a rollout has them when it is trained on.
+    """Positions and visual inputs of a sequence, as a rollout has them when it is trained on.
 
     Args:
         processor: The model's, with verl's ``get_rope_index``.
         ids: Shape (tokens,).
-        frames: The images in the order of their placeholders.
+        shown: The images and clips in the order of their placeholders.
 
     Returns:
-        Positions of shape (4, tokens), and see :func:`image_inputs`.
+        Positions of shape (4, tokens), and see :func:`image_inputs` and :func:`clip_inputs`.
     """
-    inputs = image_sizes(processor.image_processor, [(frame.width, frame.height) for frame in frames])
+    inputs = visual_sizes(processor, shown)
     positions = rope_positions(processor, ids, inputs)
-    if frames:
-        patches = image_patches(processor.image_processor, {frame.key: frame.image for frame in frames})
-        inputs = {"pixel_values": torch.cat([patches[frame.key] for frame in frames]), **inputs}
-    return positions, inputs
+    return positions, {**pixels_of(shown, visual_patches(processor, shown)), **inputs}

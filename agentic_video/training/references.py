@@ -1,9 +1,10 @@
-"""What an episode's images are on their way from a rollout to the trainer: references, in place of float32 patches."""
+"""An episode's images and clips on their way from a rollout to the trainer: references, in place of float32 patches."""
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentic_video.types.frame import ImageRef
+from agentic_video.types.frame import ImageRef, VideoRef
 from agentic_video.video.store import StoreConfig
 
 IMAGES = "video_images"
@@ -12,15 +13,20 @@ IMAGES = "video_images"
 
 @dataclass(frozen=True)
 class SequenceImages:
-    """The images of one sequence.
+    """The images and clips of one sequence.
 
     Attributes:
         refs: In the order of their placeholders.
         store: How frame stores read videos, for a node that has none yet.
     """
 
-    refs: tuple[ImageRef, ...]
+    refs: tuple[ImageRef | VideoRef, ...]
     store: StoreConfig
+
+    @property
+    def images(self) -> tuple[ImageRef, ...]:
+        """All images whose pixels are wanted, those of clips included."""
+        return image_refs(self.refs)
 
     def pack(self) -> bytes:
         """As bytes: TransferQueue takes objects apart, and doesn't put them together again."""
@@ -32,3 +38,8 @@ class SequenceImages:
         images = pickle.loads(packed)
         assert isinstance(images, cls)
         return images
+
+
+def image_refs(refs: Sequence[ImageRef | VideoRef]) -> tuple[ImageRef, ...]:
+    """The images of some references, those of clips included."""
+    return tuple(image for ref in refs for image in (ref.frames if isinstance(ref, VideoRef) else (ref,)))

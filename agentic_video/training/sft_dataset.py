@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from agentic_video.datasets.rows import MAX_REPORTED, video_problem
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.model_inputs import model_inputs
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.text import printable
-from agentic_video.types.trajectory import FrameRef
+from agentic_video.types.trajectory import ClipRef, FrameRef, recorded_frames
 from agentic_video.video.errors import VideoError
 from agentic_video.video.store import FrameStore
 
@@ -56,7 +58,7 @@ class TrajectoryDataset(Dataset):
         files = str(parquet_files).split(",") if isinstance(parquet_files, str | Path) else list(parquet_files)
         settings = settings_of(config)
         self._system, self._store_config = settings.system, settings.frame_store
-        self._format = ChatFormat(tokenizer, processor.image_processor)
+        self._format = ChatFormat.of(processor, tokenizer)
         self._limits = episode_limits(config, settings)
         self._processor = processor
         # Made in the process that reads samples: threads don't survive a fork.
@@ -121,9 +123,9 @@ class TrajectoryDataset(Dataset):
         """
         record, number = self._samples[item]
         sequence = self._sequences(record)[number]
-        frames = self._frames(record.qa.video, sequence.frames)
+        shown = self._shown(record.qa.video, sequence.visuals)
         ids = torch.tensor(sequence.ids, dtype=torch.int64)
-        positions, inputs = model_inputs(self._processor, ids, frames)
+        positions, inputs = model_inputs(self._processor, ids, shown)
         return {
             "input_ids": ids,
             "loss_mask": torch.tensor(sequence.loss_mask, dtype=torch.int64),
@@ -133,6 +135,16 @@ class TrajectoryDataset(Dataset):
 
     def _sequences(self, record: Record) -> tuple[ReplayedSequence, ...]:
         return asyncio.run(replay(record.trajectory, record.qa, self._system, self._format, self._limits))
+
+    def _shown(self, video: str, references: Sequence[FrameRef | ClipRef]) -> list[Visual]:
+        """The images and clips of a sequence, with their pixels."""
+        found = iter(self._frames(video, recorded_frames(references)))
+        return [
+            Clip(tuple(replace(next(found), time=ref.time) for ref in one.frames))  # a model is told the times
+            if isinstance(one, ClipRef)
+            else next(found)
+            for one in references
+        ]
 
     def _frames(self, video: str, references: Sequence[FrameRef]) -> list[Frame]:
         if self._store is None:

@@ -8,6 +8,8 @@ import ray
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.rollout.vllm_clips import teach_clips
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES, ImageStats, MissingImages, ReferenceEngine
 from agentic_video.video.fetch import FrameFetcher
 
@@ -15,15 +17,19 @@ logger = logging.getLogger(__name__)
 
 
 class VideoServer(vLLMHttpServer):
-    """verl's server, whose ``image_data`` may be references (:class:`agentic_video.types.frame.ImageRef`).
+    """verl's server, whose ``image_data`` and ``video_data`` may be references (:mod:`agentic_video.types.frame`).
 
     Servers of judges and teachers, which are given images themselves, work as verl's own.
     """
 
     async def run_server(self, args: argparse.Namespace) -> None:
         """As verl's."""
+        teach_clips()
         await super().run_server(args)
-        self.engine: Any = ReferenceEngine(self.engine, FrameFetcher())
+        processor = self.model_config.processor
+        clips = getattr(processor, "video_processor", None) is not None
+        chat_format = ChatFormat.of(processor, self.model_config.tokenizer) if clips else None
+        self.engine: Any = ReferenceEngine(self.engine, FrameFetcher(), chat_format)
 
     async def generate(self, *args: Any, **kwargs: Any) -> TokenOutput:
         """As verl's.

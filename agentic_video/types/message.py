@@ -1,18 +1,20 @@
-"""Chat messages of text and images, and what an agent is shown after a turn."""
+"""Chat messages of text, images and clips, and what an agent is shown after a turn."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Clip, Frame
 
-Part = str | Frame
-"""A piece of a message: text, or one image."""
+Visual = Frame | Clip
+"""What a model looks at: one image, or several frames as one video."""
+Part = str | Visual
+"""A piece of a message: text, one image, or one clip."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message of text and images in the order in which they are shown."""
+    """One chat message of text, images and clips in the order in which they are shown."""
 
     role: Literal["system", "user"]
     parts: tuple[Part, ...]
@@ -23,7 +25,7 @@ class Observation:
     """What the agent is shown after a turn.
 
     Attributes:
-        parts: Text and images in order, without the chat template's wrapping.
+        parts: Text, images and clips in order, without the chat template's wrapping.
         legal_calls: How many of the turn's calls were carried out.
         illegal_calls: How many were refused.
         unread_images: Images that were asked for and not read, as an episode may not hold so many: it ends.
@@ -36,12 +38,24 @@ class Observation:
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        return tuple(part for part in self.parts if not isinstance(part, str))
+        """All frames, those of clips included."""
+        return frames_of(self.parts)
+
+
+def visuals_of(parts: Sequence[Part]) -> tuple[Visual, ...]:
+    """The images and clips of a message, in order."""
+    return tuple(part for part in parts if not isinstance(part, str))
+
+
+def frames_of(parts: Sequence[Part]) -> tuple[Frame, ...]:
+    """The frames of a message in order, those of clips included."""
+    return tuple(frame for part in visuals_of(parts) for frame in (part.frames if isinstance(part, Clip) else (part,)))
 
 
 def text_of(parts: Sequence[Part]) -> str:
-    """The text of a message, an image written as ``<image>``."""
-    return "".join(part if isinstance(part, str) else "<image>" for part in parts)
+    """The text of a message, an image written as ``<image>`` and a clip as ``<video>``."""
+    shown = ("<video>" if isinstance(part, Clip) else part if isinstance(part, str) else "<image>" for part in parts)
+    return "".join(shown)
 
 
 def joined(parts: Sequence[Part]) -> list[Part]:

@@ -9,7 +9,8 @@ field                  type     meaning
 ``video_qa``           object   the row that was asked (``agentic_video.types.row``); a relative ``video`` starts
                                 at the file's own folder
 ``trajectory``         object   the episode (:meth:`~agentic_video.types.trajectory.Trajectory.to_dict`); a frame is
-                                a reference ``{"index", "time", "width", "height"}``, never pixels
+                                a reference ``{"index", "time", "width", "height"}``, never pixels, and a clip
+                                ``{"frames": [..]}`` of two frames or more
 ``reward_extra_info``  object   numbers by name: ``reward``, ``acc``, ``format``, the reward's terms; may be empty
 ``provenance``         object   who made it and with what, free in form; may be empty
 =====================  =======  ==================================================================================
@@ -39,6 +40,7 @@ _MESSAGE = {"role": str, "parts": list}
 _TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
 _TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list, "loss_mask": bool}
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
+_CLIP = {"frames": list}
 _ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
 _CALL = {"name": str, "arguments": dict}
 _KINDS = {
@@ -235,9 +237,26 @@ def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:
     for number, part in enumerate(parts):
         if isinstance(part, str):
             continue
-        _check(part, _FRAME, {}, where, f"{name}[{number}]")
-        if part["index"] < 0 or part["width"] <= 0 or part["height"] <= 0:
-            raise RecordError(f"{where}: field '{name}[{number}]' is no frame: {dict(part)}")
+        if isinstance(part, Mapping) and "frames" in part:
+            _check_clip(part, where, f"{name}[{number}]")
+        else:
+            _check_frame(part, where, f"{name}[{number}]")
+
+
+def _check_frame(raw: Any, where: str, name: str) -> None:
+    _check(raw, _FRAME, {}, where, name)
+    if raw["index"] < 0 or raw["width"] <= 0 or raw["height"] <= 0:
+        raise RecordError(f"{where}: field '{name}' is no frame: {dict(raw)}")
+
+
+def _check_clip(raw: Any, where: str, name: str) -> None:
+    _check(raw, _CLIP, {}, where, name)
+    for number, frame in enumerate(raw["frames"]):
+        _check_frame(frame, where, f"{name}.frames[{number}]")
+    sizes = {(frame["width"], frame["height"]) for frame in raw["frames"]}
+    times = [frame["time"] for frame in raw["frames"]]
+    if len(times) < 2 or len(sizes) > 1 or times != sorted(times):
+        raise RecordError(f"{where}: field '{name}' is no clip: at least 2 frames of one size in order of time")
 
 
 def _check_action(raw: Mapping[str, Any], where: str, name: str) -> None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Part
 
 
@@ -31,12 +32,38 @@ class FrameRef:
     height: int
 
 
-RecordedPart = str | FrameRef
+@dataclass(frozen=True)
+class ClipRef:
+    """A shown clip without its pixels.
+
+    Attributes:
+        frames: Of one size, in order of time.
+    """
+
+    frames: tuple[FrameRef, ...]
+
+    @property
+    def width(self) -> int:
+        """Width of each frame in pixels."""
+        return self.frames[0].width
+
+    @property
+    def height(self) -> int:
+        """Height of each frame in pixels."""
+        return self.frames[0].height
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The frames' times in seconds."""
+        return tuple(frame.time for frame in self.frames)
+
+
+RecordedPart = str | FrameRef | ClipRef
 
 
 @dataclass(frozen=True)
 class RecordedMessage:
-    """A message of the opening, with references in place of images."""
+    """A message of the opening, with references in place of images and clips."""
 
     role: str
     parts: tuple[RecordedPart, ...]
@@ -109,11 +136,16 @@ class Trajectory:
         return sum(turn.illegal_calls for turn in self.turns)
 
     @property
-    def frames(self) -> tuple[FrameRef, ...]:
-        """All frames that were shown, in order."""
+    def visuals(self) -> tuple[FrameRef | ClipRef, ...]:
+        """All images and clips that were shown, in order."""
         shown = [part for message in self.opening for part in message.parts]
         shown += [part for turn in self.turns for part in turn.observation]
-        return tuple(part for part in shown if isinstance(part, FrameRef))
+        return tuple(part for part in shown if not isinstance(part, str))
+
+    @property
+    def frames(self) -> tuple[FrameRef, ...]:
+        """All frames that were shown, in order, those of clips included."""
+        return recorded_frames(self.visuals)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers; :meth:`from_dict` reads them back."""
@@ -145,9 +177,7 @@ class Trajectory:
 
 def record_parts(parts: Sequence[Part]) -> tuple[RecordedPart, ...]:
     """References in place of pixels."""
-    return tuple(
-        part if isinstance(part, str) else FrameRef(part.index, part.time, part.width, part.height) for part in parts
-    )
+    return tuple(part if isinstance(part, str) else _reference(part) for part in parts)
 
 
 def record_messages(messages: Sequence[Message]) -> tuple[RecordedMessage, ...]:
@@ -155,8 +185,24 @@ def record_messages(messages: Sequence[Message]) -> tuple[RecordedMessage, ...]:
     return tuple(RecordedMessage(message.role, record_parts(message.parts)) for message in messages)
 
 
+def recorded_frames(parts: Sequence[RecordedPart]) -> tuple[FrameRef, ...]:
+    """The frames of some parts in order, those of clips included."""
+    shown = (part for part in parts if not isinstance(part, str))
+    return tuple(ref for part in shown for ref in (part.frames if isinstance(part, ClipRef) else (part,)))
+
+
+def _reference(shown: Frame | Clip) -> FrameRef | ClipRef:
+    if isinstance(shown, Clip):
+        return ClipRef(tuple(FrameRef(one.index, one.time, one.width, one.height) for one in shown.frames))
+    return FrameRef(shown.index, shown.time, shown.width, shown.height)
+
+
 def _parts(raw: Sequence[Any]) -> tuple[RecordedPart, ...]:
-    return tuple(part if isinstance(part, str) else FrameRef(**part) for part in raw)
+    return tuple(part if isinstance(part, str) else _part(part) for part in raw)
+
+
+def _part(raw: Mapping[str, Any]) -> FrameRef | ClipRef:
+    return ClipRef(tuple(FrameRef(**one) for one in raw["frames"])) if "frames" in raw else FrameRef(**raw)
 
 
 def _action(raw: Mapping[str, Any]) -> Action:

@@ -117,8 +117,13 @@ class Actor:
         model: Any = self.worker.actor.model_config
         self.processor, self.tokenizer = model.processor, model.tokenizer
 
-    def batch(self, episodes: Sequence[Episode]) -> Any:
-        """A batch with the fields that verl's agent-loop workers make (``agent_loop_tq.py:183``)."""
+    def batch(self, episodes: Sequence[Episode], shown: Sequence[Sequence[Any]] | None = None) -> Any:
+        """A batch with the fields that verl's agent-loop workers make (``agent_loop_tq.py:183``).
+
+        Args:
+            episodes: Of the batch.
+            shown: Images and clips of each; None: its images.
+        """
         import torch
         from verl.utils import tensordict_utils as tu
 
@@ -126,10 +131,11 @@ class Actor:
         from agentic_video.types.frame import Frame
 
         rows: dict[str, list[Any]] = {"position_ids": [], "multi_modal_inputs": []}
-        for episode in episodes:
+        if shown is None:
+            shown = [[Frame(at, float(at), image) for at, image in enumerate(one.images)] for one in episodes]
+        for episode, visuals in zip(episodes, shown, strict=True):
             ids = torch.tensor(episode.ids, dtype=torch.int64)
-            frames = [Frame(number, float(number), image) for number, image in enumerate(episode.images)]
-            positions, inputs = model_inputs(self.processor, ids, frames)
+            positions, inputs = model_inputs(self.processor, ids, visuals)
             rows["position_ids"].append(positions)
             rows["multi_modal_inputs"].append(inputs)
         fields = {

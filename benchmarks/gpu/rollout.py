@@ -119,9 +119,9 @@ class Rollout:
         from vllm.inputs import TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
-        from agentic_video.evaluation.backends.vllm import one_placeholder
+        from agentic_video.rollout.vllm_clips import one_placeholder
 
-        prompt = TokensPrompt(prompt_token_ids=one_placeholder(ids, self._pad))
+        prompt = TokensPrompt(prompt_token_ids=one_placeholder(ids, [self._pad]))
         if images:
             prompt["multi_modal_data"] = {"image": [Image.fromarray(image) for image in images]}
         sampling = SamplingParams(

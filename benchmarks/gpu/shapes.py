@@ -268,6 +268,8 @@ def _let_frames_be(folder: Path, family: FamilyName) -> None:
     from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
     values = {**FAMILIES[family].processor, "max_pixels": MAX_PIXELS}
+    clips = FAMILIES[family].video_processor
+    clips["size"]["longest_edge"] = max(clips["size"]["longest_edge"], MAX_PIXELS)
     processor, video = (
         (Qwen2_5_VLProcessor, Qwen2VLVideoProcessor)
         if family == "qwen2_5_vl"
@@ -276,7 +278,7 @@ def _let_frames_be(folder: Path, family: FamilyName) -> None:
     processor(
         image_processor=Qwen2VLImageProcessor(**values),
         tokenizer=AutoTokenizer.from_pretrained(folder),
-        video_processor=video(**values),
+        video_processor=video(**clips),
         chat_template=CHAT_TEMPLATE,
     ).save_pretrained(folder)
 

@@ -28,6 +28,7 @@ from agentic_video.training.agent_loop import AGENT_NAME, VideoAgentLoop
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.references import SequenceImages
 from agentic_video.types.frame import ImageRef
+from agentic_video.types.message import frames_of
 from agentic_video.types.row import VideoQA
 from benchmarks.gpu.shapes import write_checkpoint
 
@@ -109,7 +110,7 @@ class StockAgentLoop(VideoAgentLoop):
     """The same episodes, with their images as verl's own agent loops leave them."""
 
     def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
-        self._frames = [sequence.frames for sequence in sequences]
+        self._frames = [frames_of(sequence.visuals) for sequence in sequences]
         return super()._images(sequences)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:

@@ -121,7 +121,7 @@ class Rank:
             for key in keys:
                 batch = tq.kv_batch_get(keys=[key], partition_id="train")
                 if images := [one for one in sequence_images(batch) if one]:
-                    fetched = self._fetcher.fetch(ref for one in images for ref in one.refs)
+                    fetched = self._fetcher.fetch(ref for one in images for ref in one.images)
                     batch = with_patches(batch, image_patches(self._processor, fetched))
                 patches += sum(len(one["pixel_values"]) for one in sequence_inputs(batch))
         stop()

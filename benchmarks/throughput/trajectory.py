@@ -57,7 +57,7 @@ def measure(side: Side, name: str, load: Load, model: Path, video: Path) -> dict
         got += counts.got - before
         if images := [one for one in sequence_images(batch) if one]:
             fetcher = FrameFetcher(images[0].store)
-            found = fetcher.fetch(ref for one in images for ref in one.refs)
+            found = fetcher.fetch(ref for one in images for ref in one.images)
             image_patches(worker.worker.processor.image_processor, found)
             fetched += fetcher.stats.bytes
     getting = (time.perf_counter() - getting) / min(4, len(keys))

@@ -30,6 +30,7 @@ def test_the_recipes_can_be_had(system: str, profile: str) -> None:
         [LORA, f"{MODEL}.exclude_modules=null", f"{MODEL}.target_modules=[q_proj,v_proj]"],
         [f"{MODEL}.exclude_modules=null"],
         [f"{ROLLOUT}.name=sglang"],
+        ["agentic_video.system.frames_as=video"],
         ["actor_rollout_ref.actor.strategy=fsdp"],
         ["trainer.v1.trainer_mode=agentic_video_colocate_async"],
         [
@@ -47,6 +48,14 @@ def test_what_can_be_had(overrides: list[str]) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
+        (
+            ["agentic_video.system.frames_as=video", f"{ROLLOUT}.name=sglang"],
+            r"^agentic_video\.system\.frames_as: video needs .*name=vllm, sglang takes",
+        ),
+        (
+            ["agentic_video.system.frames_as=video", f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.video=0"],
+            r"limit_mm_per_prompt\.video: 0, but agentic_video\.system\.frames_as=video",
+        ),
         (["trainer.v1.trainer_mode=sync"], r"^trainer\.v1\.trainer_mode: sync is verl's own .*; set agentic_video$"),
         (["trainer.v1.trainer_mode=agentic_vidoe"], r"agentic_vidoe: did you mean agentic_video\? there are"),
         (["trainer.use_v1=False"], r"^trainer\.use_v1: "),

@@ -51,6 +51,7 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     config = config_of(name, profile)
     system, rollout = settings_of(config).system, config.actor_rollout_ref.rollout
     assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 0  # frames_as: images
     longest = config.data.max_prompt_length + config.data.max_response_length
     assert longest == rollout.max_model_len == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
     assert config.agentic_video.max_turn_tokens <= limits_of(config).response

@@ -93,6 +93,13 @@ def test_the_published_system_is_the_class_s_own_defaults(name: str, system: typ
     assert system_of(composed(name, "cluster")) == system()
 
 
+@pytest.mark.parametrize(("frames_as", "most"), [("images", 0), ("video", 32)])
+@pytest.mark.parametrize(("name", "profile"), EVERY)
+def test_vllm_is_told_how_many_clips_there_may_be(name: str, profile: str, frames_as: str, most: int) -> None:
+    config = composed(name, profile, f"agentic_video.system.frames_as={frames_as}")
+    assert OmegaConf.select(config, VLLM_IMAGES.replace(".image", ".video")) == most
+
+
 @pytest.mark.parametrize(("name", "profile"), EVERY)
 def test_budgets_hold_together(name: str, profile: str) -> None:
     config = composed(name, profile)

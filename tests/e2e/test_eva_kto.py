@@ -126,7 +126,7 @@ def test_a_step_equals_the_one_worked_out_from_the_checkpoints(
     at = (step - 1) % (len(dataset) // BATCH) * BATCH
     samples = [dataset[number] for number in list(sampler)[at : at + BATCH]]
     partners = mismatch([sample["question"] for sample in samples])
-    collator = KtoCollator(processor, tokenizer.convert_tokens_to_ids("<|image_pad|>"))
+    collator = KtoCollator(processor)
     pairs = [collator.pair(sample, samples[partner]) for sample, partner in zip(samples, partners, strict=True)]
     policy, reference = (
         AutoModelForImageTextToText.from_pretrained(path, dtype=torch.float32).eval()

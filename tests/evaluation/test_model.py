@@ -163,6 +163,8 @@ def test_vllm_gets_the_rollout_s_engine_options_and_room_for_images() -> None:
     given = ModelSpec("vllm", "m", vllm={"limit_mm_per_prompt": {"image": 4, "video": 1}})
     assert fit_images(given, 9).vllm["limit_mm_per_prompt"] == {"image": 9, "video": 1}
     assert fit_images(given, 2).vllm["limit_mm_per_prompt"] == {"image": 4, "video": 1}
+    # a clip has two frames or more
+    assert fit_images(given, 9, clips=True).vllm["limit_mm_per_prompt"] == {"image": 9, "video": 4}
     assert fit_images(ModelSpec("chat", "m"), 9) == ModelSpec("chat", "m")
 
 

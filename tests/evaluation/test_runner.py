@@ -26,7 +26,7 @@ from agentic_video.types.action import Answer
 from agentic_video.types.message import Message
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 from tests.evaluation.scripted import named
@@ -113,3 +113,11 @@ def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) 
         assert record.rewards["video_seconds"] == pytest.approx(record.qa.extra["seconds"], abs=1.0)
     (failure,) = failures(tmp_path)
     assert failure.key == key_of(rows[1]) and failure.error.startswith("VideoError: ") and "gone.mp4" in failure.error
+
+
+def test_visual_tokens_of_clips() -> None:
+    refs = [FrameRef(number, float(number), 56, 28) for number in range(5)]
+    shown = (RecordedMessage("user", (refs[0], ClipRef(tuple(refs)), ClipRef(tuple(refs[:2])))),)
+    trajectory = Trajectory("q", "s", shown, (), EndReason.ANSWER)
+    # two tokens a frame: one image, three moments, one moment
+    assert visual_tokens(trajectory, 28) == 2 + 3 * 2 + 2

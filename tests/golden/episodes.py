@@ -363,7 +363,7 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
     if index % 10 == 0:
         try:
             sequences = await replay(trajectory, qa, system, chat_format, TokenLimits(20_000, 40_000, 4_000))
-            found["replay"] = [[list(one.ids), list(one.loss_mask), len(one.frames)] for one in sequences]
+            found["replay"] = [[list(one.ids), list(one.loss_mask), len(one.visuals)] for one in sequences]
         except (ReplayError, TypeError) as error:
             found["replay"] = f"error: {error}"
     return found

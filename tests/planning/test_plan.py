@@ -71,6 +71,13 @@ def test_the_kv_cache_of_videozoomer_s_engines() -> None:
     assert engine.longest == pytest.approx(engine.kv / 57_344 / 53_248)
 
 
+def test_clips_have_half_the_visual_tokens() -> None:
+    images, video = (plan("framemind", 16, *more).job for more in ((), ("agentic_video.system.frames_as=video",)))
+    # 336 x 336 pixels are 12 x 12 tokens of 28 pixels
+    assert (images.frame_tokens, video.frame_tokens) == (144, 72)
+    assert images.typical - video.typical == 68 * 72
+
+
 def test_fewer_passes_fetch_less() -> None:
     without = plan("videozoomer", 16, "actor_rollout_ref.actor.use_kl_loss=False")
     assert [hop.name for hop in without.hops if "out of" in hop.name] == ["out of TransferQueue, 2 times"]

@@ -60,10 +60,10 @@ def test_a_replay_is_the_rollout_again(context: Context, chat_format: ChatFormat
         assert list(found.response_mask) == expected.response_mask
         assert list(found.ids) == expected.ids
         assert list(found.loss_mask) == [0] * len(expected.prompt_ids) + expected.response_mask
-        assert [(one.index, one.width, one.height) for one in found.frames] == [
-            (frame.index, frame.width, frame.height) for frame in expected.frames
+        assert [(one.index, one.width, one.height) for one in found.visuals] == [
+            (frame.index, frame.width, frame.height) for frame in expected.visuals
         ]
-        assert all(isinstance(one, FrameRef) for one in found.frames)
+        assert all(isinstance(one, FrameRef) for one in found.visuals)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

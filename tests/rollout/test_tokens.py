@@ -38,7 +38,7 @@ class RecordedEngine:
     async def generate(self, request: GenerationRequest) -> Completion:
         self.prompts.append(list(request.prompt_ids))
         placeholders = sum(token == self.format.image_token_id for token in request.prompt_ids)
-        assert placeholders == sum(self.format.image_tokens(one.width, one.height) for one in request.frames)
+        assert placeholders == sum(self.format.image_tokens(one.width, one.height) for one in request.visuals)
         ids: list[int] = []
         for token in self.turns[len(self.said)] if len(self.said) < len(self.turns) else []:
             ids.append(token)
@@ -126,7 +126,7 @@ def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
     # budgets hold
     assert len(sequence.response_ids) <= response
     assert all(len(said) <= turn for said in engine.said)
-    assert len(trajectory.frames) == len(sequence.frames) <= SYSTEM.max_images
+    assert len(trajectory.frames) == len(sequence.visuals) <= SYSTEM.max_images
     # mask 1 covers exactly what was generated, up to a forbidden token
     kept = []
     for said in engine.said:
@@ -140,7 +140,7 @@ def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
         assert value == (-float(token) if mask else 0.0)
     # images equal placeholders
     placeholders = sum(token == chat_format.image_token_id for token in sequence.ids)
-    assert placeholders == sum(chat_format.image_tokens(f.width, f.height) for f in sequence.frames)
+    assert placeholders == sum(chat_format.image_tokens(f.width, f.height) for f in sequence.visuals)
     # what the engine saw in each turn is a prefix of what is trained on
     for prompt in engine.prompts:
         assert sequence.ids[: len(prompt)] == prompt

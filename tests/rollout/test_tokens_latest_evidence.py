@@ -42,7 +42,7 @@ class RecordedEngine:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         ids = self._turns[len(self.asked)]
-        self.asked.append((list(request.prompt_ids), list(request.frames)))
+        self.asked.append((list(request.prompt_ids), list(request.visuals)))
         return Completion(tuple(ids), tuple(-float(token) for token in ids))
 
 
@@ -114,7 +114,7 @@ def test_earlier_turns_stay_unchanged_and_untrained(latest: Played) -> None:
 def test_only_the_latest_images_are_in_a_sequence(latest: Played) -> None:
     trajectory, policy, _, _ = latest
     opening = [part.index for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
-    shown = [[frame.index for frame in sequence.frames] for sequence in policy.sequences]
+    shown = [[frame.index for frame in sequence.visuals] for sequence in policy.sequences]
     # 41 .. 43 s in four frames, then the one at 7 s
     assert shown == [opening, [410, 417, 423, 430], [70]]
     assert len(opening) == (8 if trajectory.rollout_index == 0 else 4)
@@ -125,7 +125,7 @@ def test_placeholders_equal_images(latest: Played, chat_format: ChatFormat) -> N
     counts = []
     for sequence in policy.sequences:
         counts.append(sum(token == chat_format.image_token_id for token in sequence.ids))
-        assert counts[-1] == sum(chat_format.image_tokens(frame.width, frame.height) for frame in sequence.frames)
+        assert counts[-1] == sum(chat_format.image_tokens(frame.width, frame.height) for frame in sequence.visuals)
     # 56 x 56 pixels are four; the first view is 8 of one or 4 of four
     assert counts[1:] == [16, 4] and counts[0] in (8, 16)
 
@@ -134,7 +134,7 @@ def test_the_engine_saw_what_is_trained_on(latest: Played) -> None:
     _, policy, engine, said = latest
     for sequence, (ids, frames), own in zip(policy.sequences, engine.asked, said, strict=True):
         assert sequence.ids == ids + own
-        assert [id(frame) for frame in sequence.frames] == [id(frame) for frame in frames]
+        assert [id(frame) for frame in sequence.visuals] == [id(frame) for frame in frames]
 
 
 def test_the_last_turn_reads_as_the_conversation_without_earlier_images(
@@ -171,14 +171,14 @@ def test_a_context_of_everything_is_one_sequence(chat_format: ChatFormat) -> Non
     assert trajectory.end is EndReason.ANSWER
     (sequence,) = policy.sequences
     assert generated(sequence) == [token for turn in said for token in turn]
-    assert len(sequence.frames) == 8 + 4 + 1
+    assert len(sequence.visuals) == 8 + 4 + 1
 
 
 def test_a_turn_of_words_alone_drops_all_images(chat_format: ChatFormat) -> None:
     rest = "<think>hm</think><turn_sum>nothing yet</turn_sum>"
     trajectory, policy, _, _ = play_spelled(SYSTEM, chat_format, (rest, THIRD))
     assert trajectory.end is EndReason.ANSWER
-    assert [len(sequence.frames) for sequence in policy.sequences] == [8, 0]
+    assert [len(sequence.visuals) for sequence in policy.sequences] == [8, 0]
 
 
 def test_an_observation_beyond_the_budget_begins_no_sequence(chat_format: ChatFormat) -> None:

@@ -5,8 +5,18 @@ import pytest
 import torch
 from PIL import Image
 
-from agentic_video.toyworld.forward import logits_at, patches, positions
-from agentic_video.toyworld.model import FAMILIES, FamilyName, family_of, image_processor, load_checkpoint
+from agentic_video.toyworld.forward import logits_at, patches, pixels_of, positions, seconds_of
+from agentic_video.toyworld.model import (
+    FAMILIES,
+    FamilyName,
+    chat_format_of,
+    family_of,
+    image_processor,
+    load_checkpoint,
+    video_processor,
+)
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import Message, Visual
 
 
 def test_fast_forward_equals_the_stock_one(any_checkpoint: Path) -> None:
@@ -43,3 +53,38 @@ def test_patches_are_the_processors(family: FamilyName) -> None:
 def test_frames_that_are_no_whole_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match="multiples of 28"):
         patches([np.zeros((40, 28, 3), np.uint8)])
+
+
+def test_clips_equal_the_stock_forward_pass(any_checkpoint: Path) -> None:
+    model, tokenizer = load_checkpoint(any_checkpoint)
+    model.eval()
+    family = family_of(model)
+    side = FAMILIES[family].frame_side
+    rng = np.random.default_rng(0)
+
+    def frame(number: int, time: float, width: int) -> Frame:
+        return Frame(number, time, rng.integers(0, 256, (side, width, 3), dtype=np.uint8))
+
+    clips = [
+        Clip(tuple(frame(number, 1.5 * number, 2 * side) for number in range(5))),
+        Clip((frame(7, 20.0, side), frame(8, 20.25, side))),
+    ]
+    shown: list[Visual] = [clips[0], frame(9, 30.0, 2 * side), clips[1]]
+    ids = chat_format_of(model, tokenizer).opening_ids([Message("user", ("look", *shown, "it is red"))])
+    images = pixels_of(shown)
+    places = positions(model, ids, images, seconds_of(shown))[:, None]
+    stock = video_processor(family)(
+        videos=[torch.from_numpy(images[0]), torch.from_numpy(images[2])],
+        do_sample_frames=False,
+        input_data_format="channels_last",
+        return_tensors="pt",
+    )
+    pictures = image_processor(family)(images=[Image.fromarray(images[1])], return_tensors="pt")
+    row = torch.tensor([ids])
+    with torch.no_grad():
+        expected = model(input_ids=row, position_ids=places, **stock, **pictures).logits[0]
+        fast = logits_at(model, row, images, places, torch.ones_like(row, dtype=torch.bool))
+        blank = [image * 0 for image in images]
+        without = logits_at(model, row, blank, places, torch.ones_like(row, dtype=torch.bool))
+    assert torch.allclose(expected, fast, atol=1e-3, rtol=1e-3)
+    assert (without - fast).abs().max() > 0.1

@@ -13,7 +13,7 @@ from verl.utils import tensordict_utils
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
-from agentic_video.training.engine import VideoEngine, sequence_inputs, with_patches
+from agentic_video.training.engine import VideoEngine, clips_as_images, sequence_inputs, with_patches
 from agentic_video.training.references import IMAGES
 from agentic_video.types.frame import Frame
 from tests.training.workers import sequence_images
@@ -59,13 +59,71 @@ def test_patches_take_the_place_of_references() -> None:
     assert sequence_inputs(TensorDict({}, batch_size=[4])) == []
 
 
+IMAGE, VIDEO = 8, 9
+
+
+def test_clips_go_through_the_model_as_images() -> None:
+    """Patches and sizes in the order of the placeholders, whether a clip has one run of them or several."""
+    ids = [
+        [1, VIDEO, VIDEO, 2, IMAGE, 3, VIDEO, VIDEO],  # a clip, an image, a clip
+        [1, 2],
+        [IMAGE, 1, VIDEO, 5, VIDEO, 5, VIDEO, IMAGE],  # an image, a clip in three runs, an image
+        [IMAGE, 1],
+    ]
+    grid, moments = torch.tensor([[1, 2, 2]]), torch.tensor([[2, 2, 2]])
+
+    def patches(*values: int) -> torch.Tensor:
+        return torch.tensor(values).repeat_interleave(4).float()[:, None]
+
+    rows = [
+        {
+            "pixel_values": patches(5),
+            "image_grid_thw": grid,
+            "images_seqlens": torch.tensor([4] * 5),
+            "pixel_values_videos": patches(1, 2, 3, 4),
+            "video_grid_thw": moments.repeat(2, 1),
+            "second_per_grid_ts": torch.tensor([1.0, 2.0]),
+        },
+        {},
+        {
+            "pixel_values": patches(6, 7),
+            "image_grid_thw": grid.repeat(2, 1),
+            "pixel_values_videos": patches(1, 2, 3),
+            "video_grid_thw": torch.tensor([[3, 2, 2]]),
+            "second_per_grid_ts": torch.tensor([1.0]),
+        },
+        {"pixel_values": patches(9), "image_grid_thw": grid, "images_seqlens": torch.tensor([4])},
+    ]
+    jagged = torch.nested.nested_tensor([torch.tensor(row) for row in ids], layout=torch.jagged)
+    batch = TensorDict({"input_ids": jagged}, batch_size=[4])
+    tensordict_utils.assign_non_tensor_stack(batch, "multi_modal_inputs", rows)
+    made = clips_as_images(batch, IMAGE, VIDEO, merge=2)
+    filled = sequence_inputs(made)
+    assert [sorted(one) for one in filled] == [
+        ["image_grid_thw", "images_seqlens", "pixel_values"],
+        [],
+        ["image_grid_thw", "images_seqlens", "pixel_values"],
+        ["image_grid_thw", "images_seqlens", "pixel_values"],
+    ]
+    assert [one["pixel_values"][::4, 0].tolist() for one in filled if one] == [[1, 2, 5, 3, 4], [6, 1, 2, 3, 7], [9]]
+    assert filled[0]["image_grid_thw"].tolist() == [[2, 2, 2], [1, 2, 2], [2, 2, 2]]
+    assert filled[2]["image_grid_thw"].tolist() == [[1, 2, 2], [3, 2, 2], [1, 2, 2]]
+    assert filled[0]["images_seqlens"].tolist() == [4] * 5
+    assert [row.tolist() for row in made["input_ids"].unbind()] == [
+        [IMAGE if token == VIDEO else token for token in row] for row in ids
+    ]
+    assert [row.tolist() for row in batch["input_ids"].unbind()] == ids  # as it was
+    assert [sorted(one) for one in sequence_inputs(batch)] == [sorted(one) for one in rows]
+
+
 @pytest.mark.ray
 @pytest.mark.slow
+@pytest.mark.parametrize("shown", ["images", "clips"])
 @pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
-def test_an_update_is_the_same_bit_for_bit(model: str, video: Callable[[str], str], tmp_path: Path) -> None:
+def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callable[[str], str], tmp_path: Path) -> None:
     """From pixels, and from references whose frame store is killed between the two passes."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.training.updates", str(tmp_path), video("h264_b_frames"), model],
+        [sys.executable, "-m", "tests.training.updates", str(tmp_path), video("h264_b_frames"), model, shown],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
@@ -82,3 +140,25 @@ def test_an_update_is_the_same_bit_for_bit(model: str, video: Callable[[str], st
     # two pictures that a tool made came with the batch; of the store's frames five are distinct
     assert pixels["fetched"] is None
     assert references["fetched"]["fetched"] == 5 and references["fetched"]["bytes"] == 5 * 56 * 112 * 3
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path) -> None:
+    """One has a clip and an image, the other text only: both run the vision tower once, and neither waits for ever."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.ranks", str(tmp_path), model],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+    found = json.loads(line.removeprefix("RESULT "))
+    for alone, together in zip(found["alone"], found["together"], strict=True):
+        assert together["log_probs"] == pytest.approx(alone["log_probs"], abs=1e-5)
+    assert len({one["weights"] for one in found["together"]}) == 1
+    assert found["together"][0]["weights"] not in {one["weights"] for one in found["alone"]}

@@ -13,9 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from verl.utils import hf_processor
 
-from agentic_video.training.engine_images import ImageStats, MissingImages, ReferenceEngine, references
-from agentic_video.types.frame import ImageRef, Origin, image_key
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.rollout.vllm_clips import teach_clips
+from agentic_video.training.engine_images import (
+    ImageStats,
+    MissingImages,
+    ReferenceEngine,
+    RenderedPromptError,
+    references,
+)
+from agentic_video.types.frame import ImageRef, Origin, VideoRef, clip_key, image_key
 from agentic_video.video.errors import VideoError
 
 SIDE = 56
@@ -63,12 +72,13 @@ class Engine:
         from vllm.multimodal.cache import MultiModalReceiverCache
         from vllm.renderers import renderer_from_config
 
+        teach_clips()
         arguments = AsyncEngineArgs(
             model=str(model),
             dtype="float32",
             enforce_eager=True,
             max_model_len=1024,
-            limit_mm_per_prompt={"image": 32, "video": 0},
+            limit_mm_per_prompt={"image": 32, "video": 8},
             mm_processor_cache_gb=cache_gb,
         )
         config = arguments.create_engine_config()
@@ -96,8 +106,9 @@ class Engine:
         if self.there is None or prompt.get("type") != "multimodal":
             return True
         features = [
-            MultiModalFeatureSpec(item, "image", key, PlaceholderRange(0, 1), key)
-            for item, key in zip(prompt["mm_kwargs"]["image"], prompt["mm_hashes"]["image"], strict=True)
+            MultiModalFeatureSpec(item, kind, key, PlaceholderRange(0, 1), key)
+            for kind, items in prompt["mm_kwargs"].items()
+            for item, key in zip(items, prompt["mm_hashes"][kind], strict=True)
         ]
         try:
             self.there.get_and_update_features(features)
@@ -135,14 +146,17 @@ def make_engine(checkpoint: Path) -> MakeEngine:
     return make
 
 
-async def ask(engine: ReferenceEngine, images: Sequence[Any]) -> list[Any]:
+async def ask(engine: ReferenceEngine, images: Sequence[Any], clips: Sequence[VideoRef] = ()) -> list[Any]:
     """One request; its outputs."""
     ids = [5, 6]
     tokenizer = engine.renderer.tokenizer
     start, pad, end = tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"])
     for _ in images:
         ids += [start, pad, end]
-    prompt = {"prompt_token_ids": [*ids, 7], "multi_modal_data": {"image": list(images)} if images else {}}
+    for _ in clips:
+        ids += [start, tokenizer.convert_tokens_to_ids("<|video_pad|>"), end]
+    data = {kind: list(items) for kind, items in (("image", images), ("video", clips)) if items}
+    prompt = {"prompt_token_ids": [*ids, 7], "multi_modal_data": data}
     return [output async for output in engine.generate(prompt, None, "one")]
 
 
@@ -363,6 +377,70 @@ def test_other_prompts_go_as_they_are(make_engine: MakeEngine) -> None:
     assert [taken["multi_modal_data"] for taken in inner.taken] == [{}, {"image": [picture]}]
     assert engine.stats == ImageStats()
     assert engine.works() == "yes"  # whatever else is asked of it
+
+
+def clip(*frames: ImageRef, every: float = 0.75) -> VideoRef:
+    times = tuple(every * number for number in range(len(frames)))
+    return VideoRef(clip_key([frame.key for frame in frames], times), frames, times)
+
+
+def test_clips_are_made_of_frames_that_are_fetched_once(make_engine: MakeEngine, checkpoint: Path) -> None:
+    store, inner = Store(), make_engine()
+    engine = ReferenceEngine(inner, store, ChatFormat.of(hf_processor(str(checkpoint))))
+    first = clip(stored(0), stored(1), stored(2))
+
+    async def play() -> None:
+        await ask(engine, [stored(1)], [first])
+        # the same clip, and one with a picture that a tool made
+        await ask(engine, [stored(1)], [first, clip(stored(0), drawn(9))])
+        with pytest.raises(MissingImages) as caught:
+            await ask(engine, [], [clip(stored(0), drawn(9).bare(), drawn(8).bare())])
+        assert caught.value.keys == (drawn(9).key, drawn(8).key)
+        # the same frames at other times are another clip
+        await ask(engine, [], [first, clip(*first.frames, every=2.0)])
+
+    asyncio.run(play())
+    assert [sorted(call) for call in store.calls] == [[0, 1, 2], [0], [0, 1, 2]]
+    assert counts(engine.stats, "processed", "received", "missing", "again") == (4, 1, 2, 0)
+    one, two, three = inner.taken
+    assert one["mm_hashes"] == {"image": [stored(1).key], "video": [first.key]}
+    # 56 x 56 pixels are 2 x 2 tokens; three frames are two moments
+    pad = inner.renderer.tokenizer.convert_tokens_to_ids("<|video_pad|>")
+    assert one["prompt_token_ids"].count(pad) == 2 * 4
+    assert [[item is not None for item in taken["mm_kwargs"]["video"]] for taken in inner.taken] == [
+        [True],
+        [False, True],
+        [False, True],
+    ]
+    # twice the distance of frames
+    seconds = [taken["mm_kwargs"]["video"][-1].get_data()["second_per_grid_ts"].item() for taken in inner.taken]
+    assert seconds == [1.5, 1.5, 4.0]
+    assert two["mm_hashes"]["video"][0] == three["mm_hashes"]["video"][0] == first.key
+
+
+def test_other_ids_than_the_rollout_s_are_refused(
+    make_engine: MakeEngine, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat_format = ChatFormat.of(hf_processor(str(checkpoint)))
+    inner = make_engine()
+    engine = ReferenceEngine(inner, Store(), chat_format)
+    counted = chat_format.visual_tokens
+    monkeypatch.setattr(chat_format, "visual_tokens", lambda shown: counted(shown) - 1)
+
+    async def play() -> None:
+        with pytest.raises(RenderedPromptError, match="0 clips and 1 images"):
+            await ask(engine, [stored(0)])
+        monkeypatch.undo()
+        (output,) = await ask(engine, [stored(0)])
+        assert output.outputs[0].token_ids == [1]
+
+    asyncio.run(play())
+    assert len(inner.taken) == 1
+
+
+def test_an_engine_without_a_format_takes_no_clips(make_engine: MakeEngine) -> None:
+    with pytest.raises(ValueError, match="shown no clips"):
+        asyncio.run(ask(ReferenceEngine(make_engine(), Store()), [], [clip(stored(0), stored(1))]))
 
 
 def test_references_by_hand() -> None:

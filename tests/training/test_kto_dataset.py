@@ -22,9 +22,10 @@ from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
 from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
 from agentic_video.training.model_inputs import model_inputs
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records, write_record
-from agentic_video.types.trajectory import FrameRef
+from agentic_video.types.trajectory import ClipRef, FrameRef
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 
@@ -45,9 +46,9 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config_of(name: str) -> DictConfig:
+def config_of(name: str, *overrides: str) -> DictConfig:
     """EVA starts without images and the others with some: both kinds of opening occur."""
-    return composed(name, "sft_laptop", *FILES, *ROOMY)
+    return composed(name, "sft_laptop", *FILES, *ROOMY, *overrides)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,8 @@ def records(
 ) -> Callable[[str], tuple[DictConfig, Path]]:
     """Config and training records of a recipe."""
 
-    def make(name: str) -> tuple[DictConfig, Path]:
-        config, folder = config_of(name), tmp_path_factory.mktemp(name)
+    def make(name: str, *overrides: str) -> tuple[DictConfig, Path]:
+        config, folder = config_of(name, *overrides), tmp_path_factory.mktemp(name)
         settings = settings_of(config)
         limits = episode_limits(config.data, settings)
         write_preferences(folder, world, checkpoint, settings.system, limits, turns_of(settings.system), WORLD)
@@ -72,8 +73,7 @@ def dataset_of(config: DictConfig, path: Path, checkpoint: Path, label_field: st
 
 
 def collator_of(checkpoint: Path) -> KtoCollator:
-    tokenizer = hf_tokenizer(str(checkpoint))
-    return KtoCollator(hf_processor(str(checkpoint)), tokenizer.convert_tokens_to_ids("<|image_pad|>"))
+    return KtoCollator(hf_processor(str(checkpoint)))
 
 
 def images_of(record: Record) -> int:
@@ -81,23 +81,29 @@ def images_of(record: Record) -> int:
     return sum(not isinstance(part, str) for message in record.trajectory.opening for part in message.parts)
 
 
+@pytest.mark.parametrize("frames_as", ["images", "video"])
 @pytest.mark.parametrize("name", ["eva", "videozoomer"])
 def test_a_mismatched_pair_is_one_opening_with_another_response(
-    name: str, records: Callable[[str], tuple[DictConfig, Path]], checkpoint: Path
+    name: str, frames_as: str, records: Callable[..., tuple[DictConfig, Path]], checkpoint: Path
 ) -> None:
-    config, path = records(name)
+    config, path = records(name, f"agentic_video.system.frames_as={frames_as}")
     dataset, found = dataset_of(config, path, checkpoint), load_records([path])[0]
     processor, collator, images = hf_processor(str(checkpoint)), collator_of(checkpoint), {True: 0, False: 0}
-    settings, chat_format = settings_of(config), ChatFormat(processor.tokenizer, processor.image_processor)
+    settings, chat_format = settings_of(config), ChatFormat.of(processor)
     limits, store = episode_limits(config.data, settings), FrameStore()
 
     def sequence(record: Record) -> ReplayedSequence:
         (only,) = asyncio.run(replay(record.trajectory, record.qa, settings.system, chat_format, limits))
         return only
 
-    def pixels(record: Record, references: Sequence[FrameRef]) -> list[Frame]:
-        video = record.qa.video
-        return [store.frames(video, [one.index], (one.width, one.height))[0] for one in references]
+    def pixels(record: Record, references: Sequence[FrameRef | ClipRef]) -> list[Visual]:
+        def frame(one: FrameRef) -> Frame:
+            return store.frames(record.qa.video, [one.index], (one.width, one.height))[0]
+
+        return [
+            Clip(tuple(frame(ref) for ref in one.frames)) if isinstance(one, ClipRef) else frame(one)
+            for one in references
+        ]
 
     for one, other in ((0, 1), (1, 2), (2, 0), (5, 3)):
         asked, answered = found[one], found[other]
@@ -106,11 +112,12 @@ def test_a_mismatched_pair_is_one_opening_with_another_response(
         assert pair["input_ids"].tolist() == [*first.prompt_ids, *second.response_ids]
         assert pair["loss_mask"].tolist() == [0] * len(first.prompt_ids) + list(second.response_mask)
         shown, before = images_of(asked), images_of(answered)
-        later = second.frames[before:]
-        frames = [*pixels(asked, first.frames[:shown]), *pixels(answered, later)]
+        later = second.visuals[before:]
+        frames = [*pixels(asked, first.visuals[:shown]), *pixels(answered, later)]
         positions, inputs = model_inputs(processor, pair["input_ids"], frames)
         assert torch.equal(pair["position_ids"], positions)
         assert set(pair["multi_modal_inputs"]) == set(inputs)
+        assert not later or ("video_grid_thw" in inputs) == (frames_as == "video")
         for key, value in inputs.items():
             assert torch.equal(pair["multi_modal_inputs"][key], value), key
         images[True] += shown

@@ -1,4 +1,7 @@
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,10 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from transformers import Qwen2VLImageProcessor
+from transformers.video_utils import VideoMetadata
+from verl.models.transformers.qwen2_vl import get_rope_index
 from verl.utils import hf_processor
 
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint
 from agentic_video.training.model_inputs import image_inputs, image_patches, image_sizes, model_inputs, rope_positions
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import Message, Visual
 from tests.training.workers import make_worker, trained_inputs
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
@@ -99,5 +107,164 @@ def test_a_recorded_sequence_has_a_rollouts_inputs(
     trained, expected = trained_inputs(worker, ids, frames)
     assert torch.equal(positions, trained) and positions.shape == (4, len(ids))
     assert set(inputs) == set(expected) == ({"pixel_values", "image_grid_thw", "images_seqlens"} if count else set())
+    for name, value in expected.items():
+        assert torch.equal(inputs[name], value), name
+
+
+FAMILIES = ("qwen2_5_vl", "qwen3_vl")
+
+
+@pytest.fixture(scope="module")
+def processors(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> dict[str, Any]:
+    """The processors of both tiny models, as verl loads them."""
+    found = {}
+    for family in FAMILIES:
+        folder = tmp_path_factory.mktemp(family)
+        save_checkpoint(build_model(tokenizer, ModelRecipe(family=family)), tokenizer, folder)
+        found[family] = hf_processor(str(folder))
+    return found
+
+
+def timed(number: int, time: float, width: int, height: int) -> Frame:
+    return Frame(number, time, picture(number, width, height))
+
+
+def clip(start: float, every: float, count: int, width: int, height: int) -> Clip:
+    return Clip(tuple(timed(int(start) + number, start + every * number, width, height) for number in range(count)))
+
+
+def mixed(side: int) -> list[Visual]:
+    """Clips of an odd and an even number of frames, at times that aren't whole, with images among them."""
+    return [
+        clip(0.0, 1.3, 5, 2 * side, side),
+        timed(9, 9.0, 2 * side, 2 * side),
+        clip(40.0, 0.5, 4, side, side),
+        clip(60.0, 2.25, 2, side, 2 * side),
+        timed(3, 1.0, side, side),
+    ]
+
+
+def hf_output(processor: Any, shown: Sequence[Visual]) -> Any:
+    """What the Hugging Face processor makes of a conversation, run directly."""
+    kinds = [{"type": "video" if isinstance(one, Clip) else "image"} for one in shown]
+    content = [{"type": "text", "text": "look <"}]
+    for kind in kinds:
+        content += [kind, {"type": "text", "text": " 1> and"}]
+    text = processor.tokenizer.apply_chat_template(
+        [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
+    )
+    clips = [one for one in shown if isinstance(one, Clip)]
+    return processor(
+        text=[text],
+        images=[Image.fromarray(one.image) for one in shown if not isinstance(one, Clip)] or None,
+        videos=[np.stack([frame.image for frame in one.frames]) for one in clips],
+        video_metadata=[
+            VideoMetadata(total_num_frames=len(one.frames), fps=1.0, frames_indices=list(one.times)) for one in clips
+        ],
+        do_sample_frames=False,
+        return_tensors="pt",
+    )
+
+
+def own_ids(processor: Any, shown: Sequence[Visual]) -> list[int]:
+    parts: list[Any] = ["look <"]
+    for one in shown:
+        parts += [one, " 1> and"]
+    return ChatFormat.of(processor).opening_ids([Message("user", tuple(parts))])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_ids_and_patches_of_clips_are_the_processor_s_own(family: str, processors: dict[str, Any]) -> None:
+    processor = processors[family]
+    shown = mixed(processor.image_processor.patch_size * 2)
+    expected, ids = hf_output(processor, shown), own_ids(processor, shown)
+    assert ids == expected["input_ids"][0].tolist()
+    positions, inputs = model_inputs(processor, torch.tensor(ids), shown)
+    for name in ("pixel_values", "pixel_values_videos", "image_grid_thw", "video_grid_thw"):
+        assert torch.equal(inputs[name], expected[name]), name
+    assert positions.shape == (4, len(ids)) and positions[0].tolist() == list(range(len(ids)))
+    # 2 * mean distance of frames; 5 frames are 3 moments
+    assert inputs["second_per_grid_ts"].tolist() == [2.6, 1.0, 4.5]
+    assert inputs["video_grid_thw"][:, 0].tolist() == [3, 2, 1]
+    # patches of each moment: images, then clips
+    assert inputs["images_seqlens"].tolist() == [16, 4, 8, 8, 8, 4, 4, 8]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_clips_that_the_processor_resizes(family: str, processors: dict[str, Any]) -> None:
+    processor = processors[family]
+    shown: list[Visual] = [clip(0.0, 1.0, 3, 300, 170), clip(0.0, 1.0, 4, 45, 33)]
+    expected, ids = hf_output(processor, shown), own_ids(processor, shown)
+    assert ids == expected["input_ids"][0].tolist()
+    inputs = model_inputs(processor, torch.tensor(ids), shown)[1]
+    assert torch.equal(inputs["pixel_values_videos"], expected["pixel_values_videos"])
+    assert torch.equal(inputs["video_grid_thw"], expected["video_grid_thw"])
+
+
+def test_positions_of_qwen3_with_clips_are_the_model_s(processors: dict[str, Any]) -> None:
+    processor = processors["qwen3_vl"]
+    shown = mixed(32)
+    output = hf_output(processor, shown)
+    expected, _ = processor.get_rope_index(
+        output["input_ids"],
+        mm_token_type_ids=output["mm_token_type_ids"],
+        image_grid_thw=output["image_grid_thw"],
+        video_grid_thw=output["video_grid_thw"],
+    )
+    assert torch.equal(model_inputs(processor, output["input_ids"][0], shown)[0][1:], expected[:, 0])
+
+
+def test_positions_of_qwen2_5_with_clips_are_those_of_vllm_and_of_the_model_s_first_code(
+    processors: dict[str, Any],
+) -> None:
+    """vLLM's own method plays the episodes; verl has the code that the model was published with."""
+    from vllm.model_executor.models.qwen2_5_vl import Qwen2_5_VLForConditionalGeneration
+
+    processor = processors["qwen2_5_vl"]
+    shown = mixed(28)
+    output = hf_output(processor, shown)
+    ids = output["input_ids"][0]
+    positions, inputs = model_inputs(processor, ids, shown)
+
+    def runs(token: int) -> list[int]:
+        """Where runs of a placeholder begin."""
+        return [at for at in range(1, len(ids)) if ids[at] == token != ids[at - 1]]
+
+    def feature(modality: str, offset: int, number: int) -> Any:
+        names = [f"{modality}_grid_thw", *(["second_per_grid_ts"] if modality == "video" else [])]
+        data = {name: SimpleNamespace(data=inputs[name][number]) for name in names}
+        return SimpleNamespace(modality=modality, mm_position=SimpleNamespace(offset=offset), data=data)
+
+    features = [
+        feature(kind, offset, number)
+        for kind, token in (("image", processor.image_token_id), ("video", processor.video_token_id))
+        for number, offset in enumerate(runs(token))
+    ]
+    engine: Any = SimpleNamespace(config=processor.config)
+    engine.iter_mm_grid_thw = lambda given: Qwen2_5_VLForConditionalGeneration.iter_mm_grid_thw(engine, given)
+    played, _ = Qwen2_5_VLForConditionalGeneration.get_mrope_input_positions(engine, ids.tolist(), features)
+    assert torch.equal(positions[1:], played)
+
+    published = get_rope_index(
+        processor,
+        ids,
+        image_grid_thw=inputs["image_grid_thw"],
+        video_grid_thw=inputs["video_grid_thw"],
+        second_per_grid_ts=inputs["second_per_grid_ts"],
+    )
+    assert torch.equal(positions[1:], published)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_recorded_sequence_with_clips_has_a_rollouts_inputs(
+    family: str, processors: dict[str, Any], checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker(monkeypatch, checkpoint)
+    worker.processor = processors[family]
+    shown = mixed(worker.processor.image_processor.patch_size * 2)
+    ids = own_ids(worker.processor, shown)
+    positions, inputs = model_inputs(worker.processor, torch.tensor(ids), shown)
+    trained, expected = trained_inputs(worker, ids, shown)
+    assert torch.equal(positions, trained) and set(inputs) == set(expected)
     for name, value in expected.items():
         assert torch.equal(inputs[name], value), name

@@ -31,7 +31,7 @@ from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import Record, read_records, write_record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import Trajectory
+from agentic_video.types.trajectory import ClipRef, Trajectory
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 from tests.training.workers import make_worker, trained_inputs
@@ -72,7 +72,7 @@ class Setup:
 
     @property
     def chat_format(self) -> ChatFormat:
-        return ChatFormat(self.tokenizer, self.processor.image_processor)
+        return ChatFormat.of(self.processor, self.tokenizer)
 
     def dataset(self, path: Path) -> TrajectoryDataset:
         return TrajectoryDataset(str(path), self.tokenizer, self.config.data, self.processor)
@@ -85,9 +85,10 @@ def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) ->
     return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)), checkpoint)
 
 
-@pytest.fixture(params=SYSTEMS)
+@pytest.fixture(params=[(name, shown) for name in SYSTEMS for shown in ("images", "video")], ids="-".join)
 def setup(request: pytest.FixtureRequest, checkpoints: dict[FamilyName, Path]) -> Setup:
-    return setup_of(request.param, checkpoints)
+    name, frames_as = request.param
+    return setup_of(name, checkpoints, f"agentic_video.system.frames_as={frames_as}")
 
 
 def oracle_turns(setup: Setup, qa: VideoQA) -> tuple[str, ...]:
@@ -141,7 +142,7 @@ def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worke
     ids = torch.tensor(sequence.ids)
     assert torch.equal(sample["input_ids"], ids)
     assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
-    positions, inputs = trained_inputs(worker, sequence.ids, sequence.frames)
+    positions, inputs = trained_inputs(worker, sequence.ids, sequence.visuals)
     assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
     assert set(sample["multi_modal_inputs"]) == set(inputs)
     for name, value in inputs.items():
@@ -157,6 +158,8 @@ def test_samples_equal_the_rollouts(
         turns[-1].append(min(chat_format.eos_ids))
         trajectory, policy = rollout(setup, qa, turns, number)
         assert trajectory.answer is not None and trajectory.frames
+        clips = any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
+        assert clips == (setup.system.frames_as == "video")
         records.append(Record(qa, trajectory))
         sequences += policy.sequences
     dataset = setup.dataset(written(tmp_path, *records))

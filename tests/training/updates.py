@@ -1,6 +1,7 @@
 """An update of verl's actor from pixels and one from references, in a process of its own: ``python -m``.
 
-Arguments: a folder, a video file, the model (a tiny one of benchmarks/gpu/shapes.py). Prints one line of JSON.
+Arguments: a folder, a video file, the model (a tiny one of benchmarks/gpu/shapes.py), ``images`` or ``clips``. Prints
+one line of JSON.
 """
 
 import asyncio
@@ -12,11 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import ray
 
-from agentic_video.training.model_inputs import image_sizes
+from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.training.model_inputs import visual_sizes
 from agentic_video.training.references import IMAGES, SequenceImages
-from agentic_video.types.frame import Frame, ImageRef
+from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
+from agentic_video.types.message import Message, Visual
 from agentic_video.video.node_actor import node_id
 from agentic_video.video.node_store import STORE_PREFIX, NodeFrameStore
 from agentic_video.video.store import StoreConfig
@@ -37,17 +41,28 @@ def frames_of(video: str) -> list[list[Frame]]:
         return [await store.aframes(video, indices, SIZE) for indices in SHOWN]
 
     shown = asyncio.run(get())
-    return [[*frames[:-1], replace(frames[-1], image=frames[-1].image[::-1].copy())] for frames in shown]
+    return [[*frames[:-1], replace(frames[-1], time=99.0, image=frames[-1].image[::-1].copy())] for frames in shown]
 
 
-def with_references(batch: Any, processor: Any, shown: Sequence[Sequence[Frame]]) -> Any:
+def episode_of(frames: Sequence[Frame], chat_format: ChatFormat, seed: int) -> tuple[Episode, list[Visual]]:
+    """An episode with clips: three frames as one; then an image, and two frames as one."""
+    first, second = Clip(tuple(frames[:3])), Clip(tuple(frames[4:]))
+    words = np.random.default_rng(seed).integers(0, 200, (2, 6)).tolist()
+    shown = chat_format.observation_ids(("so ", frames[3], " and", second), words[0])
+    response = [*words[0], *shown, *words[1]]
+    mask = [1] * 6 + [0] * len(shown) + [1] * 6
+    prompt = chat_format.opening_ids([Message("user", ("look", first))])
+    return Episode(prompt, response, mask), [first, frames[3], second]
+
+
+def with_references(batch: Any, processor: Any, shown: Sequence[Sequence[Visual]]) -> Any:
     """The batch with what a rollout sends in place of pixels."""
     from verl.utils import tensordict_utils as tu
 
     made = []
-    for frames in shown:
-        refs = tuple(ImageRef.of(frame, node_id()) for frame in frames)
-        sizes = image_sizes(processor.image_processor, [(ref.width, ref.height) for ref in refs])
+    for visuals in shown:
+        refs = tuple((VideoRef if isinstance(one, Clip) else ImageRef).of(one, node_id()) for one in visuals)
+        sizes = visual_sizes(processor, refs)
         made.append({**sizes, IMAGES: SequenceImages(refs, StoreConfig()).pack()})
     copy = batch.copy()
     tu.assign_non_tensor_stack(copy, "multi_modal_inputs", made)
@@ -59,16 +74,18 @@ def lose_the_store() -> None:
     ray.kill(ray.get_actor(f"{STORE_PREFIX}-{node_id()}"))
 
 
-def updated(model: Path, shown: Sequence[Sequence[Frame]], *, references: bool) -> dict[str, Any]:
+def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, references: bool) -> dict[str, Any]:
     """What one update does: log-probabilities before, metrics, and the weights after it."""
     actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
+    shown: list[list[Visual]] = [list(one) for one in frames]
     count = actor.processor.image_processor.get_number_of_image_patches(SIZE[1], SIZE[0], {}) // 4
     turns = [Turn(3, 5, 7), Turn(3, 4, 6)]
-    made = [make_sequence(turns, actor.tokenizer, count, SIZE, seed) for seed in range(len(shown))]
-    episodes: list[Episode] = [
-        replace(one, images=[frame.image for frame in frames]) for one, frames in zip(made, shown, strict=True)
-    ]
-    batch = actor.batch(episodes)
+    episodes = [make_sequence(turns, actor.tokenizer, count, SIZE, seed) for seed in range(len(shown))]
+    if clips:
+        chat_format = ChatFormat.of(actor.processor)
+        made = [episode_of(one, chat_format, seed) for seed, one in enumerate(frames)]
+        episodes, shown = [episode for episode, _ in made], [visuals for _, visuals in made]
+    batch = actor.batch(episodes, shown)
     if references:
         batch = with_references(batch, actor.processor, shown)
     before = actor.log_probs(batch)
@@ -92,11 +109,12 @@ def updated(model: Path, shown: Sequence[Sequence[Frame]], *, references: bool) 
 
 
 def main() -> None:
-    folder, video, name = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    folder, video, name, clips = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "clips"
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
     model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
-    shown = frames_of(video)
-    print("RESULT", json.dumps([updated(model, shown, references=kind) for kind in (False, True)]), flush=True)
+    frames = frames_of(video)
+    results = [updated(model, frames, clips=clips, references=kind) for kind in (False, True)]
+    print("RESULT", json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":

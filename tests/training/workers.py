@@ -11,10 +11,10 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopWorker
-from agentic_video.training.engine import sequence_inputs, with_patches
-from agentic_video.training.model_inputs import image_patches
+from agentic_video.training.engine import reference_patches, sequence_inputs, with_patches
 from agentic_video.training.references import IMAGES, SequenceImages
-from agentic_video.types.frame import Frame, ImageRef
+from agentic_video.types.frame import Clip, ImageRef, VideoRef
+from agentic_video.types.message import Visual, frames_of
 from agentic_video.video.store import StoreConfig
 from tests.config.configs import composed
 
@@ -31,22 +31,24 @@ def make_worker(monkeypatch: pytest.MonkeyPatch, checkpoint: Path, reward_worker
     return VideoAgentLoopWorker(config, llm_client=None, reward_loop_worker_handles=reward_workers)
 
 
-def sequence_images(frames: Sequence[Frame]) -> SequenceImages:
-    """What a rollout shows of its images."""
-    return SequenceImages(tuple(ImageRef.of(frame) for frame in frames), StoreConfig())
+def sequence_images(shown: Sequence[Visual]) -> SequenceImages:
+    """What a rollout shows of its images and clips."""
+    refs = tuple(VideoRef.of(one) if isinstance(one, Clip) else ImageRef.of(one) for one in shown)
+    return SequenceImages(refs, StoreConfig())
 
 
 def trained_inputs(
-    worker: VideoAgentLoopWorker, ids: Sequence[int], frames: Sequence[Frame]
+    worker: VideoAgentLoopWorker, ids: Sequence[int], shown: Sequence[Visual]
 ) -> tuple[torch.Tensor, dict[str, Any]]:
     """Positions of shape (4, tokens) and inputs of a rollout's sequence, as the trainer gives them to the model."""
-    data: dict[str, Any] = {IMAGES: sequence_images(frames)}
+    data: dict[str, Any] = {IMAGES: sequence_images(shown)}
     output = SimpleNamespace(prompt_ids=ids[:1], response_ids=ids[1:], multi_modal_data=data)
     data[INPUTS] = worker._inputs(output)
     rows = torch.tensor([list(ids)])
     inputs = worker._compute_multi_modal_inputs(output, rows[0])
     positions = worker._compute_position_ids(rows, torch.ones_like(rows), inputs)
-    patches = image_patches(worker.processor.image_processor, {frame.key: frame.image for frame in frames})
+    pixels = {frame.key: frame.image for frame in frames_of(shown)}
+    patches = reference_patches(worker.processor, [data[IMAGES]], pixels)
     batch = TensorDict({"multi_modal_inputs": [inputs]}, batch_size=[1])
     (given,) = sequence_inputs(with_patches(batch, patches))
     return positions.squeeze(0), dict(given)

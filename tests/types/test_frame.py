@@ -1,6 +1,7 @@
 import numpy as np
+import pytest
 
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef
 
 
 def test_sizes_are_the_pictures() -> None:
@@ -13,3 +14,38 @@ def test_frames_are_told_apart_by_identity() -> None:
     picture = np.zeros((2, 2, 3), np.uint8)
     one, other = Frame(0, 0.0, picture), Frame(0, 0.0, picture)
     assert one == one and one != other and len({one, other}) == 2
+
+
+def clip_frame(number: int, time: float, width: int = 28) -> Frame:
+    return Frame(number, time, np.full((28, width, 3), number, np.uint8))
+
+
+def test_a_clip_s_key_tells_frames_and_times_apart() -> None:
+    one, two, three = clip_frame(1, 0.5), clip_frame(2, 1.0), clip_frame(2, 1.5)
+    assert Clip((one, two)).key == Clip((clip_frame(1, 0.5), clip_frame(2, 1.0))).key
+    assert len({Clip((one, two)).key, Clip((one, three)).key, Clip((one, one)).key, Clip((one, two, two)).key}) == 4
+    assert Clip((one, two)).times == (0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("frames", "why"),
+    [
+        ((clip_frame(1, 0.0),), "at least 2"),
+        ((), "at least 2"),
+        ((clip_frame(1, 0.0), clip_frame(2, 1.0, 56)), "one size"),
+        ((clip_frame(2, 1.0), clip_frame(1, 0.0)), "order of time"),
+    ],
+)
+def test_what_is_no_clip_is_refused(frames: tuple[Frame, ...], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Clip(frames)
+
+
+def test_a_clip_travels_as_its_frames_do() -> None:
+    stored = Frame.stored(3, 0.3, np.zeros((28, 28, 3), np.uint8), Origin("film", 3, None), "k")
+    drawn = clip_frame(4, 0.4)
+    ref = VideoRef.of(Clip((stored, drawn)), "node")
+    assert ref.frames == (ImageRef.of(stored, "node"), ImageRef.of(drawn))
+    assert ref.frames[0].image is None and ref.frames[1].image is not None
+    assert (ref.times, ref.width, ref.height) == ((0.3, 0.4), 28, 28)
+    assert ref.key == Clip((stored, drawn)).key

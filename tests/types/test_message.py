@@ -1,7 +1,7 @@
 import numpy as np
 
-from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation, text_of
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import Message, Observation, text_of, visuals_of
 
 ONE, TWO = (Frame(number, number / 10, np.zeros((28, 56, 3), np.uint8)) for number in (1, 2))
 
@@ -16,3 +16,11 @@ def test_frames_of_an_observation_are_in_order() -> None:
 def test_text_of_a_message_marks_its_images() -> None:
     assert text_of(Message("user", ("a ", ONE, TWO, "b")).parts) == "a <image><image>b"
     assert text_of(()) == ""
+
+
+def test_a_clip_is_one_part_of_several_frames() -> None:
+    clip = Clip((ONE, TWO))
+    observation = Observation(("a ", TWO, clip, "b"))
+    assert [frame.index for frame in observation.frames] == [2, 1, 2]
+    assert text_of(observation.parts) == "a <image><video>b"
+    assert visuals_of(observation.parts) == (TWO, clip)

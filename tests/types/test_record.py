@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.record import Record, RecordError, load_records, read_records, write_record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
+from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 
 QA = VideoQA(id="q1", video="/videos/a.mp4", question="What?", answer="B", options=("red", "blue"), data_source="test")
 
@@ -228,3 +228,35 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
 def test_no_json_value_breaks_the_reader(raw: Any) -> None:
     with pytest.raises(RecordError):
         Record.from_dict(raw)
+
+
+CLIP = ClipRef((FrameRef(3, 0.3, 28, 28), FrameRef(6, 0.6, 28, 28), FrameRef(6, 0.6, 28, 28)))
+
+
+def test_clips_are_read_back_as_they_were(tmp_path: Path) -> None:
+    shown = make(Turn("<zoom>", CALL, 3, observation=("here: ", CLIP, "and", FrameRef(9, 0.9, 28, 28)), legal_calls=1))
+    path = tmp_path / "r.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        write_record(file, shown)
+        write_record(file, FULL)  # as files were written before there were clips
+    assert list(read_records(path)) == [shown, FULL]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda clip: clip["frames"].clear(), r"observation\[1\]' is no clip: at least 2 frames"),
+        (lambda clip: clip["frames"].pop(0) and clip["frames"].pop(0), "is no clip"),
+        (lambda clip: clip["frames"].reverse(), "in order of time"),
+        (lambda clip: clip["frames"][1].update(width=56), "of one size"),
+        (lambda clip: clip["frames"][1].update(index=-1), r"observation\[1\].frames\[1\]' is no frame"),
+        (lambda clip: clip["frames"][2].pop("time"), r"frames\[2\].time' is missing"),
+        (lambda clip: clip.update(fps=2), r"observation\[1\].fps' is unknown"),
+        (lambda clip: clip.update(frames=7), "must be a list"),
+    ],
+)
+def test_a_bad_clip_is_named(change: Any, message: str) -> None:
+    raw = line_of(make(Turn("<zoom>", CALL, 3, observation=("here: ", CLIP), legal_calls=1)))
+    change(raw["trajectory"]["turns"][0]["observation"][1])
+    with pytest.raises(RecordError, match=message):
+        Record.from_dict(raw, "line")

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message
 from agentic_video.types.trajectory import (
+    ClipRef,
     EndReason,
     FrameRef,
     RecordedMessage,
@@ -49,6 +50,23 @@ def test_references_stand_for_pictures() -> None:
     frame = Frame(3, 0.3, np.zeros((28, 56, 3), np.uint8))
     assert record_parts(("look", frame)) == ("look", FRAME)
     assert record_messages([Message("user", ("look", frame))]) == (RecordedMessage("user", ("look", FRAME)),)
+
+
+def test_a_clip_is_recorded_as_its_frames_together() -> None:
+    one, two = (Frame(number, number / 10, np.zeros((28, 56, 3), np.uint8)) for number in (3, 4))
+    (recorded,) = record_parts((Clip((one, two)),))
+    assert recorded == ClipRef((FRAME, FrameRef(4, 0.4, 56, 28)))
+    shown = replace(FULL, opening=(RecordedMessage("user", ("look", recorded, FRAME)),))
+    raw = json.loads(json.dumps(shown.to_dict()))
+    assert raw["opening"][0]["parts"][1] == {
+        "frames": [
+            {"index": 3, "time": 0.3, "width": 56, "height": 28},
+            {"index": 4, "time": 0.4, "width": 56, "height": 28},
+        ]
+    }
+    assert Trajectory.from_dict(raw) == shown
+    assert [ref.index for ref in shown.frames] == [3, 4, 3, 3]
+    assert shown.visuals == (recorded, FRAME, FRAME)
 
 
 def test_a_loss_mask_is_written_only_where_there_is_no_loss() -> None:

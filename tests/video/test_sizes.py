@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
 from agentic_video.types.frame import Frame
@@ -88,6 +89,19 @@ def test_resize() -> None:
         resize(image, 0, 20)
     with pytest.raises(ValueError, match="uint8"):
         resize(image.astype(np.float32), 30, 20)
+
+
+@pytest.mark.parametrize("size", [(448, 252), (112, 112), (640, 100), (1280, 720), (1, 1)])
+def test_resize_as_pil(size: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (360, 640, 3), dtype=np.uint8)
+    image[100:200, 100:300] = (255, 0, 0)
+    image.setflags(write=False)
+    ours = resize(image, *size)
+    theirs = np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC))
+    assert ours.shape == theirs.shape and ours.flags.c_contiguous and ours.flags.writeable
+    difference = np.abs(ours.astype(int) - theirs)
+    assert difference.max() <= 2 and (difference > 0).mean() < 0.01
 
 
 def test_frames_know_their_size_and_compare() -> None:

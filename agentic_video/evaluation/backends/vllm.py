@@ -9,7 +9,10 @@ from agentic_video.evaluation.model import ModelSpec, turn_seeds
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, teach_clips, with_bare_clips
 from agentic_video.systems.base import System
+from agentic_video.types.frame import Clip
+from agentic_video.types.message import Visual
 
 
 class VllmBackend(Backend):
@@ -20,8 +23,9 @@ class VllmBackend(Backend):
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        teach_clips()
         processor = AutoProcessor.from_pretrained(spec.model)
-        self._format = ChatFormat(processor.tokenizer, processor.image_processor)
+        self._format = ChatFormat.of(processor)
         self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
         self._spec = spec
@@ -41,14 +45,10 @@ class _VllmEngine:
         self._llm, self._format, self._spec, self._seeds = llm, chat_format, spec, seeds
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        from PIL import Image
         from vllm import SamplingParams
-        from vllm.inputs import TokensPrompt
         from vllm.sampling_params import RequestOutputKind
 
-        prompt = TokensPrompt(prompt_token_ids=one_placeholder(request.prompt_ids, self._format.image_token_id))
-        if request.frames:
-            prompt["multi_modal_data"] = {"image": [Image.fromarray(frame.image) for frame in request.frames]}
+        prompt = vllm_prompt(request.prompt_ids, request.visuals, self._format)
         sampling = SamplingParams(
             temperature=self._spec.temperature,
             top_p=self._spec.top_p,
@@ -69,6 +69,22 @@ class _VllmEngine:
         return Completion(ids)
 
 
-def one_placeholder(ids: Sequence[int], image_token: int) -> list[int]:
-    """Ids with one placeholder for each image: vLLM counts how many an image needs itself."""
-    return [token for at, token in enumerate(ids) if not (at and token == image_token == ids[at - 1])]
+def vllm_prompt(ids: Sequence[int], shown: Sequence[Visual], chat_format: ChatFormat) -> Any:
+    """A prompt as vLLM takes it, from a rollout's ids and the images and clips of their placeholders.
+
+    Args:
+        ids: Placeholders expanded.
+        shown: In the order of their placeholders.
+        chat_format: Which wrote the ids.
+    """
+    from PIL import Image
+    from vllm.inputs import TokensPrompt
+
+    short = one_placeholder(ids, (chat_format.image_token_id, chat_format.video_token_id))
+    clips = [one for one in shown if isinstance(one, Clip)]
+    images = [Image.fromarray(one.image) for one in shown if not isinstance(one, Clip)]
+    videos = [clip_item([frame.image for frame in clip.frames], clip.times) for clip in clips]
+    prompt = TokensPrompt(prompt_token_ids=with_bare_clips(short, clips, chat_format) if clips else short)
+    if data := {kind: items for kind, items in (("image", images), ("video", videos)) if items}:
+        prompt["multi_modal_data"] = data
+    return prompt

@@ -11,7 +11,7 @@ from typing import Any
 from agentic_video.report.viewer.safe_json import finite, to_json, value_or
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.record import Record
-from agentic_video.types.trajectory import FrameRef, RecordedPart, Turn
+from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, Turn
 
 ADVANTAGE_EPSILON = 1e-6
 """What verl adds to a group's standard deviation before it divides by it."""
@@ -234,10 +234,19 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
 
 
 def _parts(parts: Iterable[RecordedPart]) -> list[Any]:
-    return [
-        [part.index, round(part.time, 3), part.width, part.height] if isinstance(part, FrameRef) else part
-        for part in parts
-    ]
+    """Texts, and frames as lists; those of a clip say beside that which of how many they are."""
+    shown: list[Any] = []
+    for part in parts:
+        if isinstance(part, ClipRef):
+            total = len(part.frames)
+            shown += [[*_frame(ref), [number, total]] for number, ref in enumerate(part.frames, 1)]
+        else:
+            shown.append(part if isinstance(part, str) else _frame(part))
+    return shown
+
+
+def _frame(ref: FrameRef) -> list[Any]:
+    return [ref.index, round(ref.time, 3), ref.width, ref.height]
 
 
 def _action(action: Action) -> dict[str, Any]:

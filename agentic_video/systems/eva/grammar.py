@@ -1,7 +1,8 @@
 """EVA's grammar: think, then calls as JSON or the answer; frames after their number and time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.frame_select import read_calls
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
@@ -38,11 +39,36 @@ def shown_seconds(duration: float) -> int:
     return int(max(duration - 0.5, 1.0))
 
 
-def labelled(frames: Sequence[Frame], times: Sequence[float]) -> tuple[Part, ...]:
-    """Each image after its number and its time in minutes and whole seconds (released code)."""
+LABELS: Mapping[FramesAs, str] = {
+    "images": "each with its time as minutes:seconds",
+    "video": "as one video after the times of its first and its last frame as minutes:seconds",
+}
+"""What the instructions say of labels."""
+
+
+def labelled(
+    frames: Sequence[Frame], times: Sequence[float], frames_as: FramesAs = "images", start: int = 0
+) -> tuple[Part, ...]:
+    """Each image after its number and its time in minutes and whole seconds (released code).
+
+    A clip comes after both ends: ``Frame 0 at [00:30] to frame 7 at [01:30]: ``.
+
+    Args:
+        times: In seconds, as asked for.
+        frames_as: Whether they are one clip.
+        start: Number of the first of them: frames of several calls are counted on.
+    """
+    if clip := one_clip(frames_as, frames):
+        last = start + len(frames) - 1
+        label = f"Frame {start} at [{_clock(times[0])}] to frame {last} at [{_clock(times[-1])}]: "
+        return ("\n" + label if start else label, clip)
     parts: list[Part] = []
-    for number, (frame, time) in enumerate(zip(frames, times, strict=True)):
-        minutes, seconds = divmod(int(time), 60)
-        label = f"Frame {number} at [{minutes:02d}:{seconds:02d}]: "
+    for number, (frame, time) in enumerate(zip(frames, times, strict=True), start=start):
+        label = f"Frame {number} at [{_clock(time)}]: "
         parts += ["\n" + label if number else label, frame]
     return tuple(parts)
+
+
+def _clock(time: float) -> str:
+    minutes, seconds = divmod(int(time), 60)
+    return f"{minutes:02d}:{seconds:02d}"

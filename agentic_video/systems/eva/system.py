@@ -12,19 +12,27 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.eva.grammar import CALL_OPEN, REPLY_CLOSE, REPLY_OPEN, labelled, parse_turn, shown_seconds
+from agentic_video.systems.eva.grammar import (
+    CALL_OPEN,
+    LABELS,
+    REPLY_CLOSE,
+    REPLY_OPEN,
+    labelled,
+    parse_turn,
+    shown_seconds,
+)
 from agentic_video.systems.eva.reward import EvaWeights, eva_score, rouge_mean
 from agentic_video.systems.eva.verification import verify_choice
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.frame_select import NAME, Selection, SelectLimits, check_select, plan_selection
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation
+from agentic_video.types.message import Message, Observation, Part, frames_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.types.trajectory import Trajectory, recorded_frames
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sizes import PixelBudget, fit_size
@@ -39,6 +47,8 @@ class Eva(System):
             ``rate``, ``keyframes``, ``listed`` or ``retrieval``.
         overview_frames: Most frames of an overview, if there is one; together they keep within ``max_tokens``.
         overview_fps: Frames a second of the overview, where it is ``rate``.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the labels of its first and its last: half the tokens).
         max_tokens: Most visual tokens of one call; a call over it gets fewer and smaller frames.
         max_frames: Most frames of one call.
         max_short_side: The shorter side is reduced to this many pixels in a call over ``max_tokens``.
@@ -64,6 +74,7 @@ class Eva(System):
     overview: OverviewKind = "none"
     overview_frames: int = 32
     overview_fps: float = 0.5
+    frames_as: FramesAs = "images"
     max_tokens: int = 12_000
     max_frames: int = 256
     max_short_side: int = 720
@@ -92,6 +103,7 @@ class Eva(System):
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         check_overview(self.overview)
+        check_frames_as(self.frames_as)
         self.limits()
 
     def with_frames(self, count: int) -> System:
@@ -128,9 +140,11 @@ class Eva(System):
             max_calls=self.max_calls,
             max_looks=self.max_turns - 1,
             factor=self.size_factor,
+            labels=LABELS[self.frames_as],
         )
         facts = f"Length: {shown_seconds(info.duration)} seconds. Original resolution: {min(info.width, info.height)}p."
-        overview = (*labelled(frames, [frame.time for frame in frames]), "\n") if frames else ()
+        times = [frame.time for frame in frames]
+        overview = (*labelled(frames, times, overview_as(self.frames_as, self.overview)), "\n") if frames else ()
         question = f"{facts}\n{question_text(view.qa, self.option_format)}"
         return (Message("system", (instructions.strip(),)), Message("user", (*overview, question)))
 
@@ -141,9 +155,8 @@ class Eva(System):
         if isinstance(action, Illegal):
             if self.end_on_refusal or CALL_OPEN not in view.turns[-1].text:
                 return None
-            return self._reply(view.qa, [], [], [action.reason], legal=0, illegal=1)
-        frames: list[Frame] = []
-        times: list[float] = []
+            return self._reply(view.qa, [], [action.reason], legal=0, illegal=1)
+        parts: list[Part] = []
         errors: list[str] = []
         plans: list[Selection] = []
         for number, call in enumerate(action.calls[: self.max_calls], start=1):
@@ -155,15 +168,15 @@ class Eva(System):
         if not legal and self.end_on_refusal:
             return None
         asked = sum(len(plan.times) for plan in plans)
-        shown = sum(isinstance(part, FrameRef) for turn in view.turns for part in turn.observation)
+        shown = sum(len(recorded_frames(turn.observation)) for turn in view.turns)
         if asked + shown > self.max_images:
             return Observation((), legal, len(action.calls) - legal, unread_images=asked)
         for plan in plans:
-            times += plan.times
-            frames += await view.video.frames_at(plan.times, plan.size)
+            frames = await view.video.frames_at(plan.times, plan.size)
+            parts += labelled(frames, plan.times, self.frames_as, start=len(frames_of(parts)))
         if len(action.calls) > self.max_calls:
             errors.append(f"only {self.max_calls} calls fit in a turn")
-        return self._reply(view.qa, frames, times, errors, legal, len(action.calls) - legal)
+        return self._reply(view.qa, parts, errors, legal, len(action.calls) - legal)
 
     def plan(self, call: ToolCall, info: VideoInfo) -> Selection:
         """What a call shows.
@@ -175,12 +188,10 @@ class Eva(System):
             raise ToolError(f"there is no such tool, only {NAME}")
         return plan_selection(check_select(call.arguments, info), info, self.limits())
 
-    def _reply(
-        self, qa: VideoQA, frames: list[Frame], times: Sequence[float], errors: list[str], legal: int, illegal: int
-    ) -> Observation:
+    def _reply(self, qa: VideoQA, shown: Sequence[Part], errors: list[str], legal: int, illegal: int) -> Observation:
         told = "".join(f"\nError: {error}." for error in errors)
         reminder = fill(self.reminder, question=question_text(qa, self.option_format))
-        parts = (REPLY_OPEN, *labelled(frames, times), f"{told}{reminder}{REPLY_CLOSE}")
+        parts = (REPLY_OPEN, *shown, f"{told}{reminder}{REPLY_CLOSE}")
         return Observation(parts, legal_calls=legal, illegal_calls=illegal)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:

@@ -8,15 +8,14 @@ from agentic_video.graders.verifier import VerifierError
 from agentic_video.systems.blocks import last_block
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
 from agentic_video.video.errors import VideoError
 
 
 def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
     """The frames of the last observation that shows any; empty when nothing was retrieved."""
     for turn in reversed(trajectory.turns):
-        refs = tuple(part for part in turn.observation if isinstance(part, FrameRef))
-        if refs:
+        if refs := recorded_frames(turn.observation):
             return refs
     return ()
 

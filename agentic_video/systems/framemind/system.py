@@ -11,11 +11,12 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import Context, EpisodeView, System
-from agentic_video.systems.framemind.grammar import TOOLS, evidence_header, labelled, parse_turn
+from agentic_video.systems.framemind.grammar import LABELS, TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
 from agentic_video.systems.framemind.reward import FrameMindWeights, framemind_score
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools import frame_at
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_at import check_frame_at
@@ -37,6 +38,8 @@ class FrameMind(System):
     Attributes:
         overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an
             external frame selector, whose times the rows hold), ``retrieval`` or ``none``.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the labels of its first and its last: half the tokens).
         low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
         high: First view of the group's last rollout: few large frames.
         group_size: Rollouts of a group, whose first views lie evenly between the two, in number and in size.
@@ -63,6 +66,7 @@ class FrameMind(System):
 
     name: str = "framemind"
     overview: OverviewKind = "uniform"
+    frames_as: FramesAs = "images"
     low: FrameSampling = field(default_factory=lambda: FrameSampling(frames=64, height=224, width=224))
     high: FrameSampling = field(default_factory=lambda: FrameSampling(frames=32, height=448, width=448))
     # metadata: in a config it follows the rollouts of a question
@@ -92,6 +96,7 @@ class FrameMind(System):
         if most > self.max_images:
             raise ValueError(f"max_images is {self.max_images}, but a first view has {most} frames")
         check_overview(self.overview)
+        check_frames_as(self.frames_as)
         self.first_view(0)
 
     def with_frames(self, count: int) -> System:
@@ -116,9 +121,14 @@ class FrameMind(System):
             clip_min_frames=self.clip_min_frames,
             clip_max_frames=self.clip_max_frames,
             duration=view.video.info.duration,
+            labels=LABELS[self.frames_as],
         )
         question = question_text(view.qa, self.option_format)
-        return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
+        return (
+            Message(
+                "user", (instructions, *labelled(frames, overview_as(self.frames_as, self.overview)), "\n" + question)
+            ),
+        )
 
     def parse(self, text: str) -> Action:
         return parse_turn(text, self.max_calls)
@@ -135,7 +145,7 @@ class FrameMind(System):
                 parts.append(f"ERROR: {error}.\n")
                 illegal += 1
             else:
-                parts += [evidence_header(call.name), *labelled(frames), "\n"]
+                parts += [evidence_header(call.name), *labelled(frames, self.frames_as), "\n"]
         if not action.calls:
             parts.append("No call was made.\n")
         notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""

@@ -1,15 +1,16 @@
 """FrameThinker's grammar: a thought, then one action in words; frames after their number in the video."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.choose_frames import parse_choice
 from agentic_video.tools.frame_number import parse_lookup, replied_number, seconds_of
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
-from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import Trajectory, Turn, recorded_frames
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 ACTION_OPEN, ACTION_CLOSE = "<action>", "</action>"
@@ -96,7 +97,7 @@ class Steps:
 
 def read_steps(trajectory: Trajectory) -> Steps:
     """What the turns of an episode did, whose tools are ``choose_frames`` and ``frame_number``."""
-    overview = [part.index for message in trajectory.opening for part in message.parts if isinstance(part, FrameRef)]
+    overview = [ref.index for message in trajectory.opening for ref in recorded_frames(message.parts)]
     steps = tuple(step for turn in trajectory.turns if (step := _step(turn)) is not None)
     return Steps(steps, max(overview, default=None))
 
@@ -108,7 +109,7 @@ def _step(turn: Turn) -> Step | None:
         return None
     call = turn.action.calls[0]
     if call.name == "choose_frames":
-        shown = tuple(part.index for part in turn.observation if isinstance(part, FrameRef))
+        shown = tuple(ref.index for ref in recorded_frames(turn.observation))
         thought, _ = split_turn(turn.text) or ("", "")
         return Look((call.arguments["start"], call.arguments["end"]), shown, thought)
     if call.name == "frame_number":
@@ -119,8 +120,20 @@ def _step(turn: Turn) -> Step | None:
     return None
 
 
-def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
-    """Each image after its number in the video, one a line: ``frame 420: `` (paper, released code)."""
+LABELS: Mapping[FramesAs, str] = {
+    "images": "The number of every frame is written in front of it.",
+    "video": "They come as one video; the numbers of its first and last frame are written in front of it.",
+}
+"""What the instructions say of labels."""
+
+
+def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
+    """Each image after its number in the video, one a line: ``frame 420: `` (paper, released code).
+
+    A clip comes after both ends: ``frame 420 to frame 840: ``.
+    """
+    if clip := one_clip(frames_as, frames):
+        return (f"frame {frames[0].index} to frame {frames[-1].index}: ", clip)
     parts: list[Part] = []
     for frame in frames:
         parts += [("\n" if parts else "") + f"frame {frame.index}: ", frame]

@@ -15,10 +15,11 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
-from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, labelled, parse_turn, read_steps
+from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, LABELS, labelled, parse_turn, read_steps
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, framethinker_score
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.choose_frames import chosen_indices
 from agentic_video.tools.frame_number import number_at, reply_text
@@ -62,6 +63,8 @@ class FrameThinker(System):
             frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, for ``overview: rate``.
         overview_frames: Most frames of the overview.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the labels of its first and its last: half the tokens).
         look_frames: Frames of one look.
         max_width: Frames are scaled down to at most this width in pixels.
         max_height: The same for the height.
@@ -87,6 +90,7 @@ class FrameThinker(System):
     overview: OverviewKind = "uniform"
     overview_fps: float = 0.5
     overview_frames: int = 8
+    frames_as: FramesAs = "images"
     look_frames: int = 8
     max_width: int = 640
     max_height: int = 360
@@ -111,6 +115,7 @@ class FrameThinker(System):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
         check_overview(self.overview)
+        check_frames_as(self.frames_as)
 
     def with_frames(self, count: int) -> System:
         return self._with_first_view(count, "overview_frames", "long_overview_frames")
@@ -135,10 +140,14 @@ class FrameThinker(System):
             self.overview, view, count=count, size=self.frame_size(info), fps=self.overview_fps
         )
         instructions = fill(
-            load_prompt(self.prompt), frames=self.frames_per_look(info), max_calls=self.max_turns - 1
+            load_prompt(self.prompt),
+            frames=self.frames_per_look(info),
+            max_calls=self.max_turns - 1,
+            labels=LABELS[self.frames_as],
         ).strip()
         question = question_text(view.qa, self.option_format)
-        return (Message("system", (instructions,)), Message("user", (question + "\n", *labelled(frames))))
+        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        return (Message("system", (instructions,)), Message("user", (question + "\n", *shown)))
 
     def parse(self, text: str) -> Action:
         return parse_turn(text)
@@ -155,7 +164,8 @@ class FrameThinker(System):
             indices = chosen_indices(call.arguments, info.num_frames, self.frames_per_look(info))
         except ToolError:
             return None
-        return Observation(labelled(await view.video.frames(indices, self.frame_size(info))), legal_calls=1)
+        frames = await view.video.frames(indices, self.frame_size(info))
+        return Observation(labelled(frames, self.frames_as), legal_calls=1)
 
     def retry(self, attempts: Sequence[Trajectory]) -> System | None:
         """Play again after an attempt that fails a consistency check or doesn't answer, at last without any calls.

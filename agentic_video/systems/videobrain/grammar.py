@@ -1,8 +1,9 @@
 """VideoBrain's grammar: think, then one call as JSON or the answer; frames after their number in the video."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentic_video.systems.blocks import last_block
+from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools.arguments import read_json_object
 from agentic_video.tools.base import ToolError
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
@@ -48,8 +49,21 @@ def read_call(body: str) -> ToolCall:
     return ToolCall(name, arguments)
 
 
-def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
-    """Each image on a line of its own, after its number in the video: ``frame 1250: `` (released code)."""
+LABELS: Mapping[FramesAs, str] = {
+    "images": "each after its frame number",
+    "video": "as one video after the frame numbers of its first and its last; frames that aren't evenly spread come "
+    "one by one, each after its frame number",
+}
+"""What the instructions say of labels."""
+
+
+def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
+    """Each image on a line of its own, after its number in the video: ``frame 1250: `` (released code).
+
+    A clip comes after both ends: ``frame 1250 to frame 2500: ``.
+    """
+    if clip := one_clip(frames_as, frames):
+        return (f"\nframe {frames[0].index} to frame {frames[-1].index}: ", clip)
     parts: list[Part] = []
     for frame in frames:
         parts += [f"\nframe {frame.index}: ", frame]

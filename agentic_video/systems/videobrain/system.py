@@ -13,7 +13,8 @@ from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.videobrain.grammar import CALL_CLOSE, labelled, parse_turn
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.videobrain.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
 from agentic_video.systems.videobrain.reward import VideoBrainWeights, gate_fault, question_class, videobrain_score
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.clip_sample import check_clip
@@ -42,6 +43,8 @@ class VideoBrain(System):
             frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_frames: Frames of the overview.
         overview_fps: Frames a second, where ``overview`` is ``rate``.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the labels of its first and its last: half the tokens).
         max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.
         max_height: And at most so many pixels high.
         size_factor: Sides of a shown frame are multiples of this (Qwen3-VL: patch size 16 times merge size 2).
@@ -69,6 +72,7 @@ class VideoBrain(System):
     overview: OverviewKind = "uniform"
     overview_frames: int = 16
     overview_fps: float = 0.5
+    frames_as: FramesAs = "images"
     max_width: int = 640
     max_height: int = 360
     size_factor: int = 32
@@ -92,6 +96,7 @@ class VideoBrain(System):
 
     def __post_init__(self) -> None:
         check_overview(self.overview)
+        check_frames_as(self.frames_as)
         check_choice("answer_match", self.answer_match, ("judge", *get_args(MatchRule)))
         check_choice("illegal_call", self.illegal_call, get_args(IllegalCall))
 
@@ -108,12 +113,14 @@ class VideoBrain(System):
             max_turns=self.max_turns,
             num_frames=info.num_frames,
             fps=info.fps,
+            labels=LABELS[self.frames_as],
         )
         frames = await overview_frames(
             self.overview, view, count=self.overview_frames, size=self.frame_size(info), fps=self.overview_fps
         )
         question = question_text(view.qa, self.option_format)
-        return (Message("system", (instructions.strip(),)), Message("user", (question, *labelled(frames))))
+        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        return (Message("system", (instructions.strip(),)), Message("user", (question, *shown)))
 
     def parse(self, text: str) -> Action:
         return parse_turn(text)
@@ -129,7 +136,9 @@ class VideoBrain(System):
         except ToolError as error:
             return _refusal(str(error), notice) if self.illegal_call == "told" else None
         frames = await view.video.frames(indices, self.frame_size(view.video.info))
-        return Observation((notice, *labelled(frames)), legal_calls=1)
+        # the frames that match a description lie anywhere
+        frames_as: FramesAs = self.frames_as if action.calls[0].name == "uniform_sample" else "images"
+        return Observation((notice, *labelled(frames, frames_as)), legal_calls=1)
 
     async def choose(self, call: ToolCall, video: Video) -> list[int]:
         """The frames that a call asks for, in order of time.

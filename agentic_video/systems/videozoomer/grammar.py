@@ -1,8 +1,9 @@
 """VideoZoomer's grammar: think, then one zoom or the answer; frames after their number and time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agentic_video.systems.blocks import last_block
+from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools.arguments import read_json_object
 from agentic_video.tools.base import ToolError
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
@@ -26,8 +27,22 @@ def parse_turn(text: str) -> Action:
     return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
 
 
-def labelled(frames: Sequence[Frame]) -> tuple[Part, ...]:
-    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code)."""
+LABELS: Mapping[FramesAs, str] = {
+    "images": "The index and the time in seconds of every frame are written in front of it.",
+    "video": "A stretch comes as one video; the index and the time in seconds of its first and last frame are written "
+    "in front of it.",
+}
+"""What the instructions say of labels."""
+
+
+def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
+    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code).
+
+    A clip comes after both ends: ``<frame0_time12.50s><frame7_time16.00s>``.
+    """
+    if clip := one_clip(frames_as, frames):
+        first, last = clip.times[0], clip.times[-1]
+        return (f"<frame0_time{first:.2f}s><frame{len(frames) - 1}_time{last:.2f}s>", clip)
     parts: list[Part] = []
     for number, frame in enumerate(frames):
         parts += [f"<frame{number}_time{frame.time:.2f}s>", frame]

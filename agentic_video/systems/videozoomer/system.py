@@ -13,7 +13,8 @@ from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
-from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, labelled, parse_turn
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.video_zoom import ZoomRequest, check_zoom
@@ -38,6 +39,8 @@ class VideoZoomer(System):
             frame selector, whose times the rows hold), ``retrieval`` or ``none``.
         overview_fps: Frames a second of the overview, where it is ``rate``.
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the labels of its first and its last: half the tokens).
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
         size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
@@ -57,6 +60,7 @@ class VideoZoomer(System):
     overview: OverviewKind = "rate"
     overview_fps: float = 0.5
     overview_max_frames: int = 64
+    frames_as: FramesAs = "images"
     min_pixels: int = 25_088
     max_pixels: int = 100_352
     size_factor: int = 28
@@ -73,6 +77,7 @@ class VideoZoomer(System):
     def __post_init__(self) -> None:
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_overview(self.overview)
+        check_frames_as(self.frames_as)
 
     def with_frames(self, count: int) -> System:
         return self._with_first_view(count, "overview_max_frames")
@@ -91,9 +96,14 @@ class VideoZoomer(System):
             max_frames=self.zoom_max_frames,
             max_calls=self.max_turns - 1,
             duration=info.duration,
+            labels=LABELS[self.frames_as],
         )
         question = question_text(view.qa, self.option_format)
-        return (Message("user", (instructions, *labelled(frames), "\n" + question)),)
+        return (
+            Message(
+                "user", (instructions, *labelled(frames, overview_as(self.frames_as, self.overview)), "\n" + question)
+            ),
+        )
 
     def parse(self, text: str) -> Action:
         return parse_turn(text)
@@ -111,7 +121,9 @@ class VideoZoomer(System):
         except ToolError as error:
             return self._refusal(str(error), notice)
         frames = await self.look(request, view.video)
-        return Observation(("<tool_response>\n", *labelled(frames), "\n</tool_response>" + notice), legal_calls=1)
+        return Observation(
+            ("<tool_response>\n", *labelled(frames, self.frames_as), "\n</tool_response>" + notice), legal_calls=1
+        )
 
     async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
         """The frames of a legal zoom: evenly spaced, both ends included (released code)."""

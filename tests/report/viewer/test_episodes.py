@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from agentic_video.report.viewer.sources import (
     missing_videos,
     read_grouping,
 )
+from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedMessage
 from tests.report.viewer.records import illegal, record, write, write_old
 
 VALUES = st.recursive(
@@ -196,3 +198,17 @@ def test_json_is_safe_in_a_page_and_keeps_its_value(value: object) -> None:
         return {key: without_nan(item) for key, item in inner.items()} if isinstance(inner, dict) else inner
 
     assert json.loads(text) == without_nan(value)
+
+
+def test_a_clip_is_shown_as_its_frames() -> None:
+    refs = [FrameRef(number, number / 3, 28, 56) for number in range(2)]
+    plain = record()
+    opening = (RecordedMessage("user", ("see ", refs[1], ClipRef((refs[0], refs[1])))),)
+    clip = replace(plain, trajectory=replace(plain.trajectory, opening=opening))
+    # number, time, width, height; of a clip's frames also which of how many they are
+    assert detail_of(clip, str)["opening"][0]["parts"] == [
+        "see ",
+        [1, 0.333, 28, 56],
+        [0, 0.0, 28, 56, [1, 2]],
+        [1, 0.333, 28, 56, [2, 2]],
+    ]

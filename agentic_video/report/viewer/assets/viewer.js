@@ -548,20 +548,20 @@
       } else {
         if (!strip) { strip = el("div", { cls: "strip", tabindex: "0", role: "group", "aria-label": "Frames" }); nodes.push(strip); }
         const before = k && !isFrame(parts[k - 1]) && parts[k - 1].trim().length <= 40 ? parts[k - 1].trim() : "";
-        const [at, when, width, height] = part;
+        const [at, when, width, height, clip] = part;
         const picture = button("", () => enlarge(figure), { cls: "picture", "aria-label": `Frame ${at} at ${seconds(when)}, enlarge` });
         picture.style.setProperty("--aspect", `${width} / ${height}`);
-        const figure = { at, when, width, height, before, picture, block, source: null };
+        const figure = { at, when, width, height, clip, before, picture, block, source: null };
         figures.push(figure);
         strip.append(el("figure", null, picture, el("figcaption", null,
-          el("b", null, seconds(when)), ` #${at}`, before ? el("span", { title: "as the model saw it: " + before }, before) : null)));
+          el("b", null, seconds(when)), ` #${at}`, clip ? el("span", { cls: "note", title: "one of the frames that the model saw as one video" }, `\u25B6 ${clip[0]}/${clip[1]}`) : null, before ? el("span", { title: "as the model saw it: " + before }, before) : null)));
       }
     }
     return nodes;
   }
 
   function enlarge(figure) {
-    const caption = `${seconds(figure.when)}, frame ${figure.at}; shown to the model as ${figure.width} \u00D7 ${figure.height} pixels`;
+    const caption = `${seconds(figure.when)}, frame ${figure.at}; shown to the model as ${figure.width} \u00D7 ${figure.height} pixels${figure.clip ? `, frame ${figure.clip[0]} of a video of ${figure.clip[1]}` : ""}`;
     const body = [el("p", { cls: "note" }, caption)];
     if (figure.source) body.unshift(el("img", { src: figure.source, alt: "Frame at " + seconds(figure.when) }));
     if (figure.before) body.push(el("p", { cls: "note" }, "text before it: " + figure.before));

@@ -1,0 +1,239 @@
+"""Does anything pay more than honesty? Strategies through each system's own play and score.
+
+    python -m benchmarks.rewards.audit --episodes 2000 --out FILE
+
+The right answer is drawn anew for each episode, so a strategy that doesn't know it can earn by chance only; what is
+printed is the mean reward of each, beside that of a blind guess. The video is made up (a minute, ten frames a second).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import random
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from agentic_video.graders.base import Graders
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.base import EpisodeView
+from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.types.trajectory import EndReason
+from benchmarks.hostile.outputs import Source
+from benchmarks.rewards.strategies import EXPLAINED, STRATEGIES, Strategy
+from tests.hostile_cases import CASES, OPTIONS, Case
+
+SECONDS = 60.0
+"""Length of the video."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A system as it is audited.
+
+    Attributes:
+        name: For tables: the system, and what of it isn't its default.
+        case: It and its grammar.
+        kind: Class of the question, for VideoBrain.
+    """
+
+    name: str
+    case: Case
+    kind: str = "active"
+
+
+def settings() -> Iterator[Setting]:
+    """Every system with the reward of its defaults."""
+    for name, case in CASES.items():
+        default = type(case.system)()
+        system: Any = case.system
+        # VideoBrain asks a judge by default; here the rule that needs none decides.
+        rule = system.answer_match if default.answer_match == "judge" else default.answer_match
+        as_shipped = replace(case, system=replace(system, answer_match=rule))
+        if name == "videobrain":
+            for kind in ("direct", "adaptive", "active"):
+                yield Setting(f"{name}, {kind} question", as_shipped, kind)
+        else:
+            yield Setting(name, as_shipped)
+
+
+class _Verifier:
+    """EVA's verifier: what the agent was shown tells it the answer, or nothing; then it says any letter."""
+
+    def __init__(self, rng: random.Random, told: str):
+        self._rng, self._told = rng, told
+
+    async def ask(self, prompt: str, frames: Sequence[Any]) -> str:
+        return self._told or self._rng.choice(LETTERS[: len(OPTIONS)])
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a strategy earned.
+
+    Attributes:
+        setting: Name of the setting.
+        strategy: Its name.
+        knows: What it knows.
+        reward: Mean reward.
+        error: Standard error of the mean.
+        acc: Mean accuracy.
+        terms: Mean of each term.
+        ends: How episodes ended, by share.
+    """
+
+    setting: str
+    strategy: str
+    knows: str
+    reward: float
+    error: float
+    acc: float
+    terms: dict[str, float]
+    ends: dict[str, float]
+
+
+async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) -> Result:
+    """Play a strategy so many times.
+
+    Args:
+        setting: The system.
+        strategy: Who plays.
+        episodes: How many.
+        seed: Of right answers and of whatever is drawn.
+    """
+    rng = random.Random(f"{seed}/{setting.name}/{strategy.name}")
+    rewards: list[float] = []
+    accuracies: list[float] = []
+    terms: dict[str, float] = {}
+    ends: dict[str, float] = {}
+    for number in range(episodes):
+        qa = VideoQA(
+            id=str(number),
+            video="v",
+            question="What?",
+            answer=rng.choice(LETTERS[: len(OPTIONS)]),
+            options=OPTIONS,
+            extra={"class": setting.kind},
+        )
+        source = Source(SECONDS)
+        texts = strategy.turns(setting.case, qa, rng)
+        policy = ScriptedPolicy(_script(texts))
+        trajectory = await play(setting.case.system, policy, qa, source, None)
+        verifier = _Verifier(rng, qa.answer if strategy.knows == "right" else "")
+        graders = Graders(verifier=verifier, judge=None, source=source)  # type: ignore[arg-type]
+        score = await setting.case.system.score(trajectory, qa, graders)
+        rewards.append(score.reward)
+        accuracies.append(score.acc)
+        for term, value in score.terms.items():
+            terms[term] = terms.get(term, 0.0) + value / episodes
+        end = EndReason(trajectory.end).value
+        ends[end] = ends.get(end, 0.0) + 1 / episodes
+    error = statistics.stdev(rewards) / math.sqrt(episodes) if episodes > 1 else 0.0
+    return Result(
+        setting.name,
+        strategy.name,
+        strategy.knows,
+        statistics.fmean(rewards),
+        error,
+        statistics.fmean(accuracies),
+        terms,
+        ends,
+    )
+
+
+def _script(texts: Sequence[str]) -> Any:
+    def say(view: EpisodeView) -> str:
+        return texts[min(len(view.turns), len(texts) - 1)]
+
+    return say
+
+
+def pays_more(results: Sequence[Result]) -> list[Result]:
+    """Strategies that know nothing and earn more than a blind guess in the same setting, by more than chance.
+
+    Args:
+        results: Of one setting.
+    """
+    guess = next(one for one in results if one.strategy == "blind guess")
+    return [
+        one
+        for one in results
+        if one.knows == "nothing" and one.reward - guess.reward > 4 * math.hypot(one.error, guess.error) + 1e-9
+    ]
+
+
+def table(results: Sequence[Result]) -> str:
+    """Mean rewards, strategies down and settings across; bold is what pays more than a blind guess."""
+    names = list(dict.fromkeys(one.setting for one in results))
+    by_setting = {name: [one for one in results if one.setting == name] for name in names}
+    more = {(one.setting, one.strategy) for own in by_setting.values() for one in pays_more(own)}
+    lines = ["| strategy | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for strategy in dict.fromkeys(one.strategy for one in results):
+        cells = []
+        for name in names:
+            value = next(one.reward for one in by_setting[name] if one.strategy == strategy)
+            text = f"{value:.2f}"
+            cells.append(f"**{text}**" if (name, strategy) in more else text)
+        lines.append(f"| {strategy} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def unexplained(results: Sequence[Result]) -> list[Result]:
+    """Those that pay more than a blind guess by no published rule."""
+    settings = dict.fromkeys(one.setting for one in results)
+    more = [one for name in settings for one in pays_more([other for other in results if other.setting == name])]
+    return [one for one in more if _cause(one) is None]
+
+
+def causes(results: Sequence[Result]) -> str:
+    """What pays more than a blind guess, by how much, and why, as a table."""
+    lines = [
+        "| | strategy | reward | blind guess | terms | why, and the key that ends it |",
+        "|---|---|---:|---:|---|---|",
+    ]
+    for name in dict.fromkeys(one.setting for one in results):
+        own = [one for one in results if one.setting == name]
+        guess = next(one.reward for one in own if one.strategy == "blind guess")
+        for one in pays_more(own):
+            terms = ", ".join(f"{term} {value:.2f}" for term, value in one.terms.items() if abs(value) > 5e-3)
+            why = _cause(one) or "**nothing published: a defect**"
+            lines.append(f"| {name} | {one.strategy} | {one.reward:.2f} | {guess:.2f} | {terms} | {why} |")
+    return "\n".join(lines)
+
+
+def _cause(one: Result) -> str | None:
+    return EXPLAINED.get((one.setting.split(",")[0], one.strategy))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=2000, help="of each strategy and system")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="json file for the figures")
+    options = parser.parse_args(arguments)
+
+    async def all_of_them() -> list[Result]:
+        return [
+            await audit(setting, strategy, options.episodes, options.seed)
+            for setting in settings()
+            for strategy in STRATEGIES
+        ]
+
+    results = asyncio.run(all_of_them())
+    print(table(results))
+    print(causes(results))
+    if options.out is not None:
+        options.out.write_text(json.dumps([vars(one) for one in results], indent=1) + "\n")
+    return 1 if unexplained(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

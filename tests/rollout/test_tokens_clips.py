@@ -1,0 +1,188 @@
+"""Prompts with clips: ids by hand, counts and masks of any mixture, budgets, replay and vLLM's short form."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import Qwen2VLImageProcessor
+
+from agentic_video.rollout.costs import episode_costs
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.replay import ScriptEngine, replay
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
+from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, whole_prompt, with_bare_clips
+from agentic_video.systems.framemind.ladder import FrameSampling
+from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.toyworld.model import FAMILIES, build_tokenizer, chat_format
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import Message, Part, visuals_of
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import ClipRef, EndReason, record_parts
+from agentic_video.video.counted import CountedSource
+from tests.conftest import MemorySource
+
+TOKENIZER = build_tokenizer(["frame 120: what colour is it at <12.0 seconds>?"])
+FORMATS = {family: chat_format(TOKENIZER, family) for family in FAMILIES}
+ROOMY = TokenLimits(prompt=10**6, response=10**6, turn=10**6)
+
+
+def frame(number: int, width: int = 64, height: int = 32, every: float = 0.5) -> Frame:
+    return Frame(number, number * every, np.full((height, width, 3), number % 256, np.uint8))
+
+
+def clip(count: int, width: int = 64, height: int = 32, start: int = 0) -> Clip:
+    return Clip(tuple(frame(start + number, width, height) for number in range(count)))
+
+
+def test_a_clip_of_qwen2_5_is_one_run() -> None:
+    written = FORMATS["qwen2_5_vl"]
+    # 56 x 28 pixels are two tokens; three frames are two temporal patches
+    ids = written.opening_ids([Message("user", ("a ", clip(3, 56, 28), " b"))])
+    pads = "<|video_pad|>" * 4
+    assert written.decode(ids) == (
+        f"<|im_start|>user\na <|vision_start|>{pads}<|vision_end|> b<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+def test_a_clip_of_qwen3_tells_the_time_of_each_temporal_patch() -> None:
+    written = FORMATS["qwen3_vl"]
+    # 64 x 32 pixels are two tokens; frames at 0, 0.5, 1.0: patches at (0 + 0.5) / 2 and, the last frame twice, 1.0
+    ids = written.opening_ids([Message("user", ("a ", clip(3), " b"))])
+    pads = "<|vision_start|><|video_pad|><|video_pad|><|vision_end|>"
+    assert written.decode(ids) == (
+        f"<|im_start|>user\na <0.2 seconds>{pads}<1.0 seconds>{pads} b<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("before", ["", " <", "<|", "1", "seconds<0"])
+def test_a_clip_s_ids_do_not_depend_on_the_text_around_it(family: str, before: str) -> None:
+    written, shown = FORMATS[family], clip(4)
+    alone = written.clip_ids(shown)
+    for parts in ((before, shown, "0.5 seconds>"), (shown, before), (before, shown, shown)):
+        ids = written.observation_ids(parts, [])
+        at = next(start for start in range(len(ids)) if ids[start : start + len(alone)] == alone)
+        assert written.decode(ids[:at]).endswith((before if parts[0] == before else "user\n").replace("<|", "<|"))
+
+
+def test_a_special_token_in_a_text_is_no_clip() -> None:
+    written = FORMATS["qwen3_vl"]
+    ids = written.observation_ids(("<|vision_start|><|video_pad|><|vision_end|>", clip(2), "<|video_pad|>"), [])
+    assert ids.count(written.video_token_id) == 2
+    assert written.video_token_id in written.banned_ids and written.image_token_id in written.banned_ids
+
+
+def test_a_model_without_a_video_processor_is_shown_no_clips() -> None:
+    plain = ChatFormat(TOKENIZER, Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+    with pytest.raises(ValueError, match="no video processor"):
+        plain.opening_ids([Message("user", (clip(2),))])
+
+
+parts_of = st.lists(
+    st.one_of(
+        st.text(alphabet="ab <0.5seconds>", max_size=12),
+        st.builds(lambda n, w: frame(n, 32 * w), st.integers(0, 9), st.integers(1, 2)),
+        st.builds(lambda n, w, s: clip(n, 32 * w, start=s), st.integers(2, 6), st.integers(1, 2), st.integers(0, 40)),
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(opening=parts_of, shown=parts_of)
+def test_placeholders_and_masks_of_any_mixture(family: str, opening: list[Part], shown: list[Part]) -> None:
+    written = FORMATS[family]
+    turns = [[*written.encode("say"), min(written.eos_ids)]] * 2
+    policy = TokenPolicy(ScriptEngine(turns), written, ROOMY, FrameMind(context="all"))
+
+    async def run() -> None:
+        assert await policy.begin([Message("user", tuple(opening))])
+        await policy.say(None)
+        assert await policy.show(tuple(shown))
+        await policy.say(None)
+
+    asyncio.run(run())
+    (sequence,) = policy.sequences
+    visuals = [*visuals_of(opening), *visuals_of(shown)]
+    assert sequence.visuals == visuals
+    clips = [one for one in visuals if isinstance(one, Clip)]
+    images = [one for one in visuals if not isinstance(one, Clip)]
+    assert sequence.ids.count(written.image_token_id) == sum(written.visual_tokens(one) for one in images)
+    assert sequence.ids.count(written.video_token_id or -1) == sum(written.visual_tokens(one) for one in clips)
+    said = [token for token, mask in zip(sequence.response_ids, sequence.response_mask, strict=True) if mask]
+    assert said == [*turns[0], *turns[1]]
+
+    # what vLLM is given, and what it must make of it
+    short = one_placeholder(sequence.ids, (written.image_token_id, written.video_token_id))
+    bare = with_bare_clips(short, clips, written)
+    assert bare.count(written.video_token_id or -1) == len(clips)
+    assert whole_prompt(short, [*images, *clips], written) == sequence.ids
+
+    # references have the same ids: a record is trained on as its rollout
+    assert written.observation_ids(record_parts(shown), []) == written.observation_ids(shown, [])
+
+
+def test_more_images_than_placeholders_are_noticed() -> None:
+    written = FORMATS["qwen2_5_vl"]
+    ids = written.observation_ids((frame(1, 28, 28),), [])
+    for images in ([], [frame(1, 28, 28)] * 2):
+        with pytest.raises(ValueError, match="image placeholders than images"):
+            whole_prompt(ids, images, written)
+
+
+SYSTEM = FrameMind(
+    low=FrameSampling(5, 28, 28),
+    high=FrameSampling(5, 28, 28),
+    tool_side=56,
+    clip_min_frames=4,
+    clip_max_frames=4,
+    frames_as="video",
+)
+LOOK = (
+    '<think>a</think><tool_call>{"name": "VideoClip", "arguments": {"t_start": 2, "t_end": 8}}</tool_call>'
+    '<tool_call>{"name": "FrameAt", "arguments": {"t": 7}}</tool_call><turn_sum>one</turn_sum>'
+)
+
+
+def played(written: ChatFormat, qa: VideoQA, system: FrameMind = SYSTEM) -> tuple[Any, TokenPolicy]:
+    turns = [written.encode(LOOK), [*written.encode("<think>c</think><answer>B</answer>"), min(written.eos_ids)]]
+    policy = TokenPolicy(ScriptEngine(turns), written, ROOMY, system)
+    return asyncio.run(play(system, policy, qa, MemorySource())), policy
+
+
+@pytest.mark.parametrize("context", ["all", "latest_evidence"])
+def test_a_record_with_clips_is_replayed_as_its_rollout(context: str, qa: VideoQA) -> None:
+    system, written = replace(SYSTEM, context=context), FORMATS["qwen2_5_vl"]
+    trajectory, policy = played(written, qa, system)
+    again = asyncio.run(replay(trajectory, qa, system, written, ROOMY))
+    assert [list(one.ids) for one in again] == [one.ids for one in policy.sequences]
+    kinds = [[isinstance(shown, ClipRef) for shown in one.visuals] for one in again]
+    # the first view is a clip, and so is what VideoClip shows; what FrameAt shows is an image
+    assert kinds == ([[True, True, False]] if context == "all" else [[True], [True, False]])
+
+
+def test_budgets_count_frames_and_costs_count_tokens(qa: VideoQA) -> None:
+    written = FORMATS["qwen2_5_vl"]
+    trajectory, _ = played(written, qa)
+    assert len(trajectory.frames) == 5 + 4 + 1
+    # 3 temporal patches of one token, 2 of four tokens, one image of four
+    costs = episode_costs(trajectory, written, CountedSource(MemorySource()))
+    assert costs["visual_tokens"] == 3 + 8 + 4
+    few, _ = played(written, qa, replace(SYSTEM, context="all", max_images=9))
+    assert few.end is EndReason.IMAGE_BUDGET and "10 images" in few.error
+
+
+def test_a_clip_comes_to_vllm_with_its_times() -> None:
+    shown = clip(3)
+    frames, metadata = clip_item([one.image for one in shown.frames], shown.times)
+    assert frames.shape == (3, 32, 64, 3) and frames.dtype == np.uint8
+    assert metadata == {
+        "fps": 1.0,
+        "frames_indices": [0.0, 0.5, 1.0],
+        "total_num_frames": 3,
+        "do_sample_frames": False,
+    }

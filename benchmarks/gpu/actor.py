@@ -186,11 +186,12 @@ class Actor:
         from verl.utils import tensordict_utils as tu
 
         data = data.copy()
+        count = len(data) * self._torch.distributed.get_world_size()  # each rank has its own part
         tu.assign_non_tensor(
             data,
             calculate_entropy=self.setting.entropy > 0,
-            global_batch_size=len(data),
-            mini_batch_size=len(data),
+            global_batch_size=count,
+            mini_batch_size=count,
             epochs=1,
             seed=0,
             dataloader_kwargs={"shuffle": False},

@@ -44,7 +44,8 @@ def test_frames_at_the_models_size_are_prepared_as_whole_ones(
     small = resize(picture, *encoder.frame_size(*size))
     whole, reduced = (transform(Image.fromarray(image)) for image in (picture, small))
     assert whole.shape == (3, 28, 28)
-    assert np.array_equal(whole.numpy(), reduced.numpy())
+    # the transform resizes with PIL, frame stores with torch: 1 or 2 of 255 apart, over a standard deviation of 0.26
+    assert np.abs(whole.numpy() - reduced.numpy()).max() < 0.04
     assert np.array_equal(encoder.images([picture]), encoder.images([small]))
 
 

@@ -30,7 +30,7 @@ def test_no_file_breaks_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[st
     result: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert result["files"] == 64 == sum(result["outcomes"].values())
     assert (result["exceptions"], result["processes_ended"], result["descriptors_left"]) == (0, 0, 0)
-    assert result["peak_rss_mib"] < 1024
+    assert result["peak_mib"] < 1024
     assert [json.loads(line)["first"] for line in out.read_text().splitlines()] == [0, 24]
 
 

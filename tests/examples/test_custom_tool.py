@@ -209,7 +209,7 @@ def test_config_alone_selects_it() -> None:
     assert settings.system == SharpZoomer(max_turns=3, frame_price=0.02)
 
 
-@pytest.mark.e2e
+@pytest.mark.recipes
 @pytest.mark.timeout(3600)
 def test_two_steps_of_the_laptop_job(tmp_path: Path) -> None:
     # the command sets the platform by itself

@@ -178,8 +178,15 @@ def jobs() -> Iterator[tuple[str, str, tuple[str, ...]]]:
             yield profile, given, tuple(word for word in words if word != "--submit")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("profile", "given", "words"), sorted(set(jobs())), ids=lambda value: None)
+# Each takes seconds: a third of them with the slow tests, the others with the weekly ones.
+@pytest.mark.parametrize(
+    ("profile", "given", "words"),
+    [
+        pytest.param(*job, marks=pytest.mark.recipes if number % 3 else pytest.mark.slow)
+        for number, job in enumerate(sorted(set(jobs())))
+    ],
+    ids=lambda value: None,
+)
 def test_every_training_command_passes_its_dry_run(
     profile: str,
     given: str,

@@ -245,7 +245,7 @@ class ReferenceEngine:
         held = {ref.key for ref in refs if self._has(ref.key)}
         new = {ref.key for ref in refs} - held
         self._count(processed=sum(ref.key in new for ref in refs), again=len(new & self._processed))
-        data = await asyncio.to_thread(_items, refs, held, pixels)
+        data = await asyncio.to_thread(_items, refs, held, pixels) if new else _items(refs, held, pixels)
         clips = [ref for ref in refs if isinstance(ref, VideoRef)]
         ids = prompt["prompt_token_ids"]
         named = {

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -102,8 +103,38 @@ class ImageRef:
         return replace(self, image=None)
 
 
+class Sized(Protocol):
+    """A frame, or what stands for one."""
+
+    @property
+    def width(self) -> int:
+        """In pixels."""
+        ...
+
+    @property
+    def height(self) -> int:
+        """In pixels."""
+        ...
+
+
+class OneSize:
+    """What is made of frames of one size."""
+
+    frames: tuple[Sized, ...]
+
+    @property
+    def width(self) -> int:
+        """Width of each frame in pixels."""
+        return self.frames[0].width
+
+    @property
+    def height(self) -> int:
+        """Height of each frame in pixels."""
+        return self.frames[0].height
+
+
 @dataclass(frozen=True, eq=False)
-class Clip:
+class Clip(OneSize):
     """Frames that the model takes as one video: it merges them two by two, so they cost half the tokens.
 
     Attributes:
@@ -124,16 +155,6 @@ class Clip:
             raise ValueError("the frames of a clip must be in order of time")
 
     @property
-    def width(self) -> int:
-        """Width of each frame in pixels."""
-        return self.frames[0].width
-
-    @property
-    def height(self) -> int:
-        """Height of each frame in pixels."""
-        return self.frames[0].height
-
-    @property
     def times(self) -> tuple[float, ...]:
         """The frames' times in seconds, which a model is told."""
         return tuple(frame.time for frame in self.frames)
@@ -150,7 +171,7 @@ class Clip:
 
 
 @dataclass(frozen=True)
-class VideoRef:
+class VideoRef(OneSize):
     """A clip that travels between processes by its key.
 
     Attributes:
@@ -168,16 +189,6 @@ class VideoRef:
         """The reference of a clip: frames with their pixels only if a store can't find them."""
         frames = tuple(ImageRef.of(frame, node if frame.origin else "") for frame in clip.frames)
         return cls(clip.key, frames, clip.times)
-
-    @property
-    def width(self) -> int:
-        """Width of each frame in pixels."""
-        return self.frames[0].width
-
-    @property
-    def height(self) -> int:
-        """Height of each frame in pixels."""
-        return self.frames[0].height
 
 
 def clip_key(keys: Sequence[str], times: Sequence[float]) -> str:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.frame import Clip, Frame, OneSize
 from agentic_video.types.message import Message, Part
 
 
@@ -33,7 +33,7 @@ class FrameRef:
 
 
 @dataclass(frozen=True)
-class ClipRef:
+class ClipRef(OneSize):
     """A shown clip without its pixels.
 
     Attributes:
@@ -41,16 +41,6 @@ class ClipRef:
     """
 
     frames: tuple[FrameRef, ...]
-
-    @property
-    def width(self) -> int:
-        """Width of each frame in pixels."""
-        return self.frames[0].width
-
-    @property
-    def height(self) -> int:
-        """Height of each frame in pixels."""
-        return self.frames[0].height
 
     @property
     def times(self) -> tuple[float, ...]:

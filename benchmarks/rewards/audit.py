@@ -25,7 +25,6 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView
 from agentic_video.types.row import LETTERS, VideoQA
-from agentic_video.types.trajectory import EndReason
 from benchmarks.hostile.outputs import Source
 from benchmarks.rewards.strategies import EXPLAINED, STRATEGIES, Strategy
 from tests.hostile_cases import CASES, OPTIONS, Case
@@ -133,7 +132,7 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
         accuracies.append(score.acc)
         for term, value in score.terms.items():
             terms[term] = terms.get(term, 0.0) + value / episodes
-        end = EndReason(trajectory.end).value
+        end = trajectory.end.value
         ends[end] = ends.get(end, 0.0) + 1 / episodes
     error = statistics.stdev(rewards) / math.sqrt(episodes) if episodes > 1 else 0.0
     return Result(
@@ -169,10 +168,17 @@ def pays_more(results: Sequence[Result]) -> list[Result]:
     ]
 
 
+def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
+    found: dict[str, list[Result]] = {}
+    for one in results:
+        found.setdefault(one.setting, []).append(one)
+    return found
+
+
 def table(results: Sequence[Result]) -> str:
     """Mean rewards, strategies down and settings across; bold is what pays more than a blind guess."""
-    names = list(dict.fromkeys(one.setting for one in results))
-    by_setting = {name: [one for one in results if one.setting == name] for name in names}
+    by_setting = _by_setting(results)
+    names = list(by_setting)
     more = {(one.setting, one.strategy) for own in by_setting.values() for one in pays_more(own)}
     lines = ["| strategy | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
     for strategy in dict.fromkeys(one.strategy for one in results):
@@ -187,9 +193,7 @@ def table(results: Sequence[Result]) -> str:
 
 def unexplained(results: Sequence[Result]) -> list[Result]:
     """Those that pay more than a blind guess by no published rule."""
-    settings = dict.fromkeys(one.setting for one in results)
-    more = [one for name in settings for one in pays_more([other for other in results if other.setting == name])]
-    return [one for one in more if _cause(one) is None]
+    return [one for own in _by_setting(results).values() for one in pays_more(own) if _cause(one) is None]
 
 
 def causes(results: Sequence[Result]) -> str:
@@ -198,8 +202,7 @@ def causes(results: Sequence[Result]) -> str:
         "| | strategy | reward | blind guess | terms | why, and the key that ends it |",
         "|---|---|---:|---:|---|---|",
     ]
-    for name in dict.fromkeys(one.setting for one in results):
-        own = [one for one in results if one.setting == name]
+    for name, own in _by_setting(results).items():
         guess = next(one.reward for one in own if one.strategy == "blind guess")
         for one in pays_more(own):
             terms = ", ".join(f"{term} {value:.2f}" for term, value in one.terms.items() if abs(value) > 5e-3)

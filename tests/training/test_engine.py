@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -116,14 +117,10 @@ def test_clips_go_through_the_model_as_images() -> None:
     assert [sorted(one) for one in sequence_inputs(batch)] == [sorted(one) for one in rows]
 
 
-@pytest.mark.ray
-@pytest.mark.slow
-@pytest.mark.parametrize("shown", ["images", "clips"])
-@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
-def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callable[[str], str], tmp_path: Path) -> None:
-    """From pixels, and from references whose frame store is killed between the two passes."""
+def _result(module: str, *arguments: str) -> Any:
+    """What a module prints as its result, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.training.updates", str(tmp_path), video("h264_b_frames"), model, shown],
+        [sys.executable, "-m", module, *arguments],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
@@ -132,7 +129,16 @@ def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callab
     )
     assert done.returncode == 0, done.stderr[-3000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    pixels, references = json.loads(line.removeprefix("RESULT "))
+    return json.loads(line.removeprefix("RESULT "))
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("shown", ["images", "clips"])
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callable[[str], str], tmp_path: Path) -> None:
+    """From pixels, and from references whose frame store is killed between the two passes."""
+    pixels, references = _result("tests.training.updates", str(tmp_path), video("h264_b_frames"), model, shown)
     assert references["engine"] == pixels["engine"] == "VideoEngine"
     for name in ("log_probs", "metrics", "weights"):
         assert references[name] == pixels[name], name
@@ -147,17 +153,7 @@ def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callab
 @pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
 def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path) -> None:
     """One has a clip and an image, the other text only: both run the vision tower once, and neither waits for ever."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.training.ranks", str(tmp_path), model],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
-    found = json.loads(line.removeprefix("RESULT "))
+    found = _result("tests.training.ranks", str(tmp_path), model)
     for alone, together in zip(found["alone"], found["together"], strict=True):
         assert together["log_probs"] == pytest.approx(alone["log_probs"], abs=1e-5)
     assert len({one["weights"] for one in found["together"]}) == 1

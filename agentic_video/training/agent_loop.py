@@ -228,6 +228,22 @@ def node_retriever(settings: Settings) -> Retriever | None:
     return _node_retriever(settings.retrieval, settings.frame_store) if settings.retrieval.model else None
 
 
+class FairSource(CountedSource):
+    """As the counted source of an episode; of all episodes whose frames came at once, one goes on at a time."""
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        """See :meth:`FrameSource.aframes`."""
+        frames = await super().aframes(path, indices, size)
+        await one_by_one()
+        return frames
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        """See :meth:`FrameSource.aframes_at`."""
+        frames = await super().aframes_at(path, times, size)
+        await one_by_one()
+        return frames
+
+
 def weight_versions(reported: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What verl wants to know of the weights that an episode was generated with.
 
@@ -304,7 +320,7 @@ class VideoAgentLoop(AgentLoopBase):
         whose = RequestId(str(row.get("uid") or uuid4().hex), str(rollout_index), rollouts)
         engine = VerlEngine(self.server_manager, sampling_params, whose.unique(), self.rollout_config.name)
         system = self.settings.system
-        source, retriever = CountedSource(self.store), node_retriever(self.settings)
+        source, retriever = FairSource(self.store), node_retriever(self.settings)
         policies: list[TokenPolicy] = []
 
         def make_policy(current: System) -> TokenPolicy:

@@ -4,13 +4,21 @@ import pytest
 
 from agentic_video.config.compose import compose_recipe, find_recipe
 from agentic_video.utils.errors import SetupError
-from tests.config.configs import RECIPES
+from tests.config.configs import RECIPES, composed
 
 
 def test_a_recipe_stands_on_verl_s_own_config() -> None:
     config = compose_recipe(RECIPES / "framethinker", "laptop", ["trainer.save_freq=7"])
     assert config.trainer.save_freq == 7 and "use_kl_in_reward" in config.algorithm
     assert config.agentic_video.system._target_.endswith("FrameThinker")
+
+
+def test_what_the_tests_take_for_it_is_the_same() -> None:
+    overrides = ["trainer.save_freq=7", "+trainer.extra.note=[1,2]", "~trainer.project_name"]
+    profile = "+profile=rehearsal"
+    assert composed("eva", "cluster", *overrides) == compose_recipe(RECIPES / "eva", "cluster", overrides)
+    overrides = [profile, "actor_rollout_ref.rollout.n=3"]
+    assert composed("eva", "cluster", *overrides) == compose_recipe(RECIPES / "eva", "cluster", overrides)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def peak_of_head(tokens: int, entropy: Any, temperature: float = 1.0) -> int:
     return allocated_peak(recorded.profiler.kineto_results.events())
 
 
-@pytest.mark.parametrize("tokens", [4096, 8192])
+@pytest.mark.parametrize("tokens", [4096, pytest.param(8192, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logits_without_entropy(tokens: int, temperature: float) -> None:
     text = replace(SEVEN.text, vocab=VOCAB, hidden=HIDDEN)
@@ -179,10 +179,17 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
 
 
 @pytest.mark.parametrize("family", TINY)
-@pytest.mark.parametrize(("width", "inner"), [(64, 128), (64, 192), (128, 384)])
-def test_vision_tower(family: str, width: int, inner: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "inner", "patches"),
+    [
+        (64, 128, 2048),
+        pytest.param(64, 192, 8192, marks=pytest.mark.slow),
+        pytest.param(128, 384, 8192, marks=pytest.mark.slow),
+    ],
+)
+def test_vision_tower(family: str, width: int, inner: int, patches: int) -> None:
     vision = replace(TINY[family].vision, hidden=width, intermediate=inner, depth=4)
-    shape, patches = replace(TINY[family], vision=vision), 8192
+    shape = replace(TINY[family], vision=vision)
     kept, working = tower(shape, patches)
     assert memory.tower_bytes(patches, shape) == pytest.approx(kept, rel=0.08)
     assert patches * memory.block_bytes(shape) == pytest.approx(working, rel=0.06)

@@ -33,11 +33,13 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 
+@cache
 def python_files() -> list[Path]:
     """All modules of the package."""
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
 def module_of(path: Path) -> str:
     """The dotted name of a file."""
     parts = path.relative_to(REPOSITORY).with_suffix("").parts
@@ -67,6 +69,7 @@ def imports_of(path: Path) -> Iterator[tuple[str, int]]:
                 yield (full if full in modules else node.module), node.lineno
 
 
+@cache
 def file_graph() -> dict[str, set[str]]:
     """For each module of ours, those of ours that it imports."""
     modules = {module_of(path) for path in python_files()}
@@ -76,6 +79,7 @@ def file_graph() -> dict[str, set[str]]:
     }
 
 
+@cache
 def room_graph() -> dict[str, set[str]]:
     """For each room, the others that it imports."""
     graph: dict[str, set[str]] = {room: set() for room in FLOOR_OF}

@@ -12,6 +12,8 @@ import pytest
 from tests import rooms
 from tests.docs.tables import REPOSITORY
 
+pytestmark = pytest.mark.slow
+
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:root|home|tmp|work)/")
 
 

@@ -94,6 +94,7 @@ def pictures(made: Sequence[Scene], moment: Callable[[Scene], float]) -> list[np
     return [resize(Renderer(scene, WORLD).frame(round(moment(scene) * WORLD.fps)), 28, 28) for scene in made]
 
 
+@pytest.mark.slow
 def test_backgrounds_are_found_by_their_tint(encoder: ClipEncoder) -> None:
     made = of_kind("overview", 60)
     frames = encoder.images(pictures(made, lambda scene: scene.seconds / 2))
@@ -102,6 +103,7 @@ def test_backgrounds_are_found_by_their_tint(encoder: ClipEncoder) -> None:
     assert np.mean([tint == scene.tint for tint, scene in zip(named, made, strict=True)]) >= 0.9
 
 
+@pytest.mark.slow
 def test_of_all_colours_the_two_that_show_come_first(encoder: ClipEncoder) -> None:
     made = of_kind("beside", 60)
     frames = encoder.images(pictures(made, lambda scene: scene.event_time or 0.0))
@@ -110,6 +112,7 @@ def test_of_all_colours_the_two_that_show_come_first(encoder: ClipEncoder) -> No
     assert np.mean([two == {scene.beside, scene.answer} for two, scene in zip(first, made, strict=True)]) >= 0.9
 
 
+@pytest.mark.slow
 def test_open_clip_loads_the_folder(clip_folder: Path) -> None:
     import open_clip
     import torch

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentic_video.types.frame import Frame
+from agentic_video.utils.heap import share_arenas
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.node_actor import NodeActor, call_all
@@ -22,6 +23,7 @@ class StoreActor:
     """The actor: a FrameStore whose errors travel as values."""
 
     def __init__(self, config: StoreConfig) -> None:
+        share_arenas()  # before the store's threads start
         self._store = FrameStore(config)
 
     async def probe(self, path: str) -> VideoInfo | VideoError:

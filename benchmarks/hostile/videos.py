@@ -30,6 +30,7 @@ import av
 import numpy as np
 from av.video.stream import VideoStream
 
+from agentic_video.utils.heap import share_arenas
 from agentic_video.video.errors import VideoError
 from agentic_video.video.store import FrameStore, StoreConfig
 
@@ -319,6 +320,7 @@ def child(folder: str) -> None:
     """What runs in the process of its own."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     av.logging.set_level(None)
+    share_arenas()  # as the actor of a node does
     files = sorted((str(file) for file in Path(folder).iterdir()), key=lambda file: int(Path(file).name.split(".")[0]))
     read_files(files, lambda told: print(json.dumps(told), file=out, flush=True))
 

@@ -124,7 +124,8 @@ class Job:
         rollouts: Of each question.
         surplus: Whether groups are drawn beyond the batch (dynamic sampling).
         workers: Agent-loop workers.
-        store_bytes: Of each node's frame store.
+        store_bytes: Of the frames that each node's store keeps.
+        decode_bytes: Most that its decoders may need.
         decoders: Decoding threads of each node.
         clips: Whether frames are shown as video: two of them are as many tokens and patches as one image.
     """
@@ -161,6 +162,7 @@ class Job:
     surplus: bool
     workers: int
     store_bytes: int
+    decode_bytes: int
     decoders: int
     clips: bool = False
 
@@ -228,7 +230,11 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
     micro = int(read(f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
     per_gpu = int(tokens) if dynamic else micro * sequence
     lora = read.get(f"{MODEL}.lora", {}) or {}
-    store = StoreConfig(read("agentic_video.frame_store.max_bytes"), workers=read("agentic_video.frame_store.workers"))
+    store = StoreConfig(
+        read("agentic_video.frame_store.max_bytes"),
+        workers=read("agentic_video.frame_store.workers"),
+        decode_bytes=read("agentic_video.frame_store.decode_bytes"),
+    )
     store_bytes, decoders = store.bounds(int(machines.host_bytes), CPUS_OF_A_GPU * machines.per_node)
     return Job(
         shape=shape,
@@ -272,6 +278,7 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         surplus=bool(read("algorithm.filter_groups.enable")),
         workers=int(read(f"{ROLLOUT}.agent.num_workers")),
         store_bytes=store_bytes,
+        decode_bytes=store.limits(store_bytes).memory or 0,
         decoders=decoders,
         clips=read.get("agentic_video.system.frames_as") == "video",
     )

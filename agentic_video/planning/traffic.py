@@ -156,6 +156,7 @@ def host_parts(job: Job) -> dict[str, float]:
     if job.adapters_served and job.sleeps:  # sleep level 1 backs the weights up (vllm_async_server.py:1303)
         parts["sleeping engines' weights"] = engines * shape.parameters * BF16
     parts["frame store"] = job.store_bytes
+    parts["decoders, at most"] = job.decode_bytes
     parts["engines' processed pictures"] = engines * job.picture_cache
     parts["processes"] = (here + engines) * PROCESS + 2 * workers * WORKER_PROCESS
     return parts

@@ -106,6 +106,13 @@ def test_main_memory_of_a_step(job: Job) -> None:
     assert traffic.host_parts(replace(job, reference=False))["images that the trainer keeps"] == 8 * GIB
 
 
+def test_a_node_s_decoders_may_need_as_much_as_their_key_says(job: Job) -> None:
+    # auto: as much as the store keeps (2 GiB by default; a 16th of the memory, up to 32 GiB, on a cluster), at most 8
+    assert traffic.host_parts(job)["decoders, at most"] == 8 * GIB < job.store_bytes
+    few = plan("videozoomer", 16, "agentic_video.frame_store.decode_bytes=1000").job
+    assert traffic.host_parts(few)["decoders, at most"] == 1000
+
+
 def test_an_engine_s_pictures(job: Job) -> None:
     pictures = traffic.engine_pictures(job)
     # 16 engines, 8 questions each; vLLM keeps patches in bfloat16

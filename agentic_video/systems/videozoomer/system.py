@@ -11,7 +11,7 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
@@ -26,7 +26,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.sampling import linspace_times
+from agentic_video.video.sampling import FrameTimes, floored_span, linspace_times
 from agentic_video.video.sizes import PixelBudget, fit_size
 
 
@@ -41,6 +41,8 @@ class VideoZoomer(System):
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the labels of its first and its last: half the tokens).
+        frame_times: Which frame is meant by a time between two: ``nearest`` (the closest one) or ``released`` (the
+            released code's: numbers cut to whole ones at the average rate, ``overview: rate`` in whole steps).
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
         size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
@@ -61,6 +63,7 @@ class VideoZoomer(System):
     overview_fps: float = 0.5
     overview_max_frames: int = 64
     frames_as: FramesAs = "images"
+    frame_times: FrameTimes = "nearest"
     min_pixels: int = 25_088
     max_pixels: int = 100_352
     size_factor: int = 28
@@ -78,6 +81,7 @@ class VideoZoomer(System):
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_overview(self.overview)
         check_frames_as(self.frames_as)
+        check_frame_times(self.frame_times)
 
     def with_frames(self, count: int) -> System:
         return self._with_first_view(count, "overview_max_frames")
@@ -89,7 +93,12 @@ class VideoZoomer(System):
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
         frames = await overview_frames(
-            self.overview, view, count=self.overview_max_frames, size=self.frame_size(info), fps=self.overview_fps
+            self.overview,
+            view,
+            count=self.overview_max_frames,
+            size=self.frame_size(info),
+            fps=self.overview_fps,
+            frame_times=self.frame_times,
         )
         instructions = fill(
             load_prompt(self.prompt),
@@ -127,8 +136,11 @@ class VideoZoomer(System):
 
     async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
         """The frames of a legal zoom: evenly spaced, both ends included (released code)."""
-        times = linspace_times(request.start, request.end, request.count)
-        return await video.frames_at(times, self.frame_size(video.info))
+        info, size = video.info, self.frame_size(video.info)
+        if self.frame_times == "released":
+            indices = floored_span(request.start, request.end, request.count, info.fps, info.num_frames)
+            return await video.frames(indices, size)
+        return await video.frames_at(linspace_times(request.start, request.end, request.count), size)
 
     def _refusal(self, reason: str, notice: str) -> Observation:
         return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)

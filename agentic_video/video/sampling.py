@@ -89,7 +89,7 @@ def floored_span(start: float, end: float, count: int, video_fps: float, num_fra
         end: Seconds, not before ``start``.
         count: Frames wanted, at least 1; a single one is the start.
         video_fps: Average frames a second.
-        num_frames: Frames in the video; a number beyond the last is the last.
+        num_frames: Frames in the video; an end beyond the last is the last.
 
     Returns:
         ``linspace(int(start * video_fps), int(end * video_fps), count)`` cut to whole numbers, not decreasing. Where
@@ -104,8 +104,8 @@ def floored_span(start: float, end: float, count: int, video_fps: float, num_fra
     _check_count("count", count)
     if end < start:
         raise ValueError(f"end ({end}) must not be before start ({start})")
-    first, last = (int(seconds * video_fps + 1e-6) for seconds in (start, end))
-    return [min(int(index), num_frames - 1) for index in np.linspace(first, last, count)]
+    first, last = (min(int(seconds * video_fps + 1e-6), num_frames - 1) for seconds in (start, end))
+    return [int(index) for index in np.linspace(first, last, count)]
 
 
 def rate_times(duration: float, fps: float) -> list[float]:

@@ -5,7 +5,7 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 """
 
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -14,7 +14,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
-from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
+from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, CALL_OPEN, LABELS, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.video_zoom import ZoomRequest, check_zoom
@@ -28,6 +28,9 @@ from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import FrameTimes, floored_span, linspace_times
 from agentic_video.video.sizes import PixelBudget, fit_size
+
+PromptRole = Literal["user", "system"]
+"""Whose message the instructions are: the user's own, before the frames, or the system's (paper, released code)."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class VideoZoomer(System):
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode, the overview included.
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
+        prompt_role: Where the instructions stand: ``user`` (before the frames, in the one user message) or ``system``
+            (a system message before it, as in the paper and the released code).
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to the observation before the last turn.
         answer_match: Rule for multiple-choice answers: ``one_letter`` (the released rule, with one reading of an
@@ -71,6 +76,7 @@ class VideoZoomer(System):
     max_turns: int = 5
     max_images: int = 128
     prompt: str = "videozoomer"
+    prompt_role: PromptRole = "user"
     option_format: str = "{letter}. {text}"
     last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
     answer_match: MatchRule = "one_letter"
@@ -82,6 +88,7 @@ class VideoZoomer(System):
         check_overview(self.overview)
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
+        check_choice("prompt_role", self.prompt_role, get_args(PromptRole))
 
     def with_frames(self, count: int) -> System:
         return self._with_first_view(count, "overview_max_frames")
@@ -107,12 +114,11 @@ class VideoZoomer(System):
             duration=info.duration,
             labels=LABELS[self.frames_as],
         )
-        question = question_text(view.qa, self.option_format)
-        return (
-            Message(
-                "user", (instructions, *labelled(frames, overview_as(self.frames_as, self.overview)), "\n" + question)
-            ),
-        )
+        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        question = "\n" + question_text(view.qa, self.option_format)
+        if self.prompt_role == "system":
+            return (Message("system", (instructions.strip(),)), Message("user", (*shown, question)))
+        return (Message("user", (instructions, *shown, question)),)
 
     def parse(self, text: str) -> Action:
         return parse_turn(text)
@@ -120,8 +126,8 @@ class VideoZoomer(System):
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
         if isinstance(action, Illegal):
-            # A turn without any call tag leaves nothing to reply to (released code: the dialogue ends).
-            if CALL_CLOSE not in view.turns[-1].text:
+            # A turn without a whole call leaves nothing to reply to (released code: the dialogue ends).
+            if CALL_OPEN not in view.turns[-1].text or CALL_CLOSE not in view.turns[-1].text:
                 return None
             return self._refusal(action.reason, notice)
         info = view.video.info

@@ -71,8 +71,8 @@ def zoomed(system: VideoZoomer, qa: VideoQA, source: MemorySource, start: float,
         (29.97, (2, 4), [60, 80, 100, 120], [59, 79, 99, 119]),
         # times times 23.976: 23.976, 39.96, 55.944, 71.928; released: linspace(23, 71, 4)
         (23.976, (1, 3), [24, 40, 56, 72], [23, 39, 55, 71]),
-        # the video's 299 frames end at number 298
-        (29.97, (8, 10), [240, 260, 280, 298], [239, 259, 279, 298]),
+        # the video's 299 frames end at number 298: linspace(239, 298, 4) = 239, 258.67, 278.33, 298
+        (29.97, (8, 10), [240, 260, 280, 298], [239, 258, 278, 298]),
         # a whole rate and whole seconds: the same but for 1/3 and 2/3 of the way, 26.67 and 33.33
         (10.0, (2, 4), [20, 27, 33, 40], [20, 26, 33, 40]),
     ],
@@ -137,6 +137,24 @@ def test_question_and_options_come_last(qa: VideoQA, source: MemorySource) -> No
     assert shown(run(SMALL, qa, source, REPLY))[-1] == (
         "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
     )
+
+
+def test_instructions_may_be_a_system_message(qa: VideoQA, source: MemorySource) -> None:
+    (one,) = run(SMALL, qa, source, REPLY).opening
+    system, user = run(replace(SMALL, prompt_role="system"), qa, source, REPLY).opening
+    assert (one.role, system.role, user.role) == ("user", "system", "user")
+    assert system.parts == (str(one.parts[0]).strip(),) and user.parts == one.parts[1:]
+    with pytest.raises(ValueError, match="prompt_role"):
+        VideoZoomer(prompt_role="tool")  # type: ignore[arg-type]
+
+
+def test_a_closing_tag_alone_is_no_call(qa: VideoQA, source: MemorySource) -> None:
+    stray = run(SMALL, qa, source, "<think>a</think></video_zoom>", REPLY)
+    assert (stray.end, len(stray.turns), stray.illegal_calls) == (EndReason.ILLEGAL, 1, 1)
+    answered = run(SMALL, qa, source, REPLY + "</video_zoom>")
+    assert (answered.end, answered.answer) == (EndReason.ANSWER, "B")
+    # right, and not well-formed: 0.1 less than without the tag
+    assert asyncio.run(SMALL.score(answered, qa, Graders())).reward == pytest.approx(0.9)
 
 
 def test_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA, source: MemorySource) -> None:

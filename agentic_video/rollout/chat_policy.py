@@ -13,7 +13,7 @@ from typing import Any
 
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError
 from agentic_video.graders.images import ImageFormat, data_url
-from agentic_video.rollout.policy import EngineError, Utterance
+from agentic_video.rollout.policy import EngineError, Utterance, until_stop
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.frame import Clip
@@ -194,9 +194,8 @@ def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any) -> str:
         matched: What the server says it stopped at; a text, or anything else where it doesn't say.
         ended: The reply's ``finish_reason``.
     """
-    found = min((text.index(stop) + len(stop) for stop in stops if stop in text), default=None)
-    if found is not None:
-        return text[:found]
+    if any(stop in text for stop in stops):
+        return until_stop(text, stops)
     if ended != "stop":
         return text
     if isinstance(matched, str):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from agentic_video.rollout.policy import EngineError, Policy
+from agentic_video.rollout.policy import EngineError, Policy, until_stop
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.action import Answer, Calls, Illegal
@@ -67,8 +67,10 @@ async def play(
             said = await policy.say(view)
         except EngineError as error:
             return finish(EndReason.ENGINE_ERROR, str(error))
-        action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(said.text)
-        turn = Turn(said.text, action, said.num_tokens, said.finished, token_ids=said.token_ids)
+        # Here for every system and every policy: what follows a stop text is neither read nor graded nor recorded.
+        text = until_stop(said.text, system.stop)
+        action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
+        turn = Turn(text, action, said.num_tokens, said.finished, token_ids=said.token_ids)
         turns.append(turn)
         view = replace(view, turns=tuple(turns))
 

@@ -21,7 +21,8 @@ class Utterance:
     """One turn as the policy said it.
 
     Attributes:
-        text: Its text, decoded from exactly the generated ids where there are ids.
+        text: Its text, decoded from exactly the generated ids where there are ids. It may go on after a stop text by
+            what the last token holds beyond it; whoever reads it stops there (:func:`until_stop`).
         num_tokens: Number of generated tokens.
         finished: False when it was cut at the token limit.
         forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text
@@ -34,6 +35,15 @@ class Utterance:
     finished: bool = True
     forbidden: bool = False
     token_ids: tuple[int, ...] = ()
+
+
+def until_stop(text: str, stops: Sequence[str]) -> str:
+    """A turn up to the end of the first stop text in it; all of it when it holds none.
+
+    What follows isn't read. Where an engine stopped, that is the tail of the token in which the stop text ends: Qwen's
+    vocabulary has 265 tokens that begin with ``>`` and go on.
+    """
+    return text[: min((text.index(stop) + len(stop) for stop in stops if stop in text), default=None)]
 
 
 class Policy(Protocol):

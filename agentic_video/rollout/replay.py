@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from agentic_video.rollout.engine import Completion, GenerationRequest
-from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.policy import EngineError, until_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.tools.base import Video
@@ -68,9 +68,9 @@ class ScriptEngine:
 def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
     """The ids of a turn that was written rather than generated, as an engine would end it.
 
-    A stop text ends a turn; without one the model says that it is done.
+    The first stop text ends a turn; without one the model says that it is done.
     """
-    ids = chat_format.encode(text)
+    ids = chat_format.encode(until_stop(text, stop))
     if not any(ending in text for ending in stop):
         ids += [min(chat_format.eos_ids)]
     return ids
@@ -79,13 +79,15 @@ def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list
 def turn_ids(turn: Turn, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
     """The ids that a recorded turn was, or the closest thing to them.
 
-    Recorded ids are used where this tokenizer reads them as the recorded text. Otherwise (another model said it, or the
-    record has no ids) the text is encoded: the ids spell the same text, but may cut it into other tokens than its
-    author did, and a turn that was cut at its limit ends there.
+    Recorded ids are used where this tokenizer reads them as the recorded text, which ends with the first stop text
+    whatever else the last token holds. Otherwise (another model said it, or the record has no ids) the text is encoded:
+    the ids spell the same text, but may cut it into other tokens than its author did, and a turn that was cut at its
+    limit ends there.
     """
     if turn.token_ids and max(turn.token_ids) < len(chat_format.tokenizer):
-        ids = list(turn.token_ids)
-        if chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids) == turn.text:
+        ids = chat_format.until_stop(turn.token_ids, stop)
+        said = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
+        if until_stop(said, stop) == until_stop(turn.text, stop):
             return ids
     return written_ids(turn.text, chat_format, stop) if turn.finished else chat_format.encode(turn.text)
 

@@ -5,6 +5,7 @@ token included) and 0 on everything that the environment wrote. Placeholders of 
 and times, so building a prompt needs no pixels.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -184,6 +185,22 @@ class ChatFormat:
         """Text of token ids, special tokens written out."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
+    def until_stop(self, ids: Sequence[int], stops: Sequence[str]) -> list[int]:
+        """Ids of a turn up to the token in which the first stop text ends; all of them when they spell none.
+
+        An engine that is handed several tokens at a time may go on after a stop text. The ids up to it are those of one
+        that stopped there.
+        """
+        kept = list(ids)
+
+        def stopped(count: int) -> bool:
+            text = self.decode(kept[:count])
+            return any(stop in text for stop in stops)
+
+        if not stops or not stopped(len(kept) - 1):
+            return kept
+        return kept[: bisect_left(range(len(kept)), True, key=stopped)]
+
     def opening_ids(self, messages: Sequence[Message]) -> list[int]:
         """Ids of the opening messages and of the header of the first reply.
 
@@ -326,7 +343,8 @@ class TokenPolicy:
         )
         completion = await self._engine.generate(request)
         self.extra.append(completion.extra)
-        ids, log_probs = list(completion.token_ids)[:room], completion.log_probs
+        ids = self._format.until_stop(completion.token_ids[:room], self._system.stop)
+        log_probs = completion.log_probs
         if not ids:
             raise EngineError("the engine generated nothing")
         # Sampling is asked not to emit these; one that slips through would put a placeholder without an image, or a

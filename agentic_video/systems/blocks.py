@@ -61,7 +61,8 @@ def read_blocks(text: str, tags: Sequence[str]) -> Blocks:
 
 
 def last_block(text: str, tag: str) -> str | None:
-    """The text between the last opening tag of a name and the last closing one; None where they don't stand so."""
+    """The text between the last opening tag of a name and the closing one that follows; None without either."""
     opened = f"<{tag}>"
-    start, end = text.rfind(opened), text.rfind(f"</{tag}>")
-    return text[start + len(opened) : end] if 0 <= start < end else None
+    start = text.rfind(opened)
+    end = text.find(f"</{tag}>", start) if start >= 0 else -1
+    return text[start + len(opened) : end] if end >= 0 else None

@@ -7,7 +7,14 @@ from agentic_video.systems.base import EpisodeView, OverviewKind
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError
 from agentic_video.utils.choices import check_choice
-from agentic_video.video.sampling import rate_times, snapped_indices, uniform_indices
+from agentic_video.video.sampling import (
+    FrameTimes,
+    rate_times,
+    snapped_indices,
+    spread_indices,
+    stepped_indices,
+    uniform_indices,
+)
 
 RETRIEVAL_CANDIDATES = 128
 
@@ -21,8 +28,23 @@ def check_overview(kind: str) -> None:
     check_choice("overview", kind, get_args(OverviewKind))
 
 
+def check_frame_times(frame_times: str) -> None:
+    """Refuse an unknown word.
+
+    Raises:
+        ValueError: It isn't one of :data:`FrameTimes`.
+    """
+    check_choice("frame_times", frame_times, get_args(FrameTimes))
+
+
 async def overview_frames(
-    kind: OverviewKind, view: EpisodeView, *, count: int, size: tuple[int, int] | None, fps: float = 0.0
+    kind: OverviewKind,
+    view: EpisodeView,
+    *,
+    count: int,
+    size: tuple[int, int] | None,
+    fps: float = 0.0,
+    frame_times: FrameTimes = "nearest",
 ) -> list[Frame]:
     """The frames of the overview, in order of time.
 
@@ -34,6 +56,7 @@ async def overview_frames(
         count: Most frames.
         size: (width, height) in pixels.
         fps: Frames a second, for ``rate``.
+        frame_times: Which frame is meant by a place between two, for ``rate`` and for evenly spaced ones.
 
     Raises:
         RowError: ``listed``, and the row has no usable times.
@@ -44,14 +67,18 @@ async def overview_frames(
         return []
     if kind == "listed":
         return await video.frames_at(_listed_times(view)[:count], size)
-    if kind == "rate" and video.info.duration * fps <= count + 1:  # else there are more, however many
+    if kind == "rate" and frame_times == "released":
+        stepped = stepped_indices(video.info.num_frames, video.info.fps, fps)
+        if len(stepped) <= count:
+            return await video.frames(stepped, size)
+    elif kind == "rate" and video.info.duration * fps <= count + 1:  # else there are more, however many
         times = rate_times(video.info.duration, fps)
         if len(times) <= count:
             return await video.frames_at(times, size)
     if kind == "retrieval":
         candidates = uniform_indices(video.info.num_frames, min(RETRIEVAL_CANDIDATES, video.info.num_frames))
         return await video.frames(await video.best_matches(view.qa.question, candidates, count), size)
-    indices = uniform_indices(video.info.num_frames, count)
+    indices = spread_indices(video.info.num_frames, count, frame_times)
     if kind == "keyframes":
         indices = snapped_indices(await video.keyframes(), indices)
     return await video.frames(indices, size)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentic_video.tools.base import ToolError
-from agentic_video.video.sampling import uniform_indices
+from agentic_video.video.sampling import FrameTimes, spread_indices
 
 
 def read_range(arguments: Mapping[str, Any]) -> tuple[int, int]:
@@ -46,18 +46,21 @@ def frames_within(arguments: Mapping[str, Any], num_frames: int) -> range:
     return range(start, min(end, num_frames))
 
 
-def spread(frames: range, count: int) -> list[int]:
+def spread(frames: range, count: int, frame_times: FrameTimes = "nearest") -> list[int]:
     """Evenly spaced frames of a range, first and last included; all of them when it has no more than ``count``."""
-    return [frames.start + offset for offset in uniform_indices(len(frames), count)]
+    return [frames.start + offset for offset in spread_indices(len(frames), count, frame_times)]
 
 
-def check_uniform(arguments: Mapping[str, Any], num_frames: int, count: int) -> list[int]:
+def check_uniform(
+    arguments: Mapping[str, Any], num_frames: int, count: int, frame_times: FrameTimes = "nearest"
+) -> list[int]:
     """Check a request and choose its frames.
 
     Args:
         arguments: ``start_frame`` and ``end_frame``.
         num_frames: Frames in the video.
         count: Frames of one call.
+        frame_times: Whether their numbers are rounded, or cut to whole ones.
 
     Returns:
         Exactly ``count`` frame numbers in order.
@@ -69,4 +72,4 @@ def check_uniform(arguments: Mapping[str, Any], num_frames: int, count: int) -> 
     frames = frames_within(arguments, num_frames)
     if len(frames) < count:
         raise ToolError(f"the range holds {len(frames)} frames, at least {count} are needed")
-    return spread(frames, count)
+    return spread(frames, count, frame_times)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 MAX_SAMPLES = 10_000_000
 """More samples than any video needs: a request beyond it is a mistake (a rate in place of a count, say)."""
+
+FrameTimes = Literal["nearest", "released"]
+"""What becomes of a place between two frames. ``nearest``: the closest frame. ``released``: frame numbers cut to whole
+ones, at the video's average rate, as the released code of VideoZoomer, FrameThinker and VideoBrain counts them."""
 
 
 def uniform_indices(num_frames: int, count: int) -> list[int]:
@@ -31,6 +36,76 @@ def uniform_indices(num_frames: int, count: int) -> list[int]:
     if num_frames <= count:
         return list(range(num_frames))
     return [int(index) for index in np.round(np.linspace(0, num_frames - 1, count))]
+
+
+def floored_indices(num_frames: int, count: int) -> list[int]:
+    """:func:`uniform_indices` cut to whole numbers in place of rounded (released code of all three systems).
+
+    Args:
+        num_frames: Frames in the video, at least 1.
+        count: Frames wanted, at least 1.
+
+    Raises:
+        ValueError: On a count that is not positive or is absurd.
+    """
+    _check_count("num_frames", num_frames)
+    _check_count("count", count)
+    if num_frames <= count:
+        return list(range(num_frames))
+    return [int(index) for index in np.linspace(0, num_frames - 1, count)]
+
+
+def spread_indices(num_frames: int, count: int, frame_times: FrameTimes) -> list[int]:
+    """:func:`uniform_indices` for ``nearest``, :func:`floored_indices` for ``released``."""
+    return (floored_indices if frame_times == "released" else uniform_indices)(num_frames, count)
+
+
+def stepped_indices(num_frames: int, video_fps: float, fps: float) -> range:
+    """Every n-th frame, for about ``fps`` frames a second (VideoZoomer's released overview).
+
+    Args:
+        num_frames: Frames in the video.
+        video_fps: Its average frames a second.
+        fps: Frames wanted a second, positive.
+
+    Returns:
+        0, n, 2 * n ... below ``num_frames``; n is ``round(video_fps / fps)``, at least 1. At 29.97 frames a second and
+        0.5 wanted that is 60 frames, which take 2.002 s.
+
+    Raises:
+        ValueError: On a rate that is not finite or not positive.
+    """
+    _check_finite("fps", fps)
+    if fps <= 0:
+        raise ValueError(f"fps must be positive, got {fps}")
+    return range(0, num_frames, max(1, round(min(video_fps / fps, num_frames))))
+
+
+def floored_span(start: float, end: float, count: int, video_fps: float, num_frames: int) -> list[int]:
+    """Frame numbers of a stretch given in seconds (VideoZoomer's released zoom).
+
+    Args:
+        start: Seconds, not negative.
+        end: Seconds, not before ``start``.
+        count: Frames wanted, at least 1; a single one is the start.
+        video_fps: Average frames a second.
+        num_frames: Frames in the video; an end beyond the last is the last.
+
+    Returns:
+        ``linspace(int(start * video_fps), int(end * video_fps), count)`` cut to whole numbers, not decreasing. Where
+        the rate varies these aren't the frames shown at those times. A product that should be whole isn't cut one too
+        low by a rounding error.
+
+    Raises:
+        ValueError: On values that are not finite, negative or in the wrong order, or an absurd count.
+    """
+    _check_time("start", start)
+    _check_time("end", end)
+    _check_count("count", count)
+    if end < start:
+        raise ValueError(f"end ({end}) must not be before start ({start})")
+    first, last = (min(int(seconds * video_fps + 1e-6), num_frames - 1) for seconds in (start, end))
+    return [int(index) for index in np.linspace(first, last, count)]
 
 
 def rate_times(duration: float, fps: float) -> list[float]:

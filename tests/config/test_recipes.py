@@ -2,6 +2,7 @@
 published runs is checked against docs/fidelity.md (tests/docs/test_fidelity.py)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,12 @@ def test_config_passes_verls_validation(name: str, profile: str) -> None:
 @pytest.mark.parametrize(("name", "system"), SYSTEMS.items())
 def test_the_published_system_is_the_class_s_own_defaults(name: str, system: type[System]) -> None:
     assert system_of(composed(name, "cluster")) == system()
+
+
+@pytest.mark.parametrize("name", ["videozoomer", "framethinker", "videobrain"])
+def test_frames_are_the_released_code_s_by_a_key(name: str) -> None:
+    changed = system_of(composed(name, "cluster", "agentic_video.system.frame_times=released"))
+    assert changed == replace(system_of(composed(name, "cluster")), frame_times="released")
 
 
 @pytest.mark.parametrize(("frames_as", "most"), [("images", 0), ("video", 32)])

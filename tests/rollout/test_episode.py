@@ -48,7 +48,7 @@ class Watcher(System):
         if word == "answer":
             return Answer(rest)
         if word == "look":
-            return Calls((ToolCall("look", {"frames": [int(number) for number in rest.split()]}),))
+            return Calls((ToolCall("look", {"frames": [int(number) for number in rest.rstrip(";").split()]}),))
         return Illegal("no such word")
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
@@ -114,6 +114,13 @@ def run(
     policy: Policy, qa: VideoQA, system: Watcher | None = None, source: MemorySource | None = None, **options: Any
 ) -> Trajectory:
     return asyncio.run(play(system or Watcher(), policy, qa, source or MemorySource(), **options))
+
+
+def test_nothing_is_read_behind_a_stop_text(qa: VideoQA) -> None:
+    system = Watcher(stop=(";",))
+    trajectory = run(Talker("look 5;.", "look 7;answer A", "answer B"), qa, system)
+    assert [turn.text for turn in trajectory.turns] == ["look 5;", "look 7;", "answer B"]
+    assert [turn.action for turn in trajectory.turns] == [looks(5), looks(7), Answer("B")]
 
 
 def test_a_whole_episode_is_recorded(qa: VideoQA) -> None:

@@ -1,6 +1,10 @@
 import asyncio
 
-from agentic_video.rollout.policy import ScriptedPolicy, Utterance
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.rollout.policy import ScriptedPolicy, Utterance, until_stop
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
 from agentic_video.types.message import Message
@@ -24,3 +28,30 @@ def test_a_script_says_what_its_function_says(qa: VideoQA, source: MemorySource)
 
     assert asyncio.run(run()) == [Utterance("turn 1 of three words", 5), Utterance("turn 2 of three words", 5)]
     assert [view.qa for view in views] == [qa, qa]
+
+
+@pytest.mark.parametrize(
+    ("text", "stops", "read"),
+    [
+        ("a</x>", ("</x>",), "a</x>"),
+        ("a</x>.", ("</x>",), "a</x>"),
+        ("a</x></", ("</x>",), "a</x>"),
+        ("a</x>b</x>", ("</x>",), "a</x>"),
+        ("</x>a", ("</x>",), "</x>"),
+        ("a</y>b</x>", ("</x>", "</y>"), "a</y>"),
+        ("a</x", ("</x>",), "a</x"),
+        ("a</x>.", (), "a</x>."),
+        ("", ("</x>",), ""),
+    ],
+)
+def test_a_turn_is_read_up_to_its_first_stop_text(text: str, stops: tuple[str, ...], read: str) -> None:
+    assert until_stop(text, stops) == read
+
+
+@given(st.text("</x>. ", max_size=30))
+def test_what_is_read_is_a_beginning_that_holds_the_stop_text_at_its_end_only(text: str) -> None:
+    read = until_stop(text, ("</x>",))
+    assert text.startswith(read)
+    assert read.find("</x>") in (-1, len(read) - 4)
+    assert (read == text) or read.endswith("</x>")
+    assert until_stop(read, ("</x>",)) == read

@@ -30,9 +30,14 @@ def spelled(text: str, chat_format: ChatFormat) -> list[int]:
     return [*(token for character in text for token in chat_format.encode(character)), min(chat_format.eos_ids)]
 
 
+def stopped(text: str, chat_format: ChatFormat) -> list[int]:
+    """The same for a turn that a stop text ends."""
+    return spelled(text, chat_format)[:-1]
+
+
 def played(chat_format: ChatFormat, qa: VideoQA, system: FrameMind = SYSTEM) -> tuple[Trajectory, TokenPolicy]:
     """An episode of two turns as a rollout plays it."""
-    turns = [spelled(LOOK, chat_format), spelled(REPLY, chat_format)]
+    turns = [stopped(LOOK, chat_format), spelled(REPLY, chat_format)]
     policy = TokenPolicy(ScriptEngine(turns), chat_format, ROOMY, system)
     return asyncio.run(play(system, policy, qa, MemorySource())), policy
 
@@ -74,7 +79,7 @@ def test_a_turn_without_loss_is_shown_and_not_learnt(context: Context, chat_form
     masked = replace(trajectory, turns=(replace(first, loss_mask=False), last))
     before, after = (replayed(one, qa, chat_format, system) for one in (trajectory, masked))
     assert [one.ids for one in after] == [one.ids for one in before]
-    said = len(spelled(LOOK, chat_format))
+    said = len(stopped(LOOK, chat_format))
     for number, (one, other) in enumerate(zip(before, after, strict=True)):
         # the first turn stands at the start of the only response, or is the whole first one
         gone = said if number == 0 else 0
@@ -96,6 +101,7 @@ def test_written_turns_end_as_an_engine_would_end_them(chat_format: ChatFormat) 
     eos, text = min(chat_format.eos_ids), "<answer>B</answer>"
     assert written_ids(text, chat_format, ()) == [*chat_format.encode(text), eos]
     assert written_ids(text, chat_format, ("</answer>",)) == chat_format.encode(text)
+    assert written_ids(text + " and more", chat_format, ("</answer>",)) == chat_format.encode(text)
 
 
 @pytest.mark.parametrize("ids", [(), (7,), (10**6,)], ids=["none", "another text's", "another tokenizer's"])
@@ -111,6 +117,18 @@ def test_recorded_ids_are_used_where_they_spell_the_text(chat_format: ChatFormat
     for own in (ids, ids[:-1]):
         turn = Turn("some words", Answer(""), len(own), token_ids=tuple(own))
         assert turn_ids(turn, chat_format, ()) == own
+
+
+def test_recorded_ids_end_with_the_token_of_a_stop_text(chat_format: ChatFormat) -> None:
+    ids = chat_format.encode("some <words")
+    joined = chat_format.encode("some <words>.")
+    # as recorded: what was read, and all ids; a record of a text that goes on is read the same way
+    for text in ("some <words", "some <words and more"):
+        turn = Turn(text, Answer(""), 9, token_ids=tuple(ids))
+        assert turn_ids(turn, chat_format, ("<words",)) == ids
+    turn = Turn("some <words>", Answer(""), 9, token_ids=(*joined, *ids))
+    kept = turn_ids(turn, chat_format, ("<words>",))
+    assert kept == joined[: len(kept)] and chat_format.decode(kept).startswith("some <words>")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +150,7 @@ def test_budgets_are_kept(limits: TokenLimits, message: str, chat_format: ChatFo
 
 def test_an_observation_that_does_not_fit_is_named(chat_format: ChatFormat, qa: VideoQA) -> None:
     trajectory, _ = played(chat_format, qa)
-    room = len(spelled(LOOK, chat_format)) + 1
+    room = len(stopped(LOOK, chat_format)) + 1
     with pytest.raises(ReplayError, match=rf"the observation after turn 1 doesn't fit {room} tokens"):
         replayed(trajectory, qa, chat_format, limits=TokenLimits(10**6, room, 10**6))
 

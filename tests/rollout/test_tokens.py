@@ -4,18 +4,23 @@ import asyncio
 import copy
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import Qwen2VLImageProcessor
+from tokenizers import Tokenizer, decoders, models
+from tokenizers.pre_tokenizers import ByteLevel
+from transformers import PreTrainedTokenizerFast, Qwen2VLImageProcessor
 
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import EngineError
+from agentic_video.rollout.policy import EngineError, until_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
+from agentic_video.systems.videozoomer.reward import format_ok
 from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.toyworld.model import CHAT_TEMPLATE, SPECIAL_TOKENS
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
@@ -146,7 +151,7 @@ def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
         assert sequence.ids[: len(prompt)] == prompt
     # what was said and shown is what the ids decode to
     assert [said.text for said in trajectory.turns] == [
-        chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids)
+        until_stop(chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids), SYSTEM.stop)
         for ids in _turn_ids(sequence.response_ids, sequence.response_mask, trajectory)
     ]
     assert isinstance(trajectory.end, EndReason)
@@ -174,6 +179,68 @@ def test_whole_sequence_reads_as_the_conversation(chat_format: ChatFormat) -> No
         f"{zoom}<|im_end|>\n<|im_start|>user\n<tool_response>\n<frame0_time1.00s>{picture}<frame1_time3.00s>{picture}"
         f"\n</tool_response><|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>"
     )
+
+
+CALL = '<think>a</think><video_zoom>{"segment": [1, 3], "fps": 1}</video_zoom>'
+REPLY = "<think>b</think><answer>B</answer>"
+
+
+@pytest.fixture(scope="module")
+def split_tags() -> ChatFormat:
+    """A tokenizer whose tags aren't tokens, with ``>`` and ``>.`` among its tokens, as Qwen's is."""
+    alphabet = {character: number for number, character in enumerate(sorted(ByteLevel.alphabet()))}
+    tokenizer = Tokenizer(models.BPE(vocab={**alphabet, ">.": 256}, merges=[(">", ".")]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens(list(SPECIAL_TOKENS))
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=CHAT_TEMPLATE
+    )
+    return ChatFormat(fast, Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+
+
+def test_a_call_that_ends_inside_a_token_is_read_and_its_ids_stay(split_tags: ChatFormat) -> None:
+    turns = [split_tags.encode(CALL + "."), split_tags.encode(REPLY)]
+    assert split_tags.decode(turns[0][-1:]) == ">."
+    trajectory, policy, _ = play_ids(turns, split_tags)
+    call, answer = trajectory.turns
+    assert (trajectory.end, call.legal_calls, call.illegal_calls) == (EndReason.ANSWER, 1, 0)
+    assert (call.text, call.num_tokens, call.token_ids) == (CALL, len(turns[0]), tuple(turns[0]))
+    assert format_ok(trajectory) and answer.text == REPLY
+    assert policy.sequence is not None
+    generated = [
+        token for token, mask in zip(policy.sequence.response_ids, policy.sequence.response_mask, strict=True) if mask
+    ]
+    assert generated == [*turns[0], *turns[1]], "the dot is trained on: it was sampled"
+
+
+class OverrunningEngine(RecordedEngine):
+    """Goes on behind a stop text, as an engine may that is handed several tokens at a time."""
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        return await super().generate(replace(request, stop=()))
+
+
+@pytest.mark.parametrize("behind", ["x", "..", REPLY, "<think>" * 9, CALL])
+def test_ids_behind_the_token_of_a_stop_text_were_never_said(behind: str, split_tags: ChatFormat) -> None:
+    turns = [split_tags.encode(CALL) + split_tags.encode(behind), split_tags.encode(REPLY)]
+    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
+    results = []
+    for engine in (RecordedEngine(turns, split_tags), OverrunningEngine(turns, split_tags)):
+        policy = TokenPolicy(engine, split_tags, ROOMY, SYSTEM)
+        trajectory = asyncio.run(play(SYSTEM, policy, qa, MemorySource()))
+        assert policy.sequence is not None
+        results.append((trajectory, policy.sequence.ids, policy.sequence.response_mask, policy.sequence.log_probs))
+    assert results[0] == results[1]
+    assert results[0][0].turns[0].token_ids == tuple(split_tags.encode(CALL))
+
+
+@given(st.lists(st.integers(0, 255) | st.just(256) | st.just(-1), max_size=30))
+def test_ids_end_with_the_token_that_completes_the_first_stop_text(split_tags: ChatFormat, drawn: list[int]) -> None:
+    stop = split_tags.encode("</video_zoom>")
+    ids = [token for one in drawn for token in (stop if one < 0 else [one])]
+    kept = split_tags.until_stop(ids, SYSTEM.stop)
+    expected = next((n for n in range(len(ids)) if "</video_zoom>" in split_tags.decode(ids[:n])), len(ids))
+    assert kept == ids[:expected]
 
 
 def test_opening_beyond_the_prompt_budget_is_not_played(chat_format: ChatFormat) -> None:

@@ -69,7 +69,10 @@ def test_time_is_linear(unit: str, end: str) -> None:
     [
         ("<answer>B</answer>", "B"),
         ("<answer>A</answer> or <answer> B </answer>", " B "),
-        ("<answer>A<answer>B</answer></answer>", "B</answer>"),  # from the last opening tag to the last closing one
+        ("<answer>A<answer>B</answer></answer>", "B"),  # from the last opening tag to the closing one that follows
+        ("<answer>B</answer></answer>", "B"),
+        ("<answer>B</answer> or C</answer>", "B"),
+        ("</answer><answer>B</answer>", "B"),
         ("<answer></answer>", ""),
         ("<answer>B", None),
         ("B</answer>", None),

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.video.sampling import linspace_times, nearest_indices, rate_times, snapped_indices, uniform_indices
+from agentic_video.video.sampling import (
+    floored_indices,
+    floored_span,
+    linspace_times,
+    nearest_indices,
+    rate_times,
+    snapped_indices,
+    spread_indices,
+    stepped_indices,
+    uniform_indices,
+)
 
 BAD = [float("nan"), float("inf"), -1.0]
 
@@ -30,6 +40,58 @@ def test_worked_by_hand() -> None:
     assert nearest_indices([0.0, 1.0, 1.5, 4.0], [0.5, 0.51, 1.25, 1.3, 99.0, 0.0, 2.75]) == [0, 1, 1, 2, 3, 0, 2]
     assert nearest_indices([0.0, 1.0, 1.0, 2.0], [1.0, 1.6]) == [1, 3]
     assert nearest_indices([0.0], []) == []
+
+
+def test_released_rules_worked_by_hand() -> None:
+    # linspace(0, 9, 3) = 0, 4.5, 9; linspace(0, 599, 6) = 0, 119.8, 239.6, 359.4, 479.2, 599
+    assert floored_indices(10, 3) == [0, 4, 9]
+    assert floored_indices(600, 6) == [0, 119, 239, 359, 479, 599]
+    assert floored_indices(3, 8) == [0, 1, 2]
+    assert floored_indices(100, 1) == [0]
+    assert spread_indices(600, 6, "released") == floored_indices(600, 6)
+    assert spread_indices(600, 6, "nearest") == uniform_indices(600, 6) == [0, 120, 240, 359, 479, 599]
+    # 29.97 / 0.5 = 59.94, 23.976 / 0.5 = 47.952, 12.5 / 5 = 2.5 (to even), 10 / 60 is less than a frame
+    assert list(stepped_indices(300, 29.97, 0.5)) == [0, 60, 120, 180, 240]
+    assert list(stepped_indices(240, 23.976, 0.5)) == [0, 48, 96, 144, 192]
+    assert list(stepped_indices(7, 12.5, 5)) == [0, 2, 4, 6]
+    assert list(stepped_indices(3, 10, 60)) == [0, 1, 2]
+    assert list(stepped_indices(3, 10, 1e-320)) == [0]
+    # 2 s and 4 s at 29.97: numbers 59.94 and 119.88; at 23.976, 1 s and 3 s: 23.976 and 71.928
+    assert floored_span(2, 4, 4, 29.97, 300) == [59, 79, 99, 119]
+    assert floored_span(1, 3, 4, 23.976, 240) == [23, 39, 55, 71]
+    assert floored_span(1, 2.5, 3, 29.97, 300) == [29, 51, 74]  # 29.97, 74.925; in the middle 51.5
+    # 239.76 and 299.7, which is beyond the last frame: linspace(239, 298, 4) = 239, 258.67, 278.33, 298
+    assert floored_span(8, 10, 4, 29.97, 299) == [239, 258, 278, 298]
+    assert floored_span(1, 1.02, 3, 25, 300) == [25, 25, 25]
+    assert floored_span(2, 4, 1, 29.97, 300) == [59]
+    assert floored_span(0, 0.3, 2, 10, 300) == [0, 3]
+    assert 2.3 * 100 < 230 and floored_span(0, 2.3, 2, 100, 300) == [0, 230], "a rounding error cuts nothing off"
+
+
+@given(st.integers(1, 100_000), st.integers(1, 300))
+def test_floored_indices_are_at_most_one_frame_earlier(frames: int, count: int) -> None:
+    pairs = list(zip(floored_indices(frames, count), uniform_indices(frames, count), strict=True))
+    assert all(floored in (nearest, nearest - 1) for floored, nearest in pairs)
+    assert all(a < b for (a, _), (b, _) in pairwise(pairs))
+
+
+@given(st.floats(0, 500), st.floats(0, 50), st.integers(1, 64), st.floats(1, 120))
+def test_a_floored_span_lies_at_most_two_frames_before_the_times(
+    start: float, length: float, count: int, video_fps: float
+) -> None:
+    end, num_frames = start + length, int((start + length) * video_fps) + 1
+    found = floored_span(start, end, count, video_fps, num_frames)
+    assert found == sorted(found) and found[0] >= 0 and found[-1] < num_frames
+    for index, time in zip(found, linspace_times(start, end, count), strict=True):
+        assert -1e-4 <= time * video_fps - index < 2 + 1e-4
+
+
+@given(st.integers(1, 10_000), st.floats(1, 120), st.floats(0.01, 200))
+def test_steps_are_whole_and_close_to_the_rate(frames: int, video_fps: float, fps: float) -> None:
+    steps = list(stepped_indices(frames, video_fps, fps))
+    assert steps[0] == 0 and steps[-1] < frames
+    gaps = set(np.diff(steps).tolist())
+    assert len(gaps) <= 1 and all(gap == 1 or abs(gap - video_fps / fps) <= 0.5 for gap in gaps)
 
 
 @given(st.integers(1, 100_000), st.integers(1, 300))
@@ -64,7 +126,14 @@ def test_nearest_indices_are_nearest_and_earliest(stamps: list[float], times: li
 
 @pytest.mark.parametrize("bad", [*BAD, 0, 1.5, 10**18])
 def test_bad_counts(bad: float) -> None:
-    for call in (lambda: uniform_indices(bad, 4), lambda: uniform_indices(4, bad), lambda: linspace_times(0, 1, bad)):
+    for call in (
+        lambda: uniform_indices(bad, 4),
+        lambda: uniform_indices(4, bad),
+        lambda: floored_indices(bad, 4),
+        lambda: floored_indices(4, bad),
+        lambda: linspace_times(0, 1, bad),
+        lambda: floored_span(0, 1, bad, 10, 100),
+    ):
         with pytest.raises(ValueError, match=r"num_frames|count"):
             call()
 
@@ -77,6 +146,9 @@ def test_bad_times(bad: float) -> None:
         lambda: linspace_times(bad, 5, 3),
         lambda: linspace_times(0, bad, 3),
         lambda: nearest_indices([0.0, 1.0], [bad]),
+        lambda: stepped_indices(100, 10, bad),
+        lambda: floored_span(bad, 5, 3, 10, 100),
+        lambda: floored_span(0, bad, 3, 10, 100),
     )
     for call in calls:
         with pytest.raises(ValueError, match=r"finite|negative|positive"):

@@ -17,7 +17,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, LABELS, labelled, parse_turn, read_steps
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, framethinker_score
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools.base import ToolError
@@ -30,6 +30,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
+from agentic_video.video.sampling import FrameTimes
 from agentic_video.video.sizes import fit_within
 
 _CLOCK_TIME = re.compile(r"[0-9]:[0-9]")
@@ -65,6 +66,8 @@ class FrameThinker(System):
         overview_frames: Most frames of the overview.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the labels of its first and its last: half the tokens).
+        frame_times: Which frame of an evenly spread overview is meant by a place between two: ``nearest`` (the
+            closest one) or ``released`` (its number cut to a whole one). Looks are always cut.
         look_frames: Frames of one look.
         max_width: Frames are scaled down to at most this width in pixels.
         max_height: The same for the height.
@@ -91,6 +94,7 @@ class FrameThinker(System):
     overview_fps: float = 0.5
     overview_frames: int = 8
     frames_as: FramesAs = "images"
+    frame_times: FrameTimes = "nearest"
     look_frames: int = 8
     max_width: int = 640
     max_height: int = 360
@@ -116,6 +120,7 @@ class FrameThinker(System):
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
         check_overview(self.overview)
         check_frames_as(self.frames_as)
+        check_frame_times(self.frame_times)
 
     def with_frames(self, count: int) -> System:
         return self._with_first_view(count, "overview_frames", "long_overview_frames")
@@ -137,7 +142,12 @@ class FrameThinker(System):
         info = view.video.info
         count = self.long_overview_frames if self.is_long(info) else self.overview_frames
         frames = await overview_frames(
-            self.overview, view, count=count, size=self.frame_size(info), fps=self.overview_fps
+            self.overview,
+            view,
+            count=count,
+            size=self.frame_size(info),
+            fps=self.overview_fps,
+            frame_times=self.frame_times,
         )
         instructions = fill(
             load_prompt(self.prompt),

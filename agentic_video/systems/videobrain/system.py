@@ -11,7 +11,7 @@ from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.systems.videobrain.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
@@ -26,6 +26,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
+from agentic_video.video.sampling import FrameTimes
 from agentic_video.video.sizes import fit_within
 
 AnswerMatch = Literal["judge"] | MatchRule
@@ -45,6 +46,8 @@ class VideoBrain(System):
         overview_fps: Frames a second, where ``overview`` is ``rate``.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the labels of its first and its last: half the tokens).
+        frame_times: Which frame of an evenly spread overview or ``uniform_sample`` is meant by a place between two:
+            ``nearest`` (the closest one) or ``released`` (its number cut to a whole one).
         max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.
         max_height: And at most so many pixels high.
         size_factor: Sides of a shown frame are multiples of this (Qwen3-VL: patch size 16 times merge size 2).
@@ -73,6 +76,7 @@ class VideoBrain(System):
     overview_frames: int = 16
     overview_fps: float = 0.5
     frames_as: FramesAs = "images"
+    frame_times: FrameTimes = "nearest"
     max_width: int = 640
     max_height: int = 360
     size_factor: int = 32
@@ -97,6 +101,7 @@ class VideoBrain(System):
     def __post_init__(self) -> None:
         check_overview(self.overview)
         check_frames_as(self.frames_as)
+        check_frame_times(self.frame_times)
         check_choice("answer_match", self.answer_match, ("judge", *get_args(MatchRule)))
         check_choice("illegal_call", self.illegal_call, get_args(IllegalCall))
 
@@ -116,7 +121,12 @@ class VideoBrain(System):
             labels=LABELS[self.frames_as],
         )
         frames = await overview_frames(
-            self.overview, view, count=self.overview_frames, size=self.frame_size(info), fps=self.overview_fps
+            self.overview,
+            view,
+            count=self.overview_frames,
+            size=self.frame_size(info),
+            fps=self.overview_fps,
+            frame_times=self.frame_times,
         )
         question = question_text(view.qa, self.option_format)
         shown = labelled(frames, overview_as(self.frames_as, self.overview))
@@ -149,7 +159,7 @@ class VideoBrain(System):
         """
         total = video.info.num_frames
         if call.name == "uniform_sample":
-            return check_uniform(call.arguments, total, self.uniform_frames)
+            return check_uniform(call.arguments, total, self.uniform_frames, self.frame_times)
         if call.name == "clip_sample":
             candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
             request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)

@@ -14,8 +14,11 @@ CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: one that ends in a call is a call, else the text of its last answer tag is the answer."""
-    if text.rstrip().endswith(CALL_CLOSE):
+    """Read a turn: one that ends in a call is a call, else the text of its last answer tag is the answer.
+
+    A closing tag alone is no call (released code).
+    """
+    if CALL_OPEN in text and text.rstrip().endswith(CALL_CLOSE):
         if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
             return Illegal("one turn may hold only one call")
         body = text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]

@@ -5,16 +5,16 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 """
 
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
-from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
+from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, CALL_OPEN, LABELS, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.video_zoom import ZoomRequest, check_zoom
@@ -26,8 +26,11 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.sampling import linspace_times
+from agentic_video.video.sampling import FrameTimes, floored_span, linspace_times
 from agentic_video.video.sizes import PixelBudget, fit_size
+
+PromptRole = Literal["user", "system"]
+"""Whose message the instructions are: the user's own, before the frames, or the system's (paper, released code)."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class VideoZoomer(System):
         overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the labels of its first and its last: half the tokens).
+        frame_times: Which frame is meant by a time between two: ``nearest`` (the closest one) or ``released`` (the
+            released code's: numbers cut to whole ones at the average rate, ``overview: rate`` in whole steps).
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
         size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
@@ -48,6 +53,8 @@ class VideoZoomer(System):
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode, the overview included.
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
+        prompt_role: Where the instructions stand: ``user`` (before the frames, in the one user message) or ``system``
+            (a system message before it, as in the paper and the released code).
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         last_turn_notice: Added to the observation before the last turn.
         answer_match: Rule for multiple-choice answers: ``one_letter`` (the released rule, with one reading of an
@@ -61,6 +68,7 @@ class VideoZoomer(System):
     overview_fps: float = 0.5
     overview_max_frames: int = 64
     frames_as: FramesAs = "images"
+    frame_times: FrameTimes = "nearest"
     min_pixels: int = 25_088
     max_pixels: int = 100_352
     size_factor: int = 28
@@ -68,6 +76,7 @@ class VideoZoomer(System):
     max_turns: int = 5
     max_images: int = 128
     prompt: str = "videozoomer"
+    prompt_role: PromptRole = "user"
     option_format: str = "{letter}. {text}"
     last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
     answer_match: MatchRule = "one_letter"
@@ -78,6 +87,8 @@ class VideoZoomer(System):
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_overview(self.overview)
         check_frames_as(self.frames_as)
+        check_frame_times(self.frame_times)
+        check_choice("prompt_role", self.prompt_role, get_args(PromptRole))
 
     def with_frames(self, count: int) -> System:
         return self._with_first_view(count, "overview_max_frames")
@@ -89,7 +100,12 @@ class VideoZoomer(System):
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
         frames = await overview_frames(
-            self.overview, view, count=self.overview_max_frames, size=self.frame_size(info), fps=self.overview_fps
+            self.overview,
+            view,
+            count=self.overview_max_frames,
+            size=self.frame_size(info),
+            fps=self.overview_fps,
+            frame_times=self.frame_times,
         )
         instructions = fill(
             load_prompt(self.prompt),
@@ -98,12 +114,11 @@ class VideoZoomer(System):
             duration=info.duration,
             labels=LABELS[self.frames_as],
         )
-        question = question_text(view.qa, self.option_format)
-        return (
-            Message(
-                "user", (instructions, *labelled(frames, overview_as(self.frames_as, self.overview)), "\n" + question)
-            ),
-        )
+        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        question = "\n" + question_text(view.qa, self.option_format)
+        if self.prompt_role == "system":
+            return (Message("system", (instructions.strip(),)), Message("user", (*shown, question)))
+        return (Message("user", (instructions, *shown, question)),)
 
     def parse(self, text: str) -> Action:
         return parse_turn(text)
@@ -111,8 +126,8 @@ class VideoZoomer(System):
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
         notice = self.last_turn_notice if len(view.turns) == self.max_turns - 1 else ""
         if isinstance(action, Illegal):
-            # A turn without any call tag leaves nothing to reply to (released code: the dialogue ends).
-            if CALL_CLOSE not in view.turns[-1].text:
+            # A turn without a whole call leaves nothing to reply to (released code: the dialogue ends).
+            if CALL_OPEN not in view.turns[-1].text or CALL_CLOSE not in view.turns[-1].text:
                 return None
             return self._refusal(action.reason, notice)
         info = view.video.info
@@ -127,8 +142,11 @@ class VideoZoomer(System):
 
     async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
         """The frames of a legal zoom: evenly spaced, both ends included (released code)."""
-        times = linspace_times(request.start, request.end, request.count)
-        return await video.frames_at(times, self.frame_size(video.info))
+        info, size = video.info, self.frame_size(video.info)
+        if self.frame_times == "released":
+            indices = floored_span(request.start, request.end, request.count, info.fps, info.num_frames)
+            return await video.frames(indices, size)
+        return await video.frames_at(linspace_times(request.start, request.end, request.count), size)
 
     def _refusal(self, reason: str, notice: str) -> Observation:
         return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)

@@ -37,6 +37,15 @@ def test_the_opening_is_instructions_then_question_and_numbered_frames(asked: Vi
     assert user.parts[3::2] == tuple(f"\nframe {index}: " for index in (120, 240, 359, 479, 599))
 
 
+def test_a_released_overview_is_cut_to_whole_numbers(asked: VideoQA, source: MemorySource) -> None:
+    # linspace(0, 599, 6) = 0, 119.8, 239.6, 359.4, 479.2, 599
+    released, cut = replace(SMALL, frame_times="released"), [0, 119, 239, 359, 479, 599]
+    assert [frame.index for frame in run(released, asked, source, REPLY).frames] == cut
+    # looks are cut in both
+    looks = [run(system, asked, source, LOOK, REPLY).turns[0].observation for system in (SMALL, released)]
+    assert looks[0] == looks[1]
+
+
 def test_short_and_long_videos(asked: VideoQA) -> None:
     # one frame a second keeps the arrays few; 1920x1080 fits 640x360 by a third, 448x252 by 0.2333
     for seconds, frames, size in ((300.0, 8, (640, 360)), (301.0, 12, (448, 252))):

@@ -79,6 +79,14 @@ def test_uniform_sample_shows_eight_labelled_frames(qa: VideoQA) -> None:
     assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (1, 0, EndReason.ANSWER)
 
 
+def test_released_numbers_are_cut(qa: VideoQA) -> None:
+    trajectory = run(replace(BASE, frame_times="released"), qa, LOOK, REPLY)
+    # steps of 599 / 15 = 39.93 and of 19 / 7 = 2.71
+    overview = [part.index for part in trajectory.opening[1].parts if isinstance(part, FrameRef)]
+    assert overview[:3] + overview[-2:] == [0, 39, 79, 559, 599]
+    assert seen(trajectory, 0) == [410, 412, 415, 418, 420, 423, 426, 429]
+
+
 def test_clip_sample_shows_the_four_best_in_order_of_time(qa: VideoQA) -> None:
     retriever = Nearest(301)
     trajectory = run(BASE, qa, FIND, REPLY, retriever=retriever)

@@ -1,13 +1,20 @@
 """VideoZoomer's episodes: what is shown, what calls do, when it ends."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
 
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
+from agentic_video.video.sampling import nearest_indices
 from tests.conftest import MemorySource
 from tests.systems.videozoomer.texts import REPLY, SMALL, ZOOM, run
 
@@ -47,6 +54,78 @@ def test_labels_carry_number_and_time(qa: VideoQA, source: MemorySource) -> None
     assert str(observation[-1]).startswith("\n</tool_response>")
 
 
+RELEASED = replace(SMALL, frame_times="released")
+
+
+def zoomed(system: VideoZoomer, qa: VideoQA, source: MemorySource, start: float, end: float) -> list[int]:
+    """Numbers of the frames of a zoom at 2 frames a second."""
+    call = f'<think>x</think><video_zoom>{{"segment": [{start}, {end}], "fps": 2}}</video_zoom>'
+    observation = run(system, qa, source, call, REPLY).turns[0].observation
+    return [part.index for part in observation if isinstance(part, FrameRef)]
+
+
+@pytest.mark.parametrize(
+    ("fps", "segment", "nearest", "released"),
+    [
+        # times times 29.97: 59.94, 79.92, 99.9, 119.88; released: linspace(59, 119, 4)
+        (29.97, (2, 4), [60, 80, 100, 120], [59, 79, 99, 119]),
+        # times times 23.976: 23.976, 39.96, 55.944, 71.928; released: linspace(23, 71, 4)
+        (23.976, (1, 3), [24, 40, 56, 72], [23, 39, 55, 71]),
+        # the video's 299 frames end at number 298: linspace(239, 298, 4) = 239, 258.67, 278.33, 298
+        (29.97, (8, 10), [240, 260, 280, 298], [239, 258, 278, 298]),
+        # a whole rate and whole seconds: the same but for 1/3 and 2/3 of the way, 26.67 and 33.33
+        (10.0, (2, 4), [20, 27, 33, 40], [20, 26, 33, 40]),
+    ],
+)
+def test_frames_of_a_zoom(
+    qa: VideoQA, fps: float, segment: tuple[int, int], nearest: list[int], released: list[int]
+) -> None:
+    source = MemorySource(10.0, fps=fps)
+    assert zoomed(SMALL, qa, source, *segment) == nearest
+    assert zoomed(RELEASED, qa, source, *segment) == released
+
+
+def test_a_released_overview_steps_over_whole_frames(qa: VideoQA) -> None:
+    # 29.97 / 0.5 = 59.94, so every 60th of 3,836 frames: 64, the last one 3.8 frames later than at 126 s
+    source = MemorySource(128.0, fps=29.97)
+    indices = [frame.index for frame in run(RELEASED, qa, source, REPLY).frames]
+    assert indices == list(range(0, 3836, 60)) and len(indices) == 64
+    assert run(SMALL, qa, source, REPLY).frames[-1].index == 3776
+    # 3,842 frames would be 65: 64 uniform ones, 60.97 apart, cut
+    indices = [frame.index for frame in run(RELEASED, qa, MemorySource(128.2, fps=29.97), REPLY).frames]
+    assert len(indices) == 64 and indices[:4] == [0, 60, 121, 182] and indices[-1] == 3841
+
+
+class VariableSource(MemorySource):
+    """100 frames in ten seconds: 50 in the first two, 50 in the other eight."""
+
+    def __init__(self) -> None:
+        super().__init__(10.0)
+        self.stamps = [*np.arange(50) / 25, *(2 + np.arange(50) * 0.16)]
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        frames = await super().aframes(path, indices, size)
+        return [replace(frame, time=float(self.stamps[frame.index])) for frame in frames]
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        return await self.aframes(path, nearest_indices(self.stamps, times), size)
+
+
+def test_where_the_rate_varies_released_numbers_are_not_the_times(qa: VideoQA) -> None:
+    # 4 to 6 s: frames 50 + 2 / 0.16 = 62.5 to 75; at the average rate, 10 a second, 40 to 60
+    assert zoomed(SMALL, qa, VariableSource(), 4, 6) == [62, 67, 71, 75]
+    assert zoomed(RELEASED, qa, VariableSource(), 4, 6) == [40, 46, 53, 60]
+    # the labels say what is shown
+    call = '<think>x</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'
+    observation = run(RELEASED, qa, VariableSource(), call, REPLY).turns[0].observation
+    assert "<frame0_time1.60s>" in observation and "<frame3_time3.60s>" in observation
+
+
+def test_an_unknown_rule_for_frames_is_refused() -> None:
+    with pytest.raises(ValueError, match="frame_times"):
+        VideoZoomer(frame_times="published")  # type: ignore[arg-type]
+
+
 def test_frame_sizes_keep_the_pixel_budget(qa: VideoQA) -> None:
     trajectory = run(VideoZoomer(), qa, MemorySource(10.0, size=(1920, 1080)), REPLY)
     for frame in trajectory.frames:
@@ -58,6 +137,24 @@ def test_question_and_options_come_last(qa: VideoQA, source: MemorySource) -> No
     assert shown(run(SMALL, qa, source, REPLY))[-1] == (
         "\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey"
     )
+
+
+def test_instructions_may_be_a_system_message(qa: VideoQA, source: MemorySource) -> None:
+    (one,) = run(SMALL, qa, source, REPLY).opening
+    system, user = run(replace(SMALL, prompt_role="system"), qa, source, REPLY).opening
+    assert (one.role, system.role, user.role) == ("user", "system", "user")
+    assert system.parts == (str(one.parts[0]).strip(),) and user.parts == one.parts[1:]
+    with pytest.raises(ValueError, match="prompt_role"):
+        VideoZoomer(prompt_role="tool")  # type: ignore[arg-type]
+
+
+def test_a_closing_tag_alone_is_no_call(qa: VideoQA, source: MemorySource) -> None:
+    stray = run(SMALL, qa, source, "<think>a</think></video_zoom>", REPLY)
+    assert (stray.end, len(stray.turns), stray.illegal_calls) == (EndReason.ILLEGAL, 1, 1)
+    answered = run(SMALL, qa, source, REPLY + "</video_zoom>")
+    assert (answered.end, answered.answer) == (EndReason.ANSWER, "B")
+    # right, and not well-formed: 0.1 less than without the tag
+    assert asyncio.run(SMALL.score(answered, qa, Graders())).reward == pytest.approx(0.9)
 
 
 def test_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA, source: MemorySource) -> None:

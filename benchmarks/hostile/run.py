@@ -13,19 +13,21 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.hostile import outputs, videos
+from benchmarks.hostile import outputs, soak, videos
+
+MODULES: dict[str, Any] = {"videos": videos, "outputs": outputs, "soak": soak}
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one of the two."""
+    """Run one of them."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["child"]:
         videos.child(words[1])
         return 0
     parser = argparse.ArgumentParser(prog="benchmarks.hostile.run", description=__doc__)
-    parser.add_argument("what", choices=["videos", "outputs"], help="corrupted files, or what a model says")
+    parser.add_argument("what", choices=list(MODULES), help="corrupted files, what a model says, or episodes")
     parser.add_argument("--seed", type=int, default=0, help="of the files or texts")
-    parser.add_argument("--count", type=int, default=1_000, help="files, or outputs of each system")
+    parser.add_argument("--count", type=int, default=1_000, help="files, outputs of each system, or episodes")
     parser.add_argument("--out", type=Path, required=True, help="json lines; is gone on with")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no part after so long")
     options = parser.parse_args(words)
@@ -33,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     if any(part["seed"] != options.seed or part["what"] != options.what for part in parts):
         parser.error(f"{options.out} is of another seed or kind; name another file")
     end = time.monotonic() + options.seconds
-    module: Any = videos if options.what == "videos" else outputs
+    module = MODULES[options.what]
     with options.out.open("a") as file:
         for part in module.parts(options.seed, options.count, parts):
             parts.append({"what": options.what, "seed": options.seed, **part})

@@ -92,8 +92,8 @@ class Load:
         return self.overview + self.zooms * ZOOM_FRAMES
 
 
-def configured(model: Path, load: Load, side: Side) -> DictConfig:
-    """VideoZoomer's cluster config for a load, resolved."""
+def configured(model: Path, load: Load, side: Side, more: Sequence[str] = ()) -> DictConfig:
+    """VideoZoomer's cluster config for a load, resolved; with more overrides."""
     overrides = [
         f"actor_rollout_ref.model.path={model}",
         "data.train_files=none",
@@ -101,6 +101,7 @@ def configured(model: Path, load: Load, side: Side) -> DictConfig:
         f"actor_rollout_ref.rollout.n={load.rollouts}",
         f"actor_rollout_ref.rollout.name={'sglang' if side == 'stock' else 'vllm'}",  # the former gets pixels
         f"agentic_video.system.overview_max_frames={load.overview}",
+        *more,
     ]
     config = compose_recipe(REPOSITORY / "recipes" / "videozoomer", "cluster", overrides)
     return DictConfig(OmegaConf.to_container(config, resolve=True))
@@ -282,12 +283,15 @@ class Worker:
         video: That all questions are about.
         load: What is played.
         server: Ray's handle of a stand-in for an engine; None for one of its own.
+        overrides: More of the config.
     """
 
-    def __init__(self, side: Side, model: Path, video: Path, load: Load, server: Any = None):
+    def __init__(
+        self, side: Side, model: Path, video: Path, load: Load, server: Any = None, overrides: Sequence[str] = ()
+    ):
         self.side, self.video, self.load, self.counts = side, video, load, Counts()
         kind: Any = VideoAgentLoopWorker if side == "references" else VideoAgentLoopWorker.__base__
-        self.config = configured(model, load, side)
+        self.config = configured(model, load, side, overrides)
         self.worker = kind(self.config, llm_client=None)
         with av.open(str(video)) as container:
             duration = float(container.duration or 0) / av.time_base

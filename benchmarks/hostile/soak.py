@@ -74,7 +74,8 @@ def make_videos(folder: Path) -> list[Path]:
     first = make_video(folder / "0.mp4", 1.0)
     for number in range(1, GOOD):
         (folder / f"{number}.mp4").write_bytes(first.read_bytes())
-    found, number = [], 0
+    found: list[Path] = []
+    number = 0
     while len(found) < DAMAGED:
         kind, name, data = videos.make(0, number)
         if kind == "damaged":

@@ -1,7 +1,8 @@
 """What an episode leaves behind: plain data that rewards, metrics, exports and viewers read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from copy import deepcopy
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -139,13 +140,9 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers; :meth:`from_dict` reads them back."""
-        record = asdict(self)
-        record["end"] = self.end.value
-        for turn, raw in zip(self.turns, record["turns"], strict=True):
-            raw["action"] = {"kind": type(turn.action).__name__.lower(), **raw["action"]}
-            if turn.loss_mask:
-                del raw["loss_mask"]
-        return record
+        # Not dataclasses.asdict: it copies each token id and each number, on an event loop that has others to serve.
+        opening = tuple({"role": message.role, "parts": _plain_parts(message.parts)} for message in self.opening)
+        return {**vars(self), "opening": opening, "turns": tuple(map(_plain_turn, self.turns)), "end": self.end.value}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Trajectory":
@@ -163,6 +160,29 @@ class Trajectory:
             for turn in record["turns"]
         )
         return cls(**{**record, "opening": opening, "turns": turns, "end": EndReason(record["end"])})
+
+
+def _plain_parts(parts: Sequence[RecordedPart]) -> tuple[str | dict[str, Any], ...]:
+    def plain(part: RecordedPart) -> str | dict[str, Any]:
+        if isinstance(part, ClipRef):
+            return {"frames": tuple(dict(vars(frame)) for frame in part.frames)}
+        return part if isinstance(part, str) else dict(vars(part))
+
+    return tuple(map(plain, parts))
+
+
+def _plain_turn(turn: Turn) -> dict[str, Any]:
+    action: dict[str, Any] = {"kind": type(turn.action).__name__.lower()}
+    if isinstance(turn.action, Calls):
+        action["calls"] = tuple(
+            {"name": call.name, "arguments": deepcopy(call.arguments)} for call in turn.action.calls
+        )
+    else:
+        action |= vars(turn.action)
+    record = {**vars(turn), "action": action, "observation": _plain_parts(turn.observation)}
+    if turn.loss_mask:
+        del record["loss_mask"]
+    return record
 
 
 def record_parts(parts: Sequence[Part]) -> tuple[RecordedPart, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentic_video.report.collapse import signs_of
 from agentic_video.types.trajectory import ClipRef, RecordedPart, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -194,6 +195,9 @@ def write_summary(folder: Path) -> str:
             f"Held-out accuracy (`{key}`, sampled episodes): "
             + ", ".join(f"{value:.3f} after step {step}" for step, value in zip(at, values, strict=True))
         )
+    if signs := signs_of(metrics):
+        lines += ["", "Signs of collapse at the end:", ""]
+        lines += [f"- {sign.text}." for sign in signs]
     _, difference = series(metrics, "training/rollout_probs_diff_mean")
     _, pearson = series(metrics, "training/rollout_actor_probs_pearson_corr")
     _, evicted = series(metrics, "training/filter_groups/evicted_samples")

@@ -24,6 +24,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import torch
+
+from agentic_video.report.collapse import GAP_OF_TURN
 from agentic_video.rollout.costs import COSTS
 
 Split = Literal["train", "val"]
@@ -32,6 +35,8 @@ MAX_GROUPS = 32
 """Data sources, and classes of one data source, that get figures of their own; the rest share ``other``."""
 
 MAX_NAME_CHARS = 40
+MAX_TURNS = 8
+"""Turns that have a gap of their own; the last one's holds those of all later ones."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 _FROM_REWARD = {
     "accuracy": "acc",
@@ -139,3 +144,27 @@ def rates_since(now: Mapping[str, float], before: Mapping[str, float]) -> dict[s
     if decoded := change("decoded"):
         rates["frame_store/seconds_per_frame"] = change("decode_seconds") / decoded
     return rates
+
+
+def gap_by_turn(actor: torch.Tensor, rollout: torch.Tensor, mask: torch.Tensor) -> dict[str, float]:
+    """How far the engine's probabilities of the generated tokens are from the actor's, turn by turn.
+
+    A gap that opens after the first turn tells that the two don't see the same frames or ids of a tool's answer.
+
+    Args:
+        actor: Log-probabilities, of shape (sequences, tokens of the response).
+        rollout: The engine's, of the same shape.
+        mask: 1 for generated tokens, whose runs are the turns.
+
+    Returns:
+        The mean absolute difference of the probabilities for each turn.
+    """
+    generated = mask.bool()
+    begins = generated & ~torch.nn.functional.pad(generated, (1, 0))[:, :-1]
+    turns = begins.cumsum(dim=1).clamp(max=MAX_TURNS)
+    gaps = (actor.exp() - rollout.exp()).abs()
+    found = {}
+    for turn in range(1, int(turns.max()) + 1 if turns.numel() else 1):
+        own = generated & (turns == turn)
+        found[f"{GAP_OF_TURN}/{turn}"] = float(gaps[own].mean())
+    return found

@@ -239,3 +239,19 @@ def merge_lora(state: Mapping[str, Any], scale: float) -> dict[str, Any]:
             weight = (weight.float() + scale * (high.float() @ low.float())).to(weight.dtype)
         merged[name.removeprefix("base_model.model.").replace(".base_layer.", ".")] = weight
     return merged
+
+
+def gaps_of_turns(trainer_base: ModuleType) -> None:
+    """verl compares the probabilities of engine and actor over all tokens: also turn by turn, where it has both."""
+    from agentic_video.training.metrics import gap_by_turn
+
+    original = trainer_base.calculate_debug_metrics
+
+    @wraps(original)
+    def calculate_debug_metrics(data: Any) -> dict[str, Any]:
+        batch = data.batch
+        mask = batch["response_mask"][:, -batch["responses"].size(1) :]
+        gaps = gap_by_turn(batch["old_log_probs"], batch["rollout_log_probs"], mask)
+        return {**original(data), **gaps}
+
+    trainer_base.calculate_debug_metrics = calculate_debug_metrics  # type: ignore[attr-defined]

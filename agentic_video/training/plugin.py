@@ -76,6 +76,7 @@ def install() -> None:
         "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
+        "verl.trainer.ppo.v1.trainer_base": loudly(patches.gaps_of_turns),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.rollout.replica": loudly(_register_replica),
         "verl.workers.engine_workers": loudly(patches.frozen_vision),

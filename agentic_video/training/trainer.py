@@ -12,6 +12,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
+from agentic_video.report.collapse import WARNING, CollapseWatch
 from agentic_video.training.episode_log import (
     REWARDS,
     EpisodeWriter,
@@ -44,6 +45,7 @@ class EpisodeLog(_Base):
         verl_mode: What verl calls the trainer that this is mixed into.
         group_names: Names of data sources and classes in the log.
         stores: The counters of frame stores and retrievers.
+        watch: Looks for signs that the run collapses.
         writer: Writes some of each step's episodes as records.
     """
 
@@ -59,6 +61,7 @@ class EpisodeLog(_Base):
         super().__init__(config)
         self.group_names = GroupNames()
         self.stores = StoreMetrics()
+        self.watch = CollapseWatch()
         self.writer = EpisodeWriter.of(config)
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
@@ -81,6 +84,10 @@ class EpisodeLog(_Base):
         )
         metrics.update(self.stores.step())
         metrics.update(engine_counters(one for each in self._rollout_server_managers() for one in each.server_handles))
+        signs, new = self.watch.step(self.global_steps, metrics)
+        metrics.update(signs)
+        for text in new:
+            print(f"{WARNING} step {self.global_steps}: {text}", flush=True)
         self.writer.write(self.global_steps, episodes)
 
     def _validate(self) -> dict[str, float]:

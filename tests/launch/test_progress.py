@@ -1,4 +1,5 @@
 from agentic_video.launch.progress import Progress
+from agentic_video.report.collapse import WARNING
 
 
 def interesting(line: str) -> str:
@@ -62,3 +63,8 @@ def test_what_pytorch_says_of_ended_workers_after_the_last_step_is_no_error() ->
     progress.shown("step:2 - episode/reward_sampled:1.0\n")
     assert progress.shown(line) == ""
     assert progress.shown("(pid=1) RuntimeError: another\n")
+
+
+def test_a_warning_of_the_run_is_shown() -> None:
+    line = f"(TaskRunner pid=7) {WARNING} step 34: tool calls die out: 0.90 an episode at first, 0.10 now"
+    assert Progress().shown(line + "\n") == line

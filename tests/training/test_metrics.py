@@ -1,11 +1,14 @@
+import math
 import string
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.training.metrics import GroupNames, group_metrics, rates_since
+from agentic_video.report.collapse import GAP_OF_TURN
+from agentic_video.training.metrics import MAX_TURNS, GroupNames, gap_by_turn, group_metrics, rates_since
 
 
 def episode(source: str, question_class: Any = None, acc: float = 1.0, **costs: float) -> dict[str, Any]:
@@ -83,3 +86,44 @@ def test_rates_of_the_stores_are_those_since_the_last_step() -> None:
     assert rates_since(second, second) == {}
     # a store that was made again counts from 0
     assert rates_since(counters(10, 5, 5, 1.0), second)["frame_store/hit_rate"] == 0.5
+
+
+def test_gaps_of_turns_by_hand() -> None:
+    half, quarter = math.log(0.5), math.log(0.25)
+    mask = torch.tensor([[1, 1, 0, 0, 1, 0], [0, 1, 0, 1, 1, 1]])
+    actor = torch.full((2, 6), half)
+    rollout = actor.clone()
+    rollout[0, 1] = quarter  # turn 1: three tokens, one of which is 0.25 apart
+    rollout[0, 4] = rollout[1, 3] = quarter  # turn 2: two of four
+    rollout[0, 2] = rollout[1, 0] = 0.0  # what the environment wrote doesn't count
+    found = gap_by_turn(actor, rollout, mask)
+    assert found == {f"{GAP_OF_TURN}/1": pytest.approx(0.25 / 3), f"{GAP_OF_TURN}/2": pytest.approx(0.125)}
+    assert gap_by_turn(actor, rollout, torch.zeros_like(mask)) == {}
+
+
+def test_late_turns_share_a_gap() -> None:
+    mask = torch.tensor([[1, 0] * (MAX_TURNS + 3)])
+    found = gap_by_turn(torch.zeros(mask.shape), torch.full(mask.shape, -1e9), mask)
+    assert found == {f"{GAP_OF_TURN}/{turn}": 1.0 for turn in range(1, MAX_TURNS + 1)}
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=12, max_size=12), min_size=1, max_size=4), st.integers(0, 99))
+def test_gaps_of_turns_together_are_the_gap(rows: list[list[bool]], seed: int) -> None:
+    mask = torch.tensor(rows)
+    made = torch.Generator().manual_seed(seed)
+    actor, rollout = (torch.rand(mask.shape, generator=made).log() for _ in range(2))
+    counts = {turn: sum(_nth_turn(row).count(turn) for row in rows) for turn in range(1, 7)}
+    found = gap_by_turn(actor, rollout, mask)
+    assert found.keys() == {f"{GAP_OF_TURN}/{turn}" for turn, count in counts.items() if count}
+    whole = float((actor.exp() - rollout.exp()).abs()[mask].sum())
+    assert sum(found[f"{GAP_OF_TURN}/{turn}"] * count for turn, count in counts.items() if count) == pytest.approx(
+        whole
+    )
+
+
+def _nth_turn(row: list[bool]) -> list[int]:
+    turn, numbers = 0, []
+    for place, generated in enumerate(row):
+        turn += generated and not (place and row[place - 1])
+        numbers.append(turn if generated else 0)
+    return numbers

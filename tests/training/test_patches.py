@@ -194,3 +194,17 @@ def test_a_frozen_vision_tower_gets_no_gradient() -> None:
     assert trained == ["text.weight", "text.bias", "visually.weight", "visually.bias"]
     with pytest.raises(ValueError, match="no module named 'visual'"):
         patches.freeze_vision(model["text"])
+
+
+def test_verl_s_gap_of_probabilities_is_logged_turn_by_turn() -> None:
+    from verl import DataProto
+    from verl.trainer.ppo.v1 import trainer_base
+
+    mask = torch.tensor([[1, 1, 0, 1], [1, 0, 0, 0]])
+    actor = torch.log(torch.tensor([[0.5, 0.5, 0.9, 0.5], [0.5, 0.9, 0.9, 0.9]]))
+    rollout = torch.log(torch.tensor([[0.5, 0.5, 0.1, 0.25], [0.5, 0.1, 0.1, 0.1]]))
+    fields = {"old_log_probs": actor, "rollout_log_probs": rollout, "response_mask": mask, "responses": mask}
+    found = trainer_base.calculate_debug_metrics(DataProto.from_dict(tensors=fields))
+    assert found["training/rollout_probs_diff_mean"] == pytest.approx(0.25 / 4)
+    assert found["training/rollout_probs_diff_turn/1"] == 0.0
+    assert found["training/rollout_probs_diff_turn/2"] == pytest.approx(0.25)

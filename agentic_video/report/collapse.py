@@ -28,6 +28,8 @@ LEAST_CALLS = 0.1
 """A run that never made more calls than this an episode can't lose them."""
 LEAST_GAP = 1e-3
 """Mean differences of probabilities below this are rounding (a laptop's float32 has 1e-6, bfloat16 about 1e-2)."""
+MUCH_GAP = 0.05
+"""And no precision explains this one."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,11 @@ def _length_grows(changes: Mapping[str, Change]) -> str:
 
 def _engine_and_actor_differ(changes: Mapping[str, Change]) -> str:
     gap = changes.get(GAP)
+    if gap is not None and gap.latest >= MUCH_GAP:
+        return (
+            f"engine and actor differ: their probabilities are {gap.latest:.1e} apart in the mean. They don't see the "
+            "same sequence, or not with the same weights, temperature or precision"
+        )
     if gap is not None and gap.latest >= LEAST_GAP and gap.rise > 0 and gap.latest >= 3 * gap.first:
         return (
             f"engine and actor move apart: probabilities differed by {gap.first:.1e} at first, by {gap.latest:.1e} "

@@ -62,7 +62,14 @@ def test_a_change_by_hand() -> None:
         ({ENTROPY: 2.0}, {}, "entropy_explodes", "entropy explodes: 0.2"),
         ({LENGTH: 500.0}, {}, "length_grows", "responses grow: 142 tokens at first, 458 now"),
         ({CUT: 0.5}, {}, "length_grows", "episodes run out of tokens: 0.05"),
-        ({GAP: 0.05}, {}, "engine_and_actor_differ", "engine and actor move apart: "),
+        ({GAP: 0.04}, {}, "engine_and_actor_differ", "engine and actor move apart: "),
+        (
+            {GAP: 0.06},
+            {GAP: 0.06},
+            "engine_and_actor_differ",
+            "engine and actor differ: their prob",
+        ),
+        ({GAP: 0.012}, {GAP: 0.01}, "", ""),  # as bfloat16 has it
     ],
 )
 def test_each_sign(end: dict[str, float], start: dict[str, float], name: str, text: str) -> None:

@@ -93,12 +93,13 @@ def launch(options: LaunchOptions) -> int:
     with launcher_alive(folder):
         status, peak_bytes = train(job, command, paths.get("verifier"))
     checkpoint = newest_checkpoint(folder)
-    if checkpoint:
-        link_model(folder, checkpoint)
     if status:
         print(f"verl stopped with status {status}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
         goes_on = "goes on from the last checkpoint" if checkpoint else "begins again: no checkpoint was written yet"
         print(f"the same command {goes_on}", file=sys.stderr)
+    if checkpoint:
+        link_model(folder, checkpoint)
+    if status:
         return status
     seconds = time.monotonic() - started
     write_record(

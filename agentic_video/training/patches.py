@@ -4,8 +4,11 @@ import os
 from collections.abc import Mapping
 from functools import wraps
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from agentic_video.utils.checkpoints import newest_whole
 
 VERL_VERSION = "0.9.1"
 """The patches were written for this version; the plugin refuses to load with another."""
@@ -132,6 +135,25 @@ def failed_groups(replay_buffer: ModuleType) -> None:
         return stale, filtered, failed, counts
 
     replay_buffer.ReplayBuffer._terminal_eviction_reasons = _terminal_eviction_reasons
+
+
+def whole_checkpoints(checkpoint_manager: ModuleType) -> None:
+    """verl goes on from the checkpoint that a file names, and fails when that file is empty or the checkpoint cut
+    short, as a disk that was full leaves them: go on from the newest that is whole.
+
+    Raises (what is patched in):
+        DamagedCheckpoint: None is.
+    """
+
+    def find_latest_ckpt_path(path: str | None, directory_format: str = "global_step_{}") -> str | None:
+        if path is None:
+            return None
+        step, passed_over = newest_whole(Path(path))
+        if passed_over:
+            print(f"agentic_video could not resume from the newest checkpoint: {passed_over}", flush=True)
+        return None if step is None else str(step)
+
+    checkpoint_manager.find_latest_ckpt_path = find_latest_ckpt_path  # type: ignore[attr-defined]
 
 
 def poll_interval(replay_buffer: ModuleType) -> None:

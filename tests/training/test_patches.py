@@ -194,3 +194,27 @@ def test_a_frozen_vision_tower_gets_no_gradient() -> None:
     assert trained == ["text.weight", "text.bias", "visually.weight", "visually.bias"]
     with pytest.raises(ValueError, match="no module named 'visual'"):
         patches.freeze_vision(model["text"])
+
+
+def test_a_run_goes_on_from_a_whole_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from verl.utils.checkpoint.checkpoint_handler import find_latest_ckpt_path
+    from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path as first
+
+    assert find_latest_ckpt_path is first
+    assert first(None) is None and first(str(tmp_path)) is None
+    for step in (3, 4):
+        folder = tmp_path / f"global_step_{step}"
+        for file in ("actor/model_world_size_1_rank_0.pt", "data.pt"):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            torch.save({"step": step}, folder / file)
+    tracker = tmp_path / "latest_checkpointed_iteration.txt"
+    tracker.write_text("")
+    assert first(str(tmp_path)) == str(folder)
+    tracker.write_text("4")
+    (folder / "data.pt").write_bytes((folder / "data.pt").read_bytes()[:-100])
+    assert first(str(tmp_path)) == str(tmp_path / "global_step_3")
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"agentic_video could not resume from the newest checkpoint: {tracker} names no step",
+        f"agentic_video could not resume from the newest checkpoint: {folder}: data.pt is cut short",
+    ]

@@ -103,7 +103,9 @@ def _log(path: Path) -> Iterator[Callable[[str], None]]:
                 file.write(line.encode("utf-8", errors="replace"))
             except OSError as error:
                 if not full:
-                    print(f"error: {path}: {error.strerror}; lines of the log are left out", file=sys.stderr, flush=True)
+                    print(
+                        f"error: {path}: {error.strerror}; lines of the log are left out", file=sys.stderr, flush=True
+                    )
                 full = True
 
         yield write

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -113,9 +114,13 @@ def call_all(prefix: str, method: str) -> list[Any]:
         method: Name of a method without arguments.
 
     Returns:
-        One answer per node that has the actor.
+        One answer per node that has the actor; one that has just died is left out.
     """
     import ray
 
     found = [actor_of(prefix, node["NodeID"]) for node in ray.nodes()]  # None: no episode ran on that node
-    return list(ray.get([getattr(handle, method).remote() for handle in found if handle is not None]))
+    answers = []
+    for asked in [getattr(handle, method).remote() for handle in found if handle is not None]:
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            answers.append(ray.get(asked))
+    return answers

@@ -1,7 +1,9 @@
 """Each patch of verl, in verl itself where the tests' process loads it."""
 
 from collections import Counter
+from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -127,6 +129,49 @@ def test_groups_that_failed_in_part_are_replaced_too() -> None:
     assert reasons("train", refill=True) == (set(), set(), {"partly", "wholly"}, Counter())
     assert reasons("val", refill=True)[2] == set()
     assert reasons("train", refill=False)[2] == set()
+
+
+def test_a_run_whose_groups_all_fail_ends() -> None:
+    buffer = SimpleNamespace(train_batch_size=10)
+    done: set[str] = set()
+    names = (str(number) for number in count())
+
+    def fail(groups: int) -> set[str]:
+        failed = set(islice(names, groups))
+        patches.count_failures(buffer, done, failed)
+        return failed
+
+    fail(29)
+    done = {"a"}
+    seen = fail(20)  # one was played to its end meanwhile
+    patches.count_failures(buffer, done, seen)  # verl has only looked
+    fail(9)
+    done = set()  # taken for a step
+    fail(0)
+    with pytest.raises(RuntimeError, match="could not go on: 30 groups of episodes failed, one after the other"):
+        fail(1)
+
+
+@pytest.mark.parametrize("kind", ["ReplayBuffer", "ReplayBufferAsync"])
+def test_either_of_verls_buffers_counts_failures(kind: str) -> None:
+    import verl.trainer.ppo.v1.replay_buffer as replay_buffer
+    from omegaconf import OmegaConf
+
+    buffer = getattr(replay_buffer, kind)(
+        trainer_mode="sync",
+        trainer_config=OmegaConf.create({}),
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs=OmegaConf.create({}),
+        refill_fn=lambda count: None,
+        gen_batch_size=1,
+        sync_refill_failed_groups=True,
+    )
+    buffer.failure_keys["train"] = {str(number) for number in range(23)}
+    assert len(buffer._terminal_eviction_reasons(1, "train")[2]) == 23
+    buffer.failure_keys["train"] = {"x"}
+    with pytest.raises(RuntimeError, match="24 groups"):
+        buffer._terminal_eviction_reasons(1, "train")
 
 
 def test_merged_lora_is_what_peft_merges() -> None:

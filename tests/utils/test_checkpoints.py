@@ -43,7 +43,9 @@ def test_a_checkpoint_of_ones_own_needs_no_state_of_the_loader(tmp_path: Path) -
     assert newest_whole(tmp_path) == (made, "")
 
 
-@pytest.mark.parametrize("name", ["actor/model_world_size_1_rank_0.pt", "actor/extra_state_world_size_1_rank_0.pt", "data.pt"])
+@pytest.mark.parametrize(
+    "name", ["actor/model_world_size_1_rank_0.pt", "actor/extra_state_world_size_1_rank_0.pt", "data.pt"]
+)
 def test_one_that_is_cut_short_is_passed_over(tmp_path: Path, name: str) -> None:
     older, newer = checkpoint(tmp_path, 4), checkpoint(tmp_path, 5)
     cut(newer / name)

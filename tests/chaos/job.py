@@ -37,7 +37,7 @@ KINDS: Mapping[str, str] = {
     "engine": r"^VLLM::EngineCore",
     "agent-loop": r"^ray::VideoAgentLoopWorker",
     "reward": r"^ray::RewardLoopWorker",
-    "frame-store": r"^ray::.*FrameStore",
+    "frame-store": r"^ray::StoreActor",
     "queue-controller": r"^ray::TransferQueueController",
     "queue-storage": r"^ray::SimpleStorageUnit",
     "raylet": r"raylet/raylet ",
@@ -132,6 +132,10 @@ class Attempt:
             return self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it hangs:\n{self.output[-3000:]}") from None
+
+    def send(self, number: int) -> None:
+        """Send the command a signal."""
+        self._process.send_signal(number)
 
     def processes(self, kind: str) -> list[psutil.Process]:
         """The job's living processes of a kind."""

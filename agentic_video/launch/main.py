@@ -7,6 +7,7 @@ and cleans up behind it.
 
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -94,13 +95,14 @@ def launch(options: LaunchOptions) -> int:
         status, peak_bytes = train(job, command, paths.get("verifier"))
     checkpoint = newest_checkpoint(folder)
     if status:
-        print(f"verl stopped with status {status}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
+        by = f" ({signal.Signals(-status).name})" if status < 0 else ""
+        print(f"verl stopped with status {status}{by}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
         goes_on = "goes on from the last checkpoint" if checkpoint else "begins again: no checkpoint was written yet"
         print(f"the same command {goes_on}", file=sys.stderr)
     if checkpoint:
         link_model(folder, checkpoint)
     if status:
-        return status
+        return status if status > 0 else 128 - status  # as shells say it
     seconds = time.monotonic() - started
     write_record(
         folder, finished=True, recipe=options.recipe.name, profile=profile, seconds=seconds, peak_bytes=peak_bytes

@@ -80,7 +80,8 @@ class RunWatch:
             for node in nodes()
             if node["Alive"] and node["Resources"].get("CPU")
         }
-        self._used_actors = [actor["ActorID"] for actor in actors() if actor["State"] == "ALIVE"]
+        # Some of them are still being made.
+        self._used_actors = [actor["ActorID"] for actor in actors() if actor["State"] != "DEAD"]
         self._done = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 

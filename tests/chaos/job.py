@@ -34,6 +34,7 @@ KINDS: Mapping[str, str] = {
     "task-runner": r"^ray::TaskRunnerV1",
     "actor": r"^ray::WorkerDict",
     "llm-server": r"^ray::VideoServer",
+    "router": r"^ray::GroupRouter",
     "engine": r"^VLLM::EngineCore",
     "agent-loop": r"^ray::VideoAgentLoopWorker",
     "reward": r"^ray::RewardLoopWorker",

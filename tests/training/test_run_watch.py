@@ -69,8 +69,9 @@ def ended_with(nodes: list[list[Any]], actors: list[list[Any]]) -> str:
 
 
 def test_a_run_ends_with_an_actor_that_it_began_with() -> None:
-    later = [actor("a"), actor("b", "DEAD")]  # such as a frame store: others make it anew
-    said = ended_with([[node("1")]], [[actor("a")], later, later, [actor("a", "DEAD")]])
+    first = [actor("a", "PENDING_CREATION"), actor("c", "DEAD")]
+    later = [actor("a"), actor("b", "DEAD"), actor("c", "DEAD")]  # such as a frame store: others make it anew
+    said = ended_with([[node("1")]], [first, later, later, [actor("a", "DEAD")]])
     assert said == "agentic_video could not go on: Workera (process 7 on 10.0.0.1) has died; start the same command"
 
 

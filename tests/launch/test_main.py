@@ -114,7 +114,7 @@ def test_data_of_one_s_own_is_trained_on(
         command_of(LaunchOptions(RECIPE, "sft"), capsys)
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("status", [0, 3, -9])
 def test_a_run_from_its_folder_to_its_summary(
     status: int,
     tmp_path: Path,
@@ -138,7 +138,9 @@ def test_a_run_from_its_folder_to_its_summary(
     monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "verifier_server", serve)
     monkeypatch.setattr(launching, "write_summary", lambda folder: f"summary of {folder.name}")
-    assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == status
+    assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == (
+        137 if status == -9 else status
+    )
 
     folder = tmp_path / "framethinker-laptop" / "run-001"
     ((command, environment),) = started
@@ -157,7 +159,8 @@ def test_a_run_from_its_folder_to_its_summary(
     said = capsys.readouterr()
     assert record["finished"] == (status == 0)
     if status:
-        assert said.err.startswith(f"verl stopped with status 3; the whole log is {folder}/log.txt\n")
+        shown = "-9 (SIGKILL)" if status == -9 else "3"
+        assert said.err.startswith(f"verl stopped with status {shown}; the whole log is {folder}/log.txt\n")
     else:
         assert said.out.endswith("summary of run-001\n")
         assert (record["recipe"], record["profile"], record["peak_bytes"]) == ("framethinker", "laptop", 5)

@@ -45,10 +45,11 @@ def died(used: Iterable[str], actors: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _cause(actor: Mapping[str, Any]) -> str:
-    """What Ray knows of an actor's death: the first sentence, after a colon."""
+    """What Ray knows of an actor's death, after a colon, without what it guesses."""
     context = getattr(actor.get("DeathCause"), "actor_died_error_context", None)
     said = " ".join(str(getattr(context, "error_message", "")).split())
-    return f": {said.split('. ')[0].rstrip('.')}" if said else ""
+    said = (said.partition("Worker exit detail: ")[2] or said).partition(" Some common causes")[0]
+    return f": {said.rstrip('.')}" if said else ""
 
 
 def run_actors() -> list[Mapping[str, Any]]:
@@ -103,7 +104,10 @@ class RunWatch:
                     )
                     return
                 if lost:
-                    self._end(f"agentic_video could not go on: {'; '.join(lost)}; start the same command")
+                    self._end(
+                        f"agentic_video could not go on: {'; '.join(lost)}; start the same command (if "
+                        "it was killed for memory, dmesg says so)"
+                    )
                     return
 
 

@@ -29,7 +29,7 @@ STEPS = 40
 STEP = rf"step (\d+) of {STEPS}:"
 MINUTE = 60.0
 """Seconds for which a process is stopped."""
-HOUR = 3600.0
+HOUR = 3600
 
 ENDS: Mapping[str, str] = {
     "launcher": "",
@@ -159,7 +159,7 @@ def stop(job: Attempt, number: signal.Signals) -> None:
     assert job.lines[-1] == "the same command goes on from the last checkpoint"
 
 
-def test_newest_checkpoint_cut_short(run: Run) -> None:
+def test_checkpoint_cut_short(run: Run) -> None:
     saved = checkpoints(run, 2)
     weights = run.folder / "checkpoints" / f"global_step_{saved}" / "actor" / "model_world_size_1_rank_0.pt"
     os.truncate(weights, weights.stat().st_size // 2)
@@ -177,7 +177,7 @@ def test_empty_tracker(run: Run) -> None:
     assert f"{TRACKER} names no step" in job.output
 
 
-def test_the_run_that_was_killed_finishes(run: Run) -> None:
+def test_then_it_finishes(run: Run) -> None:
     with run.attempt() as (job, _):
         assert job.status() == 0
     run.check_metrics()
@@ -276,7 +276,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             subprocess.run(["umount", "--lazy", str(output)], check=False)
 
 
-def test_a_frame_store_that_is_killed_is_made_anew(world: World) -> None:
+def test_frame_store_killed(world: World) -> None:
     job = world.going()
     after = len(job.lines)
     kill(job.processes("frame-store"))
@@ -300,7 +300,7 @@ def test_stopped_for_a_minute(world: World, what: str) -> None:
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_the_clock_is_set(world: World, seconds: float) -> None:
+def test_clock_set(world: World, seconds: int) -> None:
     if world.clock is None:
         pytest.skip("needs a C compiler (cc), for a library that moves the clock of the job's processes")
     job = world.going()
@@ -312,7 +312,7 @@ def test_the_clock_is_set(world: World, seconds: float) -> None:
     world.goes_on(after)
 
 
-def test_a_judge_that_is_gone_ends_the_run(world: World) -> None:
+def test_judge_gone(world: World) -> None:
     world.going()
     assert world.judge is not None
     world.judge.kill()
@@ -323,7 +323,7 @@ def test_a_judge_that_is_gone_ends_the_run(world: World) -> None:
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "metrics"])
-def test_the_disk_is_full(world: World, what: str) -> None:
+def test_disk_full(world: World, what: str) -> None:
     if world.disk is None:
         pytest.skip("needs root, for a small disk of its own (mount -t tmpfs)")
     job = world.going()
@@ -341,7 +341,7 @@ def test_the_disk_is_full(world: World, what: str) -> None:
         filler.unlink()
 
 
-def test_the_run_that_was_hurt_finishes(world: World) -> None:
+def test_then_it_finishes_too(world: World) -> None:
     job = world.going()
     assert job.status() == 0
     world.job = None

@@ -1,6 +1,7 @@
 """What of verl's log a user wants to see."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
@@ -17,6 +18,9 @@ LAST_WORDS = "DataLoader worker"
 """After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
+ALIKE = 3
+"""So many lines of errors are shown that differ in their numbers only: every episode may fail in the same way."""
+NUMBERS = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")
 
 
 class Progress:
@@ -29,6 +33,7 @@ class Progress:
     def __init__(self, total: int = 0) -> None:
         self._total = f" of {total}" if total else ""
         self._ended = False
+        self._errors: Counter[str] = Counter()
 
     def shown(self, line: str) -> str:
         """What is shown of the log's next line.
@@ -51,8 +56,16 @@ class Progress:
         elif self._ended and LAST_WORDS in line:
             return ""
         elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):
-            return line.rstrip()[:ERROR_CHARACTERS]
+            return self._error(line.rstrip()[:ERROR_CHARACTERS])
         return ""
+
+    def _error(self, line: str) -> str:
+        """An error's line, as long as there weren't many like it."""
+        alike = NUMBERS.sub("", line)
+        self._errors[alike] += 1
+        if self._errors[alike] < ALIKE:
+            return line
+        return f"{line}\n(more like this are in the log only)" if self._errors[alike] == ALIKE else ""
 
 
 def _is_last(shown: str) -> bool:

@@ -77,6 +77,8 @@ def run_verl(
                 if shown := progress.shown(line):
                     print(shown, flush=True)
             status = process.wait()
+            if progress.reason:  # other lines, of what had to end with it, came after it
+                print(progress.reason, flush=True)
         except BaseException:  # nobody reads what is shown any more, say
             stop(signal.SIGINT, None)
             process.stdout.close()

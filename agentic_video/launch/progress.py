@@ -16,6 +16,8 @@ TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""
 LAST_WORDS = "DataLoader worker"
 """After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
+END = "agentic_video could not go on"
+"""How the reason begins for which the training ends itself."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
 ALIKE = 3
@@ -28,9 +30,13 @@ class Progress:
 
     Args:
         total: Number of steps; 0 where the log will say it.
+
+    Attributes:
+        reason: For which the training has ended itself; empty where it hasn't.
     """
 
     def __init__(self, total: int = 0) -> None:
+        self.reason = ""
         self._total = f" of {total}" if total else ""
         self._ended = False
         self._errors: Counter[str] = Counter()
@@ -41,6 +47,9 @@ class Progress:
         Returns:
             One line or several; empty for a line that nobody needs.
         """
+        _, end, after = line.rstrip().partition(END)
+        if end:
+            self.reason = end + after
         if total := TOTAL.search(line):
             self._total = f" of {total[1]}"
         elif "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):

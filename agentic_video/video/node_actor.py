@@ -12,6 +12,8 @@ from agentic_video.video.errors import VideoError
 
 _CONCURRENCY = 1000
 """Calls that an actor may have under way: it only waits, for its threads or its event loop."""
+_PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before a dead actor is looked for again: by its name Ray may still give the dead one."""
 
 
 class NodeActor:
@@ -42,12 +44,16 @@ class NodeActor:
         """
         import ray
 
-        handle = await self._found()
-        try:
-            answer = await getattr(handle, method).remote(*arguments)
-        except ray.exceptions.ActorDiedError:
-            self.forget(handle)
-            answer = await getattr(await self._found(), method).remote(*arguments)
+        for pause in (*_PAUSES, None):
+            handle = await self._found()
+            try:
+                answer = await getattr(handle, method).remote(*arguments)
+                break
+            except ray.exceptions.ActorDiedError:
+                self.forget(handle)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
         if isinstance(answer, VideoError):
             raise answer
         return answer

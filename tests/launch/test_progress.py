@@ -70,3 +70,11 @@ def test_errors_that_differ_in_numbers_only_are_shown_three_times() -> None:
     more = "(more like this are in the log only)"
     assert [progress.shown(f"{line}\n") for line in lines] == [*lines[:2], f"{lines[2]}\n{more}", "", ""]
     assert progress.shown("KeyError: 'a'\n") == "KeyError: 'a'"
+
+
+def test_the_reason_of_an_end_is_kept() -> None:
+    progress = Progress()
+    line = "(TaskRunner pid=7) agentic_video could not go on: node 10.0.0.2 is gone; bring it back"
+    assert progress.shown(f"{line}\n") == line
+    progress.shown("Error: and so on\n")
+    assert progress.reason == "agentic_video could not go on: node 10.0.0.2 is gone; bring it back"

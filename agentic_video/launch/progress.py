@@ -22,7 +22,7 @@ ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
 ALIKE = 3
 """So many lines of errors are shown that differ in their numbers only: every episode may fail in the same way."""
-NUMBERS = re.compile(r"[0-9a-f]*[0-9][0-9a-f]*")
+NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*[0-9][0-9a-f]*")
 
 
 class Progress:

@@ -145,9 +145,11 @@ class Attempt:
 
     def left(self) -> list[str]:
         """The titles of those of the job's processes that don't end after it."""
-        end = time.monotonic() + GONE_SECONDS
-        while (living := alive(self._seen)) and time.monotonic() < end:
+        ended = time.monotonic()
+        while (living := alive(self._seen)) and time.monotonic() < ended + GONE_SECONDS:
             time.sleep(0.5)
+            if time.monotonic() > ended + 5:
+                print("still there:", *(f"{process.pid} {title(process)[:80]}" for process in living), flush=True)
         return [f"{process.pid} {title(process)[:120]}" for process in living]
 
     def end(self) -> None:

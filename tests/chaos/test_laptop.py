@@ -25,7 +25,7 @@ import pytest
 from agentic_video.utils.checkpoints import TRACKER
 from tests.chaos.job import REPOSITORY, Attempt, shared_memory
 
-STEPS = 40
+STEPS = 32
 STEP = rf"step (\d+) of {STEPS}:"
 MINUTE = 60.0
 """Seconds for which a process is stopped."""
@@ -257,7 +257,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     overrides = [
         f"agentic_video.judge.base_url=http://127.0.0.1:{port}/v1",
         "agentic_video.judge.model=judge",
-        "agentic_video.judge.timeout=20",
+        "agentic_video.judge.timeout=30",
+        "agentic_video.judge.max_retries=2",
         f"agentic_video.reward.path={Path(__file__).with_name('judged.py')}",
         "agentic_video.reward.name=judged",
         "agentic_video.reward.mode=add",

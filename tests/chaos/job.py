@@ -23,7 +23,7 @@ SMALL = (
     "actor_rollout_ref.rollout.n=4",
 )
 """A step of two groups of four episodes, and a checkpoint after each."""
-PATIENCE = 300.0
+PATIENCE = 600.0
 """Seconds after which a job that neither goes on nor ends counts as hanging."""
 GONE_SECONDS = 60.0
 """Seconds that the processes of a job that has ended have for ending, too."""

@@ -337,7 +337,7 @@ def test_disk_full(world: World, what: str) -> None:
             pass
     try:
         job = world.ended()
-        assert "No space left on device" in job.output
+        assert "its disk is full (0 MiB left); make room first" in job.output
     finally:
         filler.unlink()
 

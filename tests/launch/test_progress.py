@@ -66,7 +66,10 @@ def test_what_pytorch_says_of_ended_workers_after_the_last_step_is_no_error() ->
 
 def test_errors_that_differ_in_numbers_only_are_shown_three_times() -> None:
     progress = Progress()
-    lines = [f"(Worker pid={number}) EngineError: row toy-{number}: uid=da5ca96{number}-bdba-4cb0-bb14-9d75289ad952" for number in range(5)]
+    lines = [
+        f"(Worker pid={number}) EngineError: row toy-{number}: uid=da5ca96{number}-bdba-4cb0-bb14-9d75289ad952"
+        for number in range(5)
+    ]
     more = "(more like this are in the log only)"
     assert [progress.shown(f"{line}\n") for line in lines] == [*lines[:2], f"{lines[2]}\n{more}", "", ""]
     assert progress.shown("KeyError: 'a'\n") == "KeyError: 'a'"

@@ -25,7 +25,7 @@ SMALL = (
 """A step of two groups of four episodes, and a checkpoint after each."""
 PATIENCE = 600.0
 """Seconds after which a job that neither goes on nor ends counts as hanging."""
-GONE_SECONDS = 60.0
+GONE_SECONDS = 180.0
 """Seconds that the processes of a job that has ended have for ending, too."""
 
 KINDS: Mapping[str, str] = {

@@ -33,9 +33,14 @@ Script = Callable[[dict[str, Any], int], Reply]
 
 
 class FaultyServer:
-    """Answers each request with what ``script`` says, and keeps the bodies."""
+    """Answers each request with what ``script`` says, and keeps the bodies.
 
-    def __init__(self, script: Script):
+    Args:
+        script: What it says.
+        port: Where it listens; 0: at a free one.
+    """
+
+    def __init__(self, script: Script, port: int = 0):
         self.bodies: list[dict[str, Any]] = []
         self.paths: set[str] = set()
         counter = itertools.count()
@@ -76,7 +81,7 @@ class FaultyServer:
             request_queue_size = 128
             daemon_threads = True
 
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", port), Handler)
         self.address = f"127.0.0.1:{self._server.server_port}"
         self.url = f"http://{self.address}/v1"
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()

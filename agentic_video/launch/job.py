@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shlex
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import psutil
 from omegaconf import DictConfig
 
 from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
-from agentic_video.launch.machine import clean_machine
+from agentic_video.launch.machine import clean_machine, shared_segments
 from agentic_video.launch.nodes import Wanted, auth_mode, check_cluster
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
@@ -87,7 +86,7 @@ def train(job: Job, command: Sequence[str], verifier: str | None) -> tuple[int, 
         if stage == "grpo":
             whole += ray_overrides(address, variables, temporary)
         whole += job.options.overrides
-        write_record(job.folder, temporary=str(temporary), started_at=time.time())
+        write_record(job.folder, temporary=str(temporary), segments=sorted(one.name for one in shared_segments()))
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
         print("starting verl: the first step comes after a minute or two of imports", flush=True)
         try:

@@ -7,6 +7,8 @@ and cleans up behind it.
 
 import os
 import shlex
+import shutil
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -28,6 +30,9 @@ from agentic_video.report.summary import write_summary
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import output_folder
 from agentic_video.utils.imports import make_importable
+
+FULL_BYTES = 64 << 20
+"""A disk with less room than this counts as full."""
 
 
 def launch(options: LaunchOptions) -> int:
@@ -93,13 +98,17 @@ def launch(options: LaunchOptions) -> int:
     with launcher_alive(folder):
         status, peak_bytes = train(job, command, paths.get("verifier"))
     checkpoint = newest_checkpoint(folder)
+    if status:
+        by = f" ({signal.Signals(-status).name})" if status < 0 else ""
+        print(f"verl stopped with status {status}{by}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
+        if (free := shutil.disk_usage(folder).free) < FULL_BYTES:  # PyTorch's error doesn't say so
+            print(f"{folder}: its disk is full ({free >> 20} MiB left); make room first", file=sys.stderr)
+        goes_on = "goes on from the last checkpoint" if checkpoint else "begins again: no checkpoint was written yet"
+        print(f"the same command {goes_on}", file=sys.stderr)
     if checkpoint:
         link_model(folder, checkpoint)
     if status:
-        print(f"verl stopped with status {status}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
-        goes_on = "goes on from the last checkpoint" if checkpoint else "begins again: no checkpoint was written yet"
-        print(f"the same command {goes_on}", file=sys.stderr)
-        return status
+        return status if status > 0 else 128 - status  # as shells say it
     seconds = time.monotonic() - started
     write_record(
         folder, finished=True, recipe=options.recipe.name, profile=profile, seconds=seconds, peak_bytes=peak_bytes

@@ -5,8 +5,9 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from agentic_video.launch.machine import PeakMemory
@@ -42,7 +43,7 @@ def run_verl(
     Returns:
         Exit status and peak memory in bytes.
     """
-    with log.open("a", buffering=1, encoding="utf-8") as file:
+    with _log(log) as write:
         process = subprocess.Popen(
             command,
             env=dict(environment),
@@ -70,13 +71,43 @@ def run_verl(
         previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         assert process.stdout is not None
         progress = Progress(total)
-        for line in process.stdout:
-            file.write(line)
-            if shown := progress.shown(line):
-                print(shown, flush=True)
-        status = process.wait()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-        killing.cancel()
-        kill()  # what the training itself has started and left
-    return status, memory.stop()
+        try:
+            for line in process.stdout:
+                write(line)
+                if shown := progress.shown(line):
+                    print(shown, flush=True)
+            status = process.wait()
+            if progress.reason:  # other lines, of what had to end with it, came after it
+                print(progress.reason, flush=True)
+        except BaseException:  # nobody reads what is shown any more, say
+            stop(signal.SIGINT, None)
+            process.stdout.close()
+            process.wait()
+            raise
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+            killing.cancel()
+            kill()  # what the training itself has started and left
+            peak = memory.stop()
+    return status, peak
+
+
+@contextlib.contextmanager
+def _log(path: Path) -> Iterator[Callable[[str], None]]:
+    """What appends to a log. Lines for which the disk has no room are left out: the training may do without."""
+    with path.open("ab", buffering=0) as file:
+        full = False
+
+        def write(line: str) -> None:
+            nonlocal full
+            try:
+                file.write(line.encode("utf-8", errors="replace"))
+            except OSError as error:
+                if not full:
+                    print(
+                        f"error: {path}: {error.strerror}; lines of the log are left out", file=sys.stderr, flush=True
+                    )
+                full = True
+
+        yield write

@@ -1,6 +1,7 @@
 """What of verl's log a user wants to see."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
@@ -15,8 +16,13 @@ TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""
 LAST_WORDS = "DataLoader worker"
 """After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
+END = "agentic_video could not go on"
+"""How the reason begins for which the training ends itself."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
+ALIKE = 3
+"""So many lines of errors are shown that differ in their numbers only: every episode may fail in the same way."""
+NUMBERS = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]*[0-9][0-9a-f]*")
 
 
 class Progress:
@@ -24,11 +30,16 @@ class Progress:
 
     Args:
         total: Number of steps; 0 where the log will say it.
+
+    Attributes:
+        reason: For which the training has ended itself; empty where it hasn't.
     """
 
     def __init__(self, total: int = 0) -> None:
+        self.reason = ""
         self._total = f" of {total}" if total else ""
         self._ended = False
+        self._errors: Counter[str] = Counter()
 
     def shown(self, line: str) -> str:
         """What is shown of the log's next line.
@@ -36,6 +47,9 @@ class Progress:
         Returns:
             One line or several; empty for a line that nobody needs.
         """
+        _, end, after = line.rstrip().partition(END)
+        if end:
+            self.reason = end + after
         if total := TOTAL.search(line):
             self._total = f" of {total[1]}"
         elif "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
@@ -51,8 +65,16 @@ class Progress:
         elif self._ended and LAST_WORDS in line:
             return ""
         elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):
-            return line.rstrip()[:ERROR_CHARACTERS]
+            return self._error(line.rstrip()[:ERROR_CHARACTERS])
         return ""
+
+    def _error(self, line: str) -> str:
+        """An error's line, as long as there weren't many like it."""
+        alike = NUMBERS.sub("", line)
+        self._errors[alike] += 1
+        if self._errors[alike] < ALIKE:
+            return line
+        return f"{line}\n(more like this are in the log only)" if self._errors[alike] == ALIKE else ""
 
 
 def _is_last(shown: str) -> bool:

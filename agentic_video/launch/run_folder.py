@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from agentic_video.launch.machine import remove_segments, shared_segments
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -175,13 +173,19 @@ def clean_leftovers(record: Mapping[str, Any]) -> None:
     """Remove what a killed attempt left: its temporary folder, and shared memory that it made and nobody maps."""
     if record.get("temporary"):
         shutil.rmtree(record["temporary"], ignore_errors=True)
-    since = record.get("started_at", time.time())
-    remove_segments({segment for segment in shared_segments() if _modified(segment) >= since})
+    # By name: the times of files say nothing where the clock was set.
+    if "segments" in record:
+        remove_segments({segment for segment in shared_segments() if segment.name not in record["segments"]})
 
 
-def _process(pid: int) -> list[float]:
-    """A process's number and start time, which together name it for good."""
-    return [pid, psutil.Process(pid).create_time()]
+def _process(pid: int) -> list[int]:
+    """A process's number, and its start in clock ticks since the machine's: the time of day changes with its clock.
+
+    Raises:
+        OSError: There is no such process.
+    """
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    return [pid, int(fields[19])]  # field 22 of proc(5); those before the bracket hold the program's name
 
 
 def _alive(folder: Path, record: Mapping[str, Any]) -> bool:
@@ -191,7 +195,7 @@ def _alive(folder: Path, record: Mapping[str, Any]) -> bool:
     """
     if record.get("host", HOST) == HOST:
         number, started = record["launcher"]
-        with contextlib.suppress(psutil.Error):
+        with contextlib.suppress(OSError):
             return _process(int(number)) == [number, started]
         return False
     before = _modified(folder / BEAT_FILE)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from agentic_video.report.summary import read_metrics, read_record, series
+from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
 from agentic_video.utils.journal import write_whole
 
 LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
@@ -10,10 +11,12 @@ LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
 
 def newest_checkpoint(folder: Path) -> Path | None:
     """The latest Hugging Face checkpoint of a run, with its weights, or None."""
-    tracker = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
-    if not tracker.is_file():
+    try:
+        step, _ = newest_whole(folder / "checkpoints")
+    except DamagedCheckpoint:
         return None
-    step = folder / "checkpoints" / f"global_step_{tracker.read_text().strip()}"
+    if step is None:
+        return None
     for found in (step / "huggingface", step / "actor" / "huggingface"):
         if any(found.glob("*.safetensors")):
             return found

@@ -4,11 +4,16 @@ import os
 from collections.abc import Mapping
 from functools import wraps
 from itertools import pairwise
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from agentic_video.utils.checkpoints import newest_whole
+
 VERL_VERSION = "0.9.1"
 """The patches were written for this version; the plugin refuses to load with another."""
+FAILED_BATCHES, LEAST_FAILED = 3, 24
+"""So many batches of groups, and at least so many groups, may fail one after the other before a run ends."""
 
 
 def on_cpu() -> bool:
@@ -122,6 +127,9 @@ def failed_groups(replay_buffer: ModuleType) -> None:
 
     verl replaces a failed group only when none of its rollouts is left. A group in which a judge gave no grade, or an
     engine failed, must not be trained on what is left of it either: VideoZoomer drops it whole.
+
+    When all fail, verl would go on replacing them for ever: after :data:`FAILED_BATCHES` batches of groups without one
+    that is played to its end, the run ends.
     """
     original = replay_buffer.ReplayBuffer._terminal_eviction_reasons
 
@@ -129,9 +137,60 @@ def failed_groups(replay_buffer: ModuleType) -> None:
         stale, filtered, failed, counts = original(self, global_steps, partition_id)
         if partition_id != "val" and self.sync_refill_failed_groups:
             failed = set(self.failure_keys[partition_id])
+            count_failures(self, self.finished_keys[partition_id], failed)
         return stale, filtered, failed, counts
 
     replay_buffer.ReplayBuffer._terminal_eviction_reasons = _terminal_eviction_reasons
+    asynchronous = replay_buffer.ReplayBufferAsync._terminal_eviction_reasons
+
+    def _terminal_eviction_reasons_async(self: Any, global_steps: int, partition_id: str) -> Any:
+        reasons = asynchronous(self, global_steps, partition_id)
+        if partition_id != "val":
+            count_failures(self, self.finished_keys[partition_id], reasons[2])
+        return reasons
+
+    replay_buffer.ReplayBufferAsync._terminal_eviction_reasons = _terminal_eviction_reasons_async
+
+
+def count_failures(buffer: Any, finished: set[str], failed: set[str]) -> None:
+    """Count the groups that failed since the last one that didn't.
+
+    Args:
+        buffer: verl's replay buffer, which keeps the count.
+        finished: The groups that were played to their end and weren't taken yet.
+        failed: Those that failed and weren't dropped yet.
+
+    Raises:
+        RuntimeError: Too many failed, one after the other.
+    """
+    known_finished, known_failed, count = getattr(buffer, "failures_so_far", (set(), set(), 0))
+    count = (0 if finished - known_finished else count) + len(failed - known_failed)
+    buffer.failures_so_far = set(finished), set(failed), count
+    most = max(LEAST_FAILED, FAILED_BATCHES * (buffer.train_batch_size or 0))
+    if count >= most:
+        raise RuntimeError(
+            f"agentic_video could not go on: {count} groups of episodes failed, one after the other; "
+            "log.txt says why (Error in _run_prompt)"
+        )
+
+
+def whole_checkpoints(checkpoint_manager: ModuleType) -> None:
+    """verl goes on from the checkpoint that a file names, and fails when that file is empty or the checkpoint cut
+    short, as a disk that was full leaves them: go on from the newest that is whole.
+
+    Raises (what is patched in):
+        DamagedCheckpoint: None is.
+    """
+
+    def find_latest_ckpt_path(path: str | None, directory_format: str = "global_step_{}") -> str | None:
+        if path is None:
+            return None
+        step, passed_over = newest_whole(Path(path))
+        if passed_over:
+            print(f"agentic_video could not resume from the newest checkpoint: {passed_over}", flush=True)
+        return None if step is None else str(step)
+
+    checkpoint_manager.find_latest_ckpt_path = find_latest_ckpt_path  # type: ignore[attr-defined]
 
 
 def poll_interval(replay_buffer: ModuleType) -> None:

@@ -84,6 +84,7 @@ def install() -> None:
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
         "verl.utils.fsdp_utils": loudly(patches.fused_head),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
+        "verl.utils.checkpoint.checkpoint_manager": loudly(patches.whole_checkpoints),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(patches.merged_lora),
     }
     # An engine of ours is asked for by a vendor's name; where there is none of that name, verl takes its own.

@@ -26,9 +26,9 @@ from agentic_video.training.episode_log import (
 )
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
-from agentic_video.training.node_watch import NodeWatch, end_process
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
+from agentic_video.training.run_watch import RunWatch, end_process, run_actors
 
 # The mixin goes before one of verl's trainers; only type checkers see it as one itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
@@ -65,8 +65,8 @@ class EpisodeLog(_Base):
         self.writer = EpisodeWriter.of(config)
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
-        """verl's training, which ends when one of its nodes does."""
-        watch = NodeWatch(ray.nodes, end_process)
+        """verl's training, which ends when one of its nodes or processes does."""
+        watch = RunWatch(ray.nodes, run_actors, end_process)
         try:
             return super().fit(*args, **kwargs)
         finally:

@@ -2,11 +2,14 @@
 
 import argparse
 import logging
+import os
+import sys
 from typing import Any
 
 import ray
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import teach_clips
@@ -14,6 +17,9 @@ from agentic_video.training.engine_images import MISSING, MISSING_IMAGES, ImageS
 from agentic_video.video.fetch import FrameFetcher
 
 logger = logging.getLogger(__name__)
+
+ENGINE_DEAD = 4
+"""Exit status of a server whose engine has died."""
 
 
 class VideoServer(vLLMHttpServer):
@@ -43,6 +49,10 @@ class VideoServer(vLLMHttpServer):
         except MissingImages as error:
             extra = {"global_steps": self.global_steps, MISSING: list(error.keys)}
             return TokenOutput(token_ids=[], stop_reason=MISSING_IMAGES, extra_fields=extra)
+        except EngineDeadError:
+            # Every further episode would fail. The run's watch sees that this process is gone.
+            print("agentic_video could not use vLLM's engine any more: it has died", file=sys.stderr, flush=True)
+            os._exit(ENGINE_DEAD)
 
     async def image_stats(self) -> ImageStats:
         """Counts of the images that this server was given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from agentic_video.video.errors import VideoError
 
 _CONCURRENCY = 1000
 """Calls that an actor may have under way: it only waits, for its threads or its event loop."""
+_PAUSES = (0.0, 0.2, 0.5, 1.0, 2.0)
+"""Seconds before a dead actor is looked for again: by its name Ray may still give the dead one."""
 
 
 class NodeActor:
@@ -41,12 +44,16 @@ class NodeActor:
         """
         import ray
 
-        handle = await self._found()
-        try:
-            answer = await getattr(handle, method).remote(*arguments)
-        except ray.exceptions.ActorDiedError:
-            self.forget(handle)
-            answer = await getattr(await self._found(), method).remote(*arguments)
+        for pause in (*_PAUSES, None):
+            handle = await self._found()
+            try:
+                answer = await getattr(handle, method).remote(*arguments)
+                break
+            except ray.exceptions.ActorDiedError:
+                self.forget(handle)
+                if pause is None:
+                    raise
+                await asyncio.sleep(pause)
         if isinstance(answer, VideoError):
             raise answer
         return answer
@@ -113,9 +120,13 @@ def call_all(prefix: str, method: str) -> list[Any]:
         method: Name of a method without arguments.
 
     Returns:
-        One answer per node that has the actor.
+        One answer per node that has the actor; one that has just died is left out.
     """
     import ray
 
     found = [actor_of(prefix, node["NodeID"]) for node in ray.nodes()]  # None: no episode ran on that node
-    return list(ray.get([getattr(handle, method).remote() for handle in found if handle is not None]))
+    answers = []
+    for asked in [getattr(handle, method).remote() for handle in found if handle is not None]:
+        with contextlib.suppress(ray.exceptions.RayActorError):
+            answers.append(ray.get(asked))
+    return answers

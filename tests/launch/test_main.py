@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_data_of_one_s_own_is_trained_on(
         command_of(LaunchOptions(RECIPE, "sft"), capsys)
 
 
-@pytest.mark.parametrize("status", [0, 3])
+@pytest.mark.parametrize("status", [0, 3, -9])
 def test_a_run_from_its_folder_to_its_summary(
     status: int,
     tmp_path: Path,
@@ -136,9 +137,13 @@ def test_a_run_from_its_folder_to_its_summary(
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(working, "run_verl", run)
+    left = 5 << 20 if status == -9 else 1 << 30
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=left))
     monkeypatch.setattr(working, "verifier_server", serve)
     monkeypatch.setattr(launching, "write_summary", lambda folder: f"summary of {folder.name}")
-    assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == status
+    assert launch(LaunchOptions(RECIPE, profile="laptop", overrides=("trainer.save_freq=7",))) == (
+        137 if status == -9 else status
+    )
 
     folder = tmp_path / "framethinker-laptop" / "run-001"
     ((command, environment),) = started
@@ -157,7 +162,9 @@ def test_a_run_from_its_folder_to_its_summary(
     said = capsys.readouterr()
     assert record["finished"] == (status == 0)
     if status:
-        assert said.err.startswith(f"verl stopped with status 3; the whole log is {folder}/log.txt\n")
+        shown = "-9 (SIGKILL)" if status == -9 else "3"
+        assert said.err.startswith(f"verl stopped with status {shown}; the whole log is {folder}/log.txt\n")
+        assert (f"\n{folder}: its disk is full (5 MiB left); make room first\n" in said.err) == (status == -9)
     else:
         assert said.out.endswith("summary of run-001\n")
         assert (record["recipe"], record["profile"], record["peak_bytes"]) == ("framethinker", "laptop", 5)

@@ -72,3 +72,22 @@ def test_what_the_job_leaves_running_is_killed(tmp_path: Path) -> None:
     number = int((tmp_path / "log.txt").read_text())
     while psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.02)
+
+
+def test_a_log_without_room_costs_its_lines_only(capsys: pytest.CaptureFixture[str]) -> None:
+    code = "print('hello'); print('step:3 - episode/reward_sampled:0.5 - timing_s/step:2.0'); raise SystemExit(3)"
+    status, _ = run_verl([sys.executable, "-c", code], os.environ, Path("/dev/full"))
+    said = capsys.readouterr()
+    assert status == 3 and said.out.startswith("step 3: reward 0.50")
+    assert said.err == "error: /dev/full: No space left on device; lines of the log are left out\n"
+
+
+def test_the_job_ends_when_nothing_can_be_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(*words: object, **options: object) -> None:
+        raise BrokenPipeError
+
+    child = f"import os, time; print('error:', os.getpid(), flush=True); time.sleep({HANGS})"
+    monkeypatch.setattr("builtins.print", shown)
+    with pytest.raises(BrokenPipeError):
+        run_verl([sys.executable, "-c", child], os.environ, tmp_path / "log.txt")
+    assert not psutil.pid_exists(int((tmp_path / "log.txt").read_text().split()[1]))

@@ -68,3 +68,22 @@ def test_what_pytorch_says_of_ended_workers_after_the_last_step_is_no_error() ->
 def test_a_warning_of_the_run_is_shown() -> None:
     line = f"(TaskRunner pid=7) {WARNING} step 34: tool calls die out: 0.90 an episode at first, 0.10 now"
     assert Progress().shown(line + "\n") == line
+
+
+def test_errors_that_differ_in_numbers_only_are_shown_three_times() -> None:
+    progress = Progress()
+    lines = [
+        f"(Worker pid={number}) EngineError: row toy-{number}: uid=da5ca96{number}-bdba-4cb0-bb14-9d75289ad952"
+        for number in range(5)
+    ]
+    more = "(more like this are in the log only)"
+    assert [progress.shown(f"{line}\n") for line in lines] == [*lines[:2], f"{lines[2]}\n{more}", "", ""]
+    assert progress.shown("KeyError: 'a'\n") == "KeyError: 'a'"
+
+
+def test_the_reason_of_an_end_is_kept() -> None:
+    progress = Progress()
+    line = "(TaskRunner pid=7) agentic_video could not go on: node 10.0.0.2 is gone; bring it back"
+    assert progress.shown(f"{line}\n") == line
+    progress.shown("Error: and so on\n")
+    assert progress.reason == "agentic_video could not go on: node 10.0.0.2 is gone; bring it back"

@@ -1,10 +1,13 @@
 import json
-import time
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
+import psutil
 import pytest
 
+from agentic_video.launch.machine import shared_segments
 from agentic_video.launch.run_folder import (
     RUN_FILE,
     clean_leftovers,
@@ -90,8 +93,22 @@ def test_one_of_those_that_start_at_once_resumes(tmp_path: Path) -> None:
 def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
     left = tmp_path / "left"
     left.mkdir()
-    clean_leftovers({"temporary": str(left), "started_at": time.time()})
-    assert not left.exists()
+    segment = Path("/dev/shm") / f"psm_{uuid4().hex}"
+    segment.touch()
+    os.utime(segment, (0, 0))  # the clock was set meanwhile
+    others = [one.name for one in shared_segments() if one != segment]
+    clean_leftovers({"temporary": str(left), "segments": [*others, segment.name]})
+    assert segment.exists() and not left.exists()
+    clean_leftovers({"segments": others})
+    assert not segment.exists()
+
+
+def test_a_living_launcher_is_known_though_the_clock_was_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, _ = run_folder(tmp_path, ["a=1"])
+    an_hour_later = psutil.boot_time() + 3600  # the kernel reckons it from the time of day
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: an_hour_later)
+    monkeypatch.setattr("psutil._pslinux.BOOT_TIME", an_hour_later, raising=False)
+    assert run_folder(tmp_path, ["a=1"])[0] != first
 
 
 def test_record_keeps_its_fields(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import zipfile
 from pathlib import Path
 
 from agentic_video.report.losses import newest_checkpoint, write_losses
@@ -17,6 +18,8 @@ def saved(folder: Path, step: int, place: str) -> Path:
     found = checkpoints / f"global_step_{step}" / place
     found.mkdir(parents=True)
     (found / "model.safetensors").write_bytes(b"x")
+    with zipfile.ZipFile(found.parent / "model_world_size_1_rank_0.pt", "w") as shard:
+        shard.writestr("archive/data.pkl", b"x")
     (checkpoints / "latest_checkpointed_iteration.txt").write_text(f"{step}\n")
     return found
 

@@ -1,7 +1,9 @@
 """Each patch of verl, in verl itself where the tests' process loads it."""
 
 from collections import Counter
+from itertools import count, islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,6 +131,49 @@ def test_groups_that_failed_in_part_are_replaced_too() -> None:
     assert reasons("train", refill=False)[2] == set()
 
 
+def test_a_run_whose_groups_all_fail_ends() -> None:
+    buffer = SimpleNamespace(train_batch_size=10)
+    done: set[str] = set()
+    names = (str(number) for number in count())
+
+    def fail(groups: int) -> set[str]:
+        failed = set(islice(names, groups))
+        patches.count_failures(buffer, done, failed)
+        return failed
+
+    fail(29)
+    done = {"a"}
+    seen = fail(20)  # one was played to its end meanwhile
+    patches.count_failures(buffer, done, seen)  # verl has only looked
+    fail(9)
+    done = set()  # taken for a step
+    fail(0)
+    with pytest.raises(RuntimeError, match="could not go on: 30 groups of episodes failed, one after the other"):
+        fail(1)
+
+
+@pytest.mark.parametrize("kind", ["ReplayBuffer", "ReplayBufferAsync"])
+def test_either_of_verls_buffers_counts_failures(kind: str) -> None:
+    import verl.trainer.ppo.v1.replay_buffer as replay_buffer
+    from omegaconf import OmegaConf
+
+    buffer = getattr(replay_buffer, kind)(
+        trainer_mode="sync",
+        trainer_config=OmegaConf.create({}),
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs=OmegaConf.create({}),
+        refill_fn=lambda count: None,
+        gen_batch_size=1,
+        sync_refill_failed_groups=True,
+    )
+    buffer.failure_keys["train"] = {str(number) for number in range(23)}
+    assert len(buffer._terminal_eviction_reasons(1, "train")[2]) == 23
+    buffer.failure_keys["train"] = {"x"}
+    with pytest.raises(RuntimeError, match="24 groups"):
+        buffer._terminal_eviction_reasons(1, "train")
+
+
 def test_merged_lora_is_what_peft_merges() -> None:
     from peft import LoraConfig, get_peft_model
 
@@ -208,3 +253,27 @@ def test_verl_s_gap_of_probabilities_is_logged_turn_by_turn() -> None:
     assert found["training/rollout_probs_diff_mean"] == pytest.approx(0.25 / 4)
     assert found["training/rollout_probs_diff_turn/1"] == 0.0
     assert found["training/rollout_probs_diff_turn/2"] == pytest.approx(0.25)
+
+
+def test_a_run_goes_on_from_a_whole_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from verl.utils.checkpoint.checkpoint_handler import find_latest_ckpt_path
+    from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path as first
+
+    assert find_latest_ckpt_path is first
+    assert first(None) is None and first(str(tmp_path)) is None
+    for step in (3, 4):
+        folder = tmp_path / f"global_step_{step}"
+        for file in ("actor/model_world_size_1_rank_0.pt", "data.pt"):
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            torch.save({"step": step}, folder / file)
+    tracker = tmp_path / "latest_checkpointed_iteration.txt"
+    tracker.write_text("")
+    assert first(str(tmp_path)) == str(folder)
+    tracker.write_text("4")
+    (folder / "data.pt").write_bytes((folder / "data.pt").read_bytes()[:-100])
+    assert first(str(tmp_path)) == str(tmp_path / "global_step_3")
+    said = capsys.readouterr().out.splitlines()
+    assert said == [
+        f"agentic_video could not resume from the newest checkpoint: {tracker} names no step",
+        f"agentic_video could not resume from the newest checkpoint: {folder}: data.pt is cut short",
+    ]

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from verl.workers.rollout.replica import RolloutReplicaRegistry, get_rollout_replica_class
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from vllm.v1.engine.exceptions import EngineDeadError
 
 from agentic_video.training.engine_images import ImageStats, MissingImages, ReferenceEngine
-from agentic_video.training.vllm_server import VideoReplica, VideoServer
+from agentic_video.training.vllm_server import ENGINE_DEAD, VideoReplica, VideoServer
 from agentic_video.types.frame import ImageRef
 from tests.training.servers import server
 
@@ -60,6 +61,14 @@ def test_what_is_missing_is_named() -> None:
 def test_other_errors_are_raised() -> None:
     with pytest.raises(RuntimeError, match="boom"):
         generate(server(Engine(RuntimeError("boom"))), image_data=[REF])
+
+
+def test_a_server_ends_with_its_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr("os._exit", ended.append)
+    generate(server(Engine(EngineDeadError())), image_data=[REF])
+    assert ended == [ENGINE_DEAD]
+    assert capsys.readouterr().err == "agentic_video could not use vLLM's engine any more: it has died\n"
 
 
 def test_a_server_tells_its_counts() -> None:

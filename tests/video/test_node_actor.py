@@ -29,7 +29,7 @@ class Counter:
 
 
 @pytest.mark.ray
-def test_a_node_has_one_actor_and_gets_another_when_it_dies(local_ray: None) -> None:
+def test_a_node_has_one_actor_and_gets_another_when_it_dies(local_ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = NodeActor(PREFIX, Counter, [10]), NodeActor(PREFIX, Counter, [99])
 
     async def use() -> None:
@@ -42,7 +42,11 @@ def test_a_node_has_one_actor_and_gets_another_when_it_dies(local_ray: None) -> 
         with pytest.raises(VideoError) as caught:
             await other.call("fail")
         assert (caught.value.path, caught.value.reason) == ("a.mp4", "corrupt")
+        dead = one.handle
         kill_actor(PREFIX)
+        with monkeypatch.context() as before_ray_knows:
+            before_ray_knows.setattr("agentic_video.video.node_actor.actor_of", lambda prefix, node: dead)
+            assert call_all(PREFIX, "next") == []
         again, another = await one.call("next")
         assert again == 11 and another != process
 

@@ -1,0 +1,118 @@
+"""Ends a run when a node or a process of it is gone: verl would wait for its episodes for ever."""
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+SECONDS = 5.0
+"""Between two looks at the nodes and the actors."""
+EXIT_STATUS = 3
+SAYING_SECONDS = 2.0
+"""Ray passes on what a process has said in its last moments only if it lives a little longer."""
+
+Listing = Callable[[], Iterable[Mapping[str, Any]]]
+"""What lists nodes or actors as Ray does."""
+
+
+def gone(used: Mapping[str, str], nodes: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Addresses of the nodes that a run uses and that aren't alive any more.
+
+    Args:
+        used: Their addresses, by id.
+        nodes: What Ray says of all nodes (``ray.nodes()``).
+    """
+    alive = {node["NodeID"] for node in nodes if node["Alive"]}
+    return [address for node, address in used.items() if node not in alive]
+
+
+def died(used: Iterable[str], actors: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The actors that a run uses and that are dead: class, process, place and cause of each.
+
+    Args:
+        used: Their ids.
+        actors: What Ray says of all actors.
+    """
+    wanted = set(used)
+    return [
+        f"{actor['ActorClassName']} (process {actor['Pid']} on {actor['Address']['IPAddress']}) has died{_cause(actor)}"
+        for actor in actors
+        if actor["ActorID"] in wanted and actor["State"] == "DEAD"
+    ]
+
+
+def _cause(actor: Mapping[str, Any]) -> str:
+    """What Ray knows of an actor's death, after a colon, without what it guesses."""
+    context = getattr(actor.get("DeathCause"), "actor_died_error_context", None)
+    said = " ".join(str(getattr(context, "error_message", "")).split())
+    said = (said.partition("Worker exit detail: ")[2] or said).partition(" Some common causes")[0]
+    return f": {said.rstrip('.')}" if said else ""
+
+
+def run_actors() -> list[Mapping[str, Any]]:
+    """All actors of this process's Ray job. ``ray.util.state``, the public way, needs Ray's dashboard."""
+    import ray
+    from ray._private.state import actors
+
+    job = ray.get_runtime_context().get_job_id()
+    return [actor for actor in actors().values() if actor["JobID"] == job]
+
+
+class RunWatch:
+    """Watches the nodes and the actors that a run began with, from a thread of its own.
+
+    verl puts workers on all nodes with processors. When one dies, its episodes and what its storage held are lost, but
+    the trainer goes on asking for them. Actors that were made later, such as frame stores, are made anew when they die.
+
+    Args:
+        nodes: What lists the nodes.
+        actors: What lists the actors.
+        end: What is called with a message when one is gone.
+        seconds: Between two looks.
+    """
+
+    def __init__(self, nodes: Listing, actors: Listing, end: Callable[[str], None], seconds: float = SECONDS) -> None:
+        self._nodes, self._actors, self._end, self._seconds = nodes, actors, end, seconds
+        self._used_nodes = {
+            node["NodeID"]: node["NodeManagerAddress"]
+            for node in nodes()
+            if node["Alive"] and node["Resources"].get("CPU")
+        }
+        # Some of them are still being made.
+        self._used_actors = [actor["ActorID"] for actor in actors() if actor["State"] != "DEAD"]
+        self._done = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self._done.set()
+
+    def _watch(self) -> None:
+        while not self._done.wait(self._seconds):
+            # Where Ray itself can't be asked any more, it ends this process.
+            with contextlib.suppress(Exception):
+                lost = died(self._used_actors, self._actors())
+                if lost and self._done.wait(self._seconds):  # actors of a node may be missed before the node is
+                    return
+                if nodes := gone(self._used_nodes, self._nodes()):
+                    self._end(
+                        f"agentic_video could not go on: node {', '.join(nodes)} is gone; bring it back and start the "
+                        "same command, or go on with fewer nodes from the run's model (docs/cluster.md)"
+                    )
+                    return
+                if lost:
+                    self._end(
+                        f"agentic_video could not go on: {'; '.join(lost)}; start the same command (if "
+                        "it was killed for memory, dmesg says so)"
+                    )
+                    return
+
+
+def end_process(message: str) -> None:
+    """Say why, and end this process: its threads wait for what never comes."""
+    print(message, file=sys.stderr, flush=True)
+    time.sleep(SAYING_SECONDS)
+    os._exit(EXIT_STATUS)

@@ -1,0 +1,87 @@
+"""Which of a run's checkpoints can be gone on from, in the folders that verl writes."""
+
+import re
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+TRACKER = "latest_checkpointed_iteration.txt"
+"""Names the step of the newest checkpoint; verl writes it last."""
+STEP = "global_step_"
+SHARD = re.compile(r"(model|optim|extra_state)_world_size_(\d+)_rank_(\d+)\.pt")
+"""What each rank writes of weights, optimizer and the rest."""
+LOADER = "data*.pt"
+"""Where in the data it was; written after the shards."""
+
+
+class DamagedCheckpoint(Exception):
+    """No checkpoint of a run is whole; the message says what each lacks."""
+
+
+def newest_whole(folder: Path) -> tuple[Path | None, str]:
+    """The checkpoint to go on from: the one that the tracker names, or the newest whole one before it.
+
+    A disk that was full, or a machine that lost its power, may have left the tracker or the files empty or cut short.
+
+    Args:
+        folder: Holds the folders ``global_step_<n>`` and the tracker.
+
+    Returns:
+        The folder of a step, None where nothing was written yet; and what was passed over and why, empty for nothing.
+
+    Raises:
+        DamagedCheckpoint: There are checkpoints, and none is whole.
+    """
+    tracker = folder / TRACKER
+    if not tracker.is_file():
+        return None, ""
+    problems = []
+    named = tracker.read_text(encoding="utf-8", errors="replace").strip()
+    latest = int(named) if re.fullmatch(r"\d{1,18}", named, re.ASCII) else None
+    if latest is None:
+        problems.append(f"{tracker} names no step")
+    steps = sorted(_steps(folder, latest), reverse=True)
+    if not steps:
+        return None, ""
+    if latest is not None and steps[0][0] != latest:
+        problems.append(f"{folder / STEP}{latest} is missing")
+    for number, step in steps:
+        problem = damage(step)
+        if not problem and latest is None and not any(step.glob(LOADER)):
+            problem = "data.pt is missing"  # it was being written
+        if not problem:
+            return step, "; ".join(problems)
+        if number == latest or any(step.rglob("*_rank_*.pt")):  # of old ones verl leaves the loader's state
+            problems.append(f"{step}: {problem}")
+    raise DamagedCheckpoint("; ".join(problems) or f"{folder} holds no checkpoint with weights")
+
+
+def damage(step: Path) -> str:
+    """What a checkpoint lacks; empty for a whole one.
+
+    Args:
+        step: Its folder; the shards are in it or in ``actor`` below it.
+    """
+    ranks: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for file in sorted(step.rglob("*.pt")):
+        if found := SHARD.fullmatch(file.name):
+            ranks[found[1], int(found[2])].add(int(found[3]))
+        elif not file.match(LOADER):
+            continue
+        if not zipfile.is_zipfile(file):  # its table is its end
+            return f"{file.relative_to(step)} is cut short"
+    if not any(kind == "model" for kind, _ in ranks):
+        return "it has no weights"
+    for (kind, size), had in sorted(ranks.items()):
+        if missing := set(range(size)) - had:
+            return f"{kind}_world_size_{size}_rank_{min(missing)}.pt is missing"
+    return ""
+
+
+def _steps(folder: Path, latest: int | None) -> Iterator[tuple[int, Path]]:
+    """The steps' numbers and folders, up to the latest where that is known."""
+    for step in folder.glob(f"{STEP}*"):
+        number = step.name.removeprefix(STEP)
+        if number.isdecimal() and step.is_dir() and (latest is None or int(number) <= latest):
+            yield int(number), step

@@ -1,7 +1,10 @@
 """What of verl's log a user wants to see."""
 
+import contextlib
+import math
 import re
-from collections import Counter
+import statistics
+from collections import Counter, deque
 from collections.abc import Mapping
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
@@ -18,6 +21,8 @@ LAST_WORDS = "DataLoader worker"
 """After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
 END = "agentic_video could not go on"
 """How the reason begins for which the training ends itself."""
+RECENT = 5
+"""So many steps tell how long the rest will take."""
 ERROR_CHARACTERS = 300
 """Most characters of an error's line."""
 ALIKE = 3
@@ -37,7 +42,8 @@ class Progress:
 
     def __init__(self, total: int = 0) -> None:
         self.reason = ""
-        self._total = f" of {total}" if total else ""
+        self._steps = total
+        self._seconds: deque[float] = deque(maxlen=RECENT)
         self._ended = False
         self._errors: Counter[str] = Counter()
 
@@ -51,9 +57,10 @@ class Progress:
         if end:
             self.reason = end + after
         if total := TOTAL.search(line):
-            self._total = f" of {total[1]}"
+            self._steps = int(total[1])
         elif "step:" in line and ("episode/reward_sampled:" in line or "val-agentic/" in line):
-            shown = _grpo_step(*_figures(line), self._total)
+            step, values = _figures(line)
+            shown = _grpo_step(step, values, self._total, self._left(step, values))
             self._ended = self._ended or _is_last(shown)
             return shown
         elif "step:" in line and ("train/loss:" in line or "val/loss:" in line):
@@ -66,6 +73,19 @@ class Progress:
             return ""
         elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):
             return self._error(line.rstrip()[:ERROR_CHARACTERS])
+        return ""
+
+    @property
+    def _total(self) -> str:
+        return f" of {self._steps}" if self._steps else ""
+
+    def _left(self, step: str, values: Mapping[str, str]) -> str:
+        """How long the rest of the steps will take if they are like the latest ones; empty where that can't be said."""
+        with contextlib.suppress(ValueError):
+            self._seconds.append(float(_number(values.get("timing_s/step", ""), 3)))
+            left = (self._steps - int(step)) * statistics.fmean(self._seconds)
+            if 0 < left < math.inf:
+                return f", {_duration(left)} left"
         return ""
 
     def _error(self, line: str) -> str:
@@ -89,8 +109,20 @@ def _figures(line: str) -> tuple[str, dict[str, str]]:
     return step.strip(), dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
 
 
-def _grpo_step(step: str, values: Mapping[str, str], total: str) -> str:
-    """A line for a training step (``total`` says of how many), and one for each data source of a validation."""
+def _duration(seconds: float) -> str:
+    """``40 s``, ``12 min`` or ``3.5 h``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _grpo_step(step: str, values: Mapping[str, str], total: str, left: str) -> str:
+    """A line for a training step, and one for each data source of a validation.
+
+    Args:
+        total: Of how many.
+        left: What is added to the step's time.
+    """
     held_out = _held_out(step, values)
     if "episode/reward_sampled" not in values:
         return "\n".join(held_out)
@@ -98,7 +130,7 @@ def _grpo_step(step: str, values: Mapping[str, str], total: str) -> str:
     shown += [f"{key} {_number(values.get(f'episode/{key}', ''))}" for key in EPISODE]
     shown.append(f"evicted groups {_number(values.get('training/filter_groups/evicted_samples', '0'), 0)}")
     shown.append(f"prob diff {_number(values.get('training/rollout_probs_diff_mean', ''), 1, 'e')}")
-    shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s")
+    shown.append(f"{_number(values.get('timing_s/step', ''), 1)} s{left}")
     return "\n".join([f"step {step}{total}: " + ", ".join(shown), *held_out])
 
 

@@ -87,3 +87,19 @@ def test_the_reason_of_an_end_is_kept() -> None:
     assert progress.shown(f"{line}\n") == line
     progress.shown("Error: and so on\n")
     assert progress.reason == "agentic_video could not go on: node 10.0.0.2 is gone; bring it back"
+
+
+def test_how_long_the_rest_takes() -> None:
+    progress = Progress(total=20)
+
+    def left(step: int, seconds: float) -> str:
+        line = f"step:{step} - episode/reward_sampled:1.0 - timing_s/step:np.float64({seconds})"
+        return progress.shown(line + "\n").rsplit(", ", 1)[1]
+
+    assert left(1, 4.0) == "76 s left"  # 19 steps of 4 s
+    assert left(2, 20.0) == "4 min left"  # 18 of 12 s: 216 s
+    assert left(3, 3600.0) == "5.7 h left"  # 17 of 1,208 s
+    assert left(19, float("nan")) == "nan s"
+    assert left(20, 4.0) == "4.0 s"
+    unknown = Progress().shown("step:1 - episode/reward_sampled:1.0 - timing_s/step:4.0\n")
+    assert unknown.endswith(", 4.0 s")

@@ -65,8 +65,18 @@ def thirds(values: Sequence[float]) -> tuple[float, float, float]:
     return statistics.fmean(first), statistics.fmean(last), error
 
 
-def draw_curve(steps: Sequence[int], values: Sequence[float], title: str, file: Path) -> None:
-    """Reward by step, raw and smoothed, as a PNG."""
+def draw_curve(
+    steps: Sequence[int],
+    values: Sequence[float],
+    title: str,
+    file: Path,
+    held_out: Mapping[str, tuple[Sequence[int], Sequence[float]]] | None = None,
+) -> None:
+    """Reward by step, raw and smoothed, as a PNG.
+
+    Args:
+        held_out: Accuracies to be drawn beside it, on an axis of their own: steps and values by name.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
@@ -78,7 +88,14 @@ def draw_curve(steps: Sequence[int], values: Sequence[float], title: str, file: 
     axes.set(xlabel="GRPO step", ylabel="reward", title=title)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
+    lines, names = axes.get_legend_handles_labels()
+    if drawn := {name: points for name, points in (held_out or {}).items() if len(points[0]) > 1}:
+        beside = axes.twinx()
+        beside.set(ylabel="held-out accuracy", ylim=(0, 1))
+        for number, (name, (at, accuracies)) in enumerate(drawn.items()):
+            lines += beside.plot(at, accuracies, color=f"C{number + 1}", linewidth=1.6, marker="o")
+            names.append(f"accuracy, held out, {name}" if len(drawn) > 1 else "accuracy, held out")
+    axes.legend(lines, names, frameon=False)
     figure.tight_layout()
     figure.savefig(file)
     pyplot.close(figure)
@@ -163,14 +180,19 @@ def write_summary(folder: Path) -> str:
     steps, rewards = series(metrics, REWARD)
     if not rewards:
         return f"no step was finished; see {folder / 'log.txt'}"
-    draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png")
+    held_out = {
+        key: series(metrics, key) for values in metrics.values() for key in values if _is_held_out_accuracy(key)
+    }
+    beside = {key.split("/")[1]: points for key, points in held_out.items()}
+    draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
     first, last, error = thirds(rewards)
     spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
     lines = [
         f"# {recipe}, {profile}: {len(steps)} GRPO steps",
         "",
         f"Mean reward of all sampled episodes {first:.3f} in the first third of the steps, {last:.3f} in the last "
-        f"(difference {last - first:+.3f}, {spread}). The curve shows it by step.",
+        f"(difference {last - first:+.3f}, {spread}). The curve shows it by step, with the "
+        "held-out accuracy where that was measured more than once.",
         "",
         "![reward by step](reward.png)",
         "",
@@ -186,9 +208,6 @@ def write_summary(folder: Path) -> str:
         if values := series(metrics, key)[1]:
             start, end, _ = thirds(values)
             lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
-    held_out = {
-        key: series(metrics, key) for values in metrics.values() for key in values if _is_held_out_accuracy(key)
-    }
     for key, (at, values) in held_out.items():
         lines.append("")
         lines.append(

@@ -3,7 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.report.summary import episode_text, read_metrics, sample_episodes, smooth, thirds, write_summary
+from agentic_video.report.summary import (
+    draw_curve,
+    episode_text,
+    read_metrics,
+    sample_episodes,
+    smooth,
+    thirds,
+    write_summary,
+)
 from tests.types.test_trajectory import FULL
 
 
@@ -98,3 +106,18 @@ def test_episode_reads_as_a_story() -> None:
     assert "A. x" in text and "right answer B" in text
     assert "[shown] overview: 1 frames of 56x28 at 0.30 s" in text
     assert "[end] answer" in text
+
+
+def test_held_out_accuracy_is_drawn_on_an_axis_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import pyplot
+
+    monkeypatch.setattr(pyplot, "close", lambda figure: None)
+    once, twice = ([20], [0.8]), ([0, 20], [0.6, 0.8])
+    draw_curve([1, 2], [0.9, 1.0], "run", tmp_path / "reward.png", {"once": once, "toy": twice})
+    left, right = pyplot.gcf().axes
+    assert [line.get_ydata().tolist() for line in right.get_lines()] == [[0.6, 0.8]]  # type: ignore[union-attr]
+    names = ["mean reward of a step", "moving average over 5 steps", "accuracy, held out"]
+    legend = left.get_legend()
+    assert legend is not None and [text.get_text() for text in legend.get_texts()] == names
+    draw_curve([1, 2], [0.9, 1.0], "run", tmp_path / "reward.png", {"once": once})
+    assert len(pyplot.gcf().axes) == 1 and (tmp_path / "reward.png").stat().st_size > 5000

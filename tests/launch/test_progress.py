@@ -81,3 +81,10 @@ def test_the_reason_of_an_end_is_kept() -> None:
     assert progress.shown(f"{line}\n") == line
     progress.shown("Error: and so on\n")
     assert progress.reason == "agentic_video could not go on: node 10.0.0.2 is gone; bring it back"
+
+
+def test_what_ray_says_of_its_own_end_is_shown() -> None:
+    line = (
+        "[2026-01-02 03:04:05,678 E 15 18] rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have"
+    )
+    assert Progress().shown(f"{line}\n") == line

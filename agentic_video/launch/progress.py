@@ -13,7 +13,14 @@ HELD_OUT = ("accuracy", "reward", "calls", "illegal_calls", "frames")
 """What is shown of a validation, for each data source."""
 LOSSES = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": "gradient norm"}
 """What is shown of a step of the other stages, and under which name."""
-SHOWN_WHOLE = ("row left out", "rows left out", "Resuming from", "agentic_video could not", "agentic_video warns:")
+SHOWN_WHOLE = (
+    "row left out",
+    "rows left out",
+    "Resuming from",
+    "agentic_video could not",
+    "agentic_video warns:",
+    "Failed to connect to GCS",  # all that Ray says before it ends the driver
+)
 """Lines with one of these texts are shown as they are."""
 TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""

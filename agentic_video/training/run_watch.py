@@ -95,9 +95,12 @@ class RunWatch:
             # Where Ray itself can't be asked any more, it ends this process.
             with contextlib.suppress(Exception):
                 lost = died(self._used_actors, self._actors())
-                if lost and self._done.wait(self._seconds):  # actors of a node may be missed before the node is
-                    return
-                if nodes := gone(self._used_nodes, self._nodes()):
+                nodes = gone(self._used_nodes, self._nodes())
+                if lost and not nodes:  # actors of a node may be missed before the node is
+                    if self._done.wait(self._seconds):
+                        return
+                    nodes = gone(self._used_nodes, self._nodes())
+                if nodes:
                     self._end(
                         f"agentic_video could not go on: node {', '.join(nodes)} is gone; bring it back and start the "
                         "same command, or go on with fewer nodes from the run's model (docs/cluster.md)"

@@ -106,10 +106,11 @@ class Run:
         """Each attempt's metrics go on from a checkpoint of the one before: no step is missing."""
         last = 0
         for file in sorted(self.folder.glob("metrics-*.jsonl")):
-            steps = [json.loads(line)["step"] for line in file.read_text().splitlines()]
-            assert steps == list(range(steps[0], steps[0] + len(steps))) if steps else True
-            assert not steps or steps[0] <= last + 1
-            last = max([last, *steps])
+            lines = file.read_text().splitlines(keepends=True)
+            steps = [json.loads(line)["step"] for line in lines if line.endswith("\n")]  # a full disk cuts one short
+            if steps:
+                assert steps == list(range(steps[0], steps[0] + len(steps))) and steps[0] <= last + 1
+                last = max(last, steps[-1])
         assert last == STEPS
 
 

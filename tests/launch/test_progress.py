@@ -103,3 +103,10 @@ def test_how_long_the_rest_takes() -> None:
     assert left(20, 4.0) == "4.0 s"
     unknown = Progress().shown("step:1 - episode/reward_sampled:1.0 - timing_s/step:4.0\n")
     assert unknown.endswith(", 4.0 s")
+
+
+def test_what_ray_says_of_its_own_end_is_shown() -> None:
+    line = (
+        "[2026-01-02 03:04:05,678 E 15 18] rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have"
+    )
+    assert Progress().shown(f"{line}\n") == line

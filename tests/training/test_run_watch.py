@@ -5,6 +5,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from agentic_video.training.run_watch import EXIT_STATUS, RunWatch, died, gone
 
 
@@ -79,8 +81,9 @@ def test_a_run_ends_with_an_actor_that_it_began_with() -> None:
     assert said.startswith("agentic_video could not go on: Workera (process 7 on 10.0.0.1) has died; start the same ")
 
 
-def test_a_node_that_takes_its_actors_along_is_named() -> None:
-    nodes = [[node("1"), node("2")], [node("1")]]
+@pytest.mark.parametrize("looks", [1, 2])
+def test_a_node_that_takes_its_actors_along_is_named(looks: int) -> None:
+    nodes = [[node("1"), node("2")]] * looks + [[node("1")]]
     said = ended_with(nodes, [[actor("a")], [actor("a", "DEAD")]])
     assert said.startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
 

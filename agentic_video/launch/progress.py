@@ -16,6 +16,7 @@ SHOWN_WHOLE = (
     "Resuming from",
     "agentic_video could not",
     "Failed to connect to GCS",  # all that Ray says before it ends the driver
+    "Raylet is terminated",
 )
 """Lines with one of these texts are shown as they are."""
 TOTAL = re.compile(r"Total training steps: (\d+)")

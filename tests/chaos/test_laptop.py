@@ -43,8 +43,8 @@ ENDS: Mapping[str, str] = {
     "router": r"GroupRouter .* has died",
     "queue-controller": r"TransferQueueController .* has died",
     "queue-storage": r"SimpleStorageUnit .* has died",
-    "raylet": r"(?i)raylet",
-    "gcs": r"(?i)gcs",
+    "raylet": r"Raylet is terminated",
+    "gcs": r"Failed to connect to GCS",
 }
 """The kinds of processes whose end is the job's, and what the command says then."""
 

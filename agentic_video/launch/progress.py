@@ -20,6 +20,7 @@ SHOWN_WHOLE = (
     "agentic_video could not",
     "agentic_video warns:",
     "Failed to connect to GCS",  # all that Ray says before it ends the driver
+    "Raylet is terminated",
 )
 """Lines with one of these texts are shown as they are."""
 TOTAL = re.compile(r"Total training steps: (\d+)")

@@ -43,8 +43,8 @@ ENDS: Mapping[str, str] = {
     "router": r"GroupRouter .* has died",
     "queue-controller": r"TransferQueueController .* has died",
     "queue-storage": r"SimpleStorageUnit .* has died",
-    "raylet": r"(?i)raylet",
-    "gcs": r"(?i)gcs",
+    "raylet": r"Raylet is terminated",
+    "gcs": r"Failed to connect to GCS",
 }
 """The kinds of processes whose end is the job's, and what the command says then."""
 
@@ -103,13 +103,16 @@ class Run:
         assert killed or named(shared_memory() - before) == []
 
     def check_metrics(self) -> None:
-        """Each attempt's metrics go on from a checkpoint of the one before: no step is missing."""
+        """Each attempt's metrics go on from a checkpoint of the one before.
+
+        verl saves a step's checkpoint before it logs its metrics: those of one that died in between are missing.
+        """
         last = 0
         for file in sorted(self.folder.glob("metrics-*.jsonl")):
             lines = file.read_text().splitlines(keepends=True)
             steps = [json.loads(line)["step"] for line in lines if line.endswith("\n")]  # a full disk cuts one short
             if steps:
-                assert steps == list(range(steps[0], steps[0] + len(steps))) and steps[0] <= last + 1
+                assert steps == list(range(steps[0], steps[0] + len(steps))) and steps[0] <= last + 2
                 last = max(last, steps[-1])
         assert last == STEPS
 

@@ -30,7 +30,11 @@ def paid(name: str) -> list[str]:
         ("entropy_explodes", ["actor_rollout_ref.actor.entropy_coeff=1.0", ALL_GROUPS]),
         (
             "engine_and_actor_differ",
-            ["actor_rollout_ref.rollout.logprobs_mode=raw_logprobs", "actor_rollout_ref.rollout.temperature=0.5"],
+            [
+                "actor_rollout_ref.rollout.logprobs_mode=raw_logprobs",
+                "actor_rollout_ref.rollout.temperature=2.0",
+                ALL_GROUPS,
+            ],
         ),
     ],
 )

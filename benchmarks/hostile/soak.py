@@ -57,7 +57,7 @@ class Talker:
             call = {"segment": [round(start, 2), round(start + self._rng.uniform(1.0, 8.0), 2)], "fps": 2}
             text = f"<think>look</think><video_zoom>{json.dumps(call)}</video_zoom>"
         else:
-            text = outputs.turn(self._rng, CASES["videozoomer"]).encode("utf-8", "replace").decode()
+            text = outputs.turn(self._rng, CASES["videozoomer"])[: 20 * LONG].encode("utf-8", "replace").decode()
         ids = self._tokenizer(text, add_special_tokens=False)["input_ids"][:LONG] or [self._tokenizer.eos_token_id]
         return TokenOutput(token_ids=list(ids), log_probs=[-1.0] * len(ids), extra_fields={"global_steps": 1})
 

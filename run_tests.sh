@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The test suite, in the environment that it sets up by itself. Arguments go to pytest: without any, the fast tests run
-# side by side; `bash run_tests.sh -m "slow or ray"` takes minutes, `-m e2e` twenty, `-m recipes` and `-m chaos` half an
+# side by side; `bash run_tests.sh -m "slow or ray"` takes minutes, `-m e2e`, `-m recipes` and `-m chaos` half an
 # hour each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

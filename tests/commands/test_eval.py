@@ -62,6 +62,7 @@ def test_a_server_and_the_baseline(served: str, small_world: World, tmp_path: Pa
     assert result["distribution"]["turns"] == {"1": 6}
 
 
+@pytest.mark.slow
 def test_sweeps_and_no_tools(
     checkpoint: Path, small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def test_sweeps_and_no_tools(
     assert (out / "sweep-frames.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in process", "server"])
 def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
     where: str, served: str, checkpoint: Path, small_world: World, tmp_path: Path

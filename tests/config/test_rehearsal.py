@@ -52,6 +52,7 @@ def test_a_rehearsal_differs_where_it_says_so(name: str) -> None:
     assert differ - said == set()
 
 
+@pytest.mark.slow
 def test_no_key_of_the_rehearsal_is_in_vain() -> None:
     said = written(PACKAGE / "agentic_video_rehearsal.yaml", (PACKAGE,))
     differ: set[str] = set()

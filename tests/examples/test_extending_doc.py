@@ -194,6 +194,7 @@ def scripted(questions: Path) -> list[str]:
     return ["--engine", "tests.evaluation.scripted.FileBackend", "--data", str(questions), "--profile", "laptop"]
 
 
+@pytest.mark.slow
 def test_it_can_be_evaluated_and_distilled_without_pythonpath(recipe: Path, questions: Path, tmp_path: Path) -> None:
     says, own = str(tmp_path / "says.json"), ["--recipe", str(recipe), *scripted(questions)]
     job = run("agentic_video.cli", "eval", *own, "--model", says, "--out", str(tmp_path / "eval"))
@@ -206,6 +207,7 @@ def test_it_can_be_evaluated_and_distilled_without_pythonpath(recipe: Path, ques
     assert [(one.qa.id, one.trajectory.system) for one in kept] == [("a", "moments")]
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 def test_it_can_be_evaluated_in_shards_without_pythonpath(recipe: Path, questions: Path, tmp_path: Path) -> None:
     words = ["--recipe", str(recipe), *scripted(questions), "--model", str(tmp_path / "says.json"), "--shards", "2"]

@@ -113,6 +113,7 @@ def sft_of(folder: Path) -> list[tuple[VideoQA, Trajectory]]:
     return [(one.qa, one.trajectory) for one in load_records([folder / "sft.jsonl"])[0]]
 
 
+@pytest.mark.slow
 def test_both_models_play_and_sets_come_out(
     tmp_path: Path, data: Path, serve: Serve, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,6 +139,7 @@ def test_both_models_play_and_sets_come_out(
     assert len(load_rows([tmp_path / "out" / "rl.jsonl"])[0]) > 3
 
 
+@pytest.mark.slow
 def test_the_base_model_may_see_the_plain_baselines_frames(tmp_path: Path, data: Path, serve: Serve) -> None:
     base, teacher = serve(base_says), serve(teacher_says)
     assert main(command(data, tmp_path / "out", base, teacher, "--base-frames", "3")) == 0
@@ -149,6 +151,7 @@ def test_the_base_model_may_see_the_plain_baselines_frames(tmp_path: Path, data:
     assert (settings["base"]["system"]["class"], settings["teacher"]["system"]["class"]) == ("Baseline", "VideoBrain")
 
 
+@pytest.mark.slow
 def test_evaluations_give_the_same_sets(tmp_path: Path, data: Path, serve: Serve) -> None:
     base, teacher = serve(base_says), serve(teacher_says)
     assert main(command(data, tmp_path / "out", base, teacher)) == 0

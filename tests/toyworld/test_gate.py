@@ -56,6 +56,7 @@ def test_a_busy_machine_changes_no_figure(checkpoint: Path, rows: list[VideoQA],
     assert len({text for texts in forwards.values() for text in texts}) == 6
 
 
+@pytest.mark.slow
 def test_too_good_is_told_apart(checkpoint: Path, small_world: World, setting: Setting) -> None:
     for limits, too_good in ((GateLimits(max_accuracy=-1.0), True), (GateLimits(), False)):
         with pytest.raises(GateError) as caught:

@@ -81,6 +81,7 @@ def test_oracle_solves_the_questions_and_zooms_onto_the_event(rows: list[VideoQA
     assert right >= 0.95 * len(reachable)
 
 
+@pytest.mark.slow
 def test_oracle_of_longer_videos(tmp_path: Path, recipe: WorldRecipe) -> None:
     longer = replace(recipe, min_seconds=200, max_seconds=300)
     world = build_world(tmp_path, train=0, heldout=6, seed=1, recipe=longer)
@@ -95,6 +96,7 @@ def test_oracle_of_longer_videos(tmp_path: Path, recipe: WorldRecipe) -> None:
             assert max(_share(frame, COLOURS[flash.figures[0].colour]) for frame in policy.zoomed) > 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> None:
     setting = laptop_setting(name)

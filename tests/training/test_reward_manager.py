@@ -196,6 +196,7 @@ def test_verl_asks_the_manager_where_there_is_a_reward_model() -> None:
     assert get_custom_reward_fn(config) is not None
 
 
+@pytest.mark.slow
 def test_a_thousand_episodes_against_a_faulty_judge(serve: Serve) -> None:
     rng = random.Random(0)
     faults = [

@@ -34,6 +34,7 @@ def test_no_file_breaks_a_store(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert [json.loads(line)["first"] for line in out.read_text().splitlines()] == [0, 24]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["large", "many_samples"])
 def test_what_costs_memory(tmp_path: Path, kind: str) -> None:
     numbers = [number for number in range(400) if videos.make(0, number)[0] == kind][:8]

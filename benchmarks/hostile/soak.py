@@ -8,6 +8,7 @@ some videos are damaged. Neither memory nor threads nor descriptors may grow wit
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import random
@@ -137,8 +138,11 @@ def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[st
 
 
 def _pid_of_store() -> int:
-    ours = psutil.Process().children(recursive=True)
-    (store,) = (one.pid for one in ours if any("ray::StoreActor" in word for word in one.cmdline()))
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended since
+            found += [one.pid] * any("ray::StoreActor" in word for word in one.cmdline())
+    (store,) = found
     return int(store)
 
 

@@ -40,7 +40,7 @@ ENDS: Mapping[str, str] = {
     "engine": r"vLLM's engine .* has died|EngineDeadError",
     "agent-loop": r"AgentLoopWorker.* has died",
     "reward": r"RewardLoopWorker.* has died",
-    "router": r"GroupRouter .* has died",
+    "router": r"GroupRouter .* has died|groups of episodes failed, one after the other",
     "queue-controller": r"TransferQueueController .* has died",
     "queue-storage": r"SimpleStorageUnit .* has died",
     "raylet": r"Raylet is terminated",

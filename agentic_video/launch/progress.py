@@ -7,6 +7,8 @@ import statistics
 from collections import Counter, deque
 from collections.abc import Mapping
 
+from agentic_video.report.collapse import WARNING
+
 EPISODE = ("acc", "format", "tool", "turns", "frames")
 """What is shown of a GRPO step's episodes beside their reward."""
 HELD_OUT = ("accuracy", "reward", "calls", "illegal_calls", "frames")
@@ -18,7 +20,7 @@ SHOWN_WHOLE = (
     "rows left out",
     "Resuming from",
     "agentic_video could not",
-    "agentic_video warns:",
+    WARNING,
     "Failed to connect to GCS",  # all that Ray says before it ends the driver
     "Raylet is terminated",
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.report.collapse import signs_of
+from agentic_video.report.collapse import Change, signs_of
 from agentic_video.types.trajectory import ClipRef, RecordedPart, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -61,8 +61,8 @@ def thirds(values: Sequence[float]) -> tuple[float, float, float]:
     first, last = values[:size], values[-size:]
     if size < 2:
         return first[0], last[-1], float("inf")
-    error = ((statistics.variance(first) + statistics.variance(last)) / size) ** 0.5
-    return statistics.fmean(first), statistics.fmean(last), error
+    change = Change.between(first, last)
+    return change.first, change.latest, change.error
 
 
 def draw_curve(

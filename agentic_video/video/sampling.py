@@ -31,11 +31,7 @@ def uniform_indices(num_frames: int, count: int) -> list[int]:
     Raises:
         ValueError: On a count that is not positive or is absurd.
     """
-    _check_count("num_frames", num_frames)
-    _check_count("count", count)
-    if num_frames <= count:
-        return list(range(num_frames))
-    return [int(index) for index in np.round(np.linspace(0, num_frames - 1, count))]
+    return spread_indices(num_frames, count, "nearest")
 
 
 def floored_indices(num_frames: int, count: int) -> list[int]:
@@ -48,16 +44,17 @@ def floored_indices(num_frames: int, count: int) -> list[int]:
     Raises:
         ValueError: On a count that is not positive or is absurd.
     """
-    _check_count("num_frames", num_frames)
-    _check_count("count", count)
-    if num_frames <= count:
-        return list(range(num_frames))
-    return [int(index) for index in np.linspace(0, num_frames - 1, count)]
+    return spread_indices(num_frames, count, "released")
 
 
 def spread_indices(num_frames: int, count: int, frame_times: FrameTimes) -> list[int]:
     """:func:`uniform_indices` for ``nearest``, :func:`floored_indices` for ``released``."""
-    return (floored_indices if frame_times == "released" else uniform_indices)(num_frames, count)
+    _check_count("num_frames", num_frames)
+    _check_count("count", count)
+    if num_frames <= count:
+        return list(range(num_frames))
+    places = np.linspace(0, num_frames - 1, count)
+    return [int(index) for index in (places if frame_times == "released" else np.round(places))]
 
 
 def stepped_indices(num_frames: int, video_fps: float, fps: float) -> range:
@@ -99,11 +96,7 @@ def floored_span(start: float, end: float, count: int, video_fps: float, num_fra
     Raises:
         ValueError: On values that are not finite, negative or in the wrong order, or an absurd count.
     """
-    _check_time("start", start)
-    _check_time("end", end)
-    _check_count("count", count)
-    if end < start:
-        raise ValueError(f"end ({end}) must not be before start ({start})")
+    _check_span(start, end, count)
     first, last = (min(int(seconds * video_fps + 1e-6), num_frames - 1) for seconds in (start, end))
     return [int(index) for index in np.linspace(first, last, count)]
 
@@ -146,11 +139,7 @@ def linspace_times(start: float, end: float, count: int) -> list[float]:
     Raises:
         ValueError: On values that are not finite, negative or in the wrong order, or an absurd count.
     """
-    _check_time("start", start)
-    _check_time("end", end)
-    _check_count("count", count)
-    if end < start:
-        raise ValueError(f"end ({end}) must not be before start ({start})")
+    _check_span(start, end, count)
     return [float(time) for time in np.linspace(start, end, count)]
 
 
@@ -224,6 +213,14 @@ def snapped_indices(anchors: Sequence[int], wanted: Sequence[int]) -> list[int]:
 def _check_finite(name: str, value: float) -> None:
     if not math.isfinite(value):
         raise ValueError(f"{name} must be finite, got {value}")
+
+
+def _check_span(start: float, end: float, count: int) -> None:
+    _check_time("start", start)
+    _check_time("end", end)
+    _check_count("count", count)
+    if end < start:
+        raise ValueError(f"end ({end}) must not be before start ({start})")
 
 
 def _check_time(name: str, value: float) -> None:

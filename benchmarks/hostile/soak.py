@@ -23,7 +23,6 @@ import ray
 import transfer_queue as tq
 from verl.workers.rollout.replica import TokenOutput
 
-from agentic_video.training.agent_loop import AGENT_NAME
 from benchmarks.hostile import outputs, videos
 from benchmarks.throughput.rollouts import Load, Worker, make_model, make_video
 from tests.hostile_cases import CASES
@@ -87,16 +86,10 @@ def make_videos(folder: Path) -> list[Path]:
 
 
 async def _round(worker: Worker, paths: Sequence[Path], rng: random.Random, number: int) -> Counter[str]:
-    plays, keys = [], []
+    plays = []
     for question in range(LOAD.questions):
         worker.video = rng.choice(paths)
-        row, name = worker.row(question), f"r{number}-{question}"
-        for session in range(LOAD.rollouts):
-            told = {"step": 1, "sample_index": question, "rollout_n": session, "validate": False}
-            whose = {"uid": name, "session_id": session, "agent_name": AGENT_NAME}
-            sampling = {"temperature": 1.0, "logprobs": True}
-            plays.append(worker.worker._run_agent_loop(sampling, told, trace=False, **row, **whose))
-            keys.append(f"{name}_{session}_0")
+        plays += [worker.episode(question, session, f"r{number}-{question}") for session in range(LOAD.rollouts)]
     ends: Counter[str] = Counter()
     for end in await asyncio.gather(*plays, return_exceptions=True):
         # Ray and verl wrap what a damaged video raises; anything else is a defect.

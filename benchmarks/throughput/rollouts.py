@@ -8,7 +8,7 @@ import asyncio
 import json
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -310,16 +310,19 @@ class Worker:
         )
         return {"video_qa": qa.to_row(), "index": question, "global_steps": 1, "raw_prompt": [], "data_source": "bench"}
 
+    def episode(self, question: int, session: int, uid: str) -> Coroutine[Any, Any, Any]:
+        """One rollout of a question about the video that is this worker's now.
+
+        Args:
+            uid: The group's.
+        """
+        told = {"step": 1, "sample_index": question, "rollout_n": session, "validate": False}
+        agent = AGENT_NAME if self.side == "references" else STOCK_AGENT
+        row = {**self.row(question), "uid": uid, "session_id": session, "agent_name": agent}
+        return self.worker._run_agent_loop({"temperature": 1.0, "logprobs": True}, told, trace=False, **row)
+
     async def play(self, questions: Sequence[int]) -> list[str]:
         """Play all rollouts of some questions at once; the keys of what went into TransferQueue."""
-        agent = AGENT_NAME if self.side == "references" else STOCK_AGENT
-        sampling = {"temperature": 1.0, "logprobs": True}
-        plays, keys = [], []
-        for question in questions:
-            for session in range(self.load.rollouts):
-                told = {"step": 1, "sample_index": question, "rollout_n": session, "validate": False}
-                row = {**self.row(question), "uid": f"u{question}", "session_id": session, "agent_name": agent}
-                plays.append(self.worker._run_agent_loop(dict(sampling), told, trace=False, **row))
-                keys.append(f"u{question}_{session}_0")
-        await asyncio.gather(*plays)
-        return keys
+        pairs = [(question, session) for question in questions for session in range(self.load.rollouts)]
+        await asyncio.gather(*(self.episode(question, session, f"u{question}") for question, session in pairs))
+        return [f"u{question}_{session}_0" for question, session in pairs]

@@ -107,21 +107,25 @@ def test_log_probabilities_are_those_of_log_softmax() -> None:
     torch.testing.assert_close(*gradients)
 
 
-def test_groups_that_failed_in_part_are_replaced_too() -> None:
+def replay_buffer_of(kind: str, refill: bool = True) -> Any:
     import verl.trainer.ppo.v1.replay_buffer as replay_buffer
     from omegaconf import OmegaConf
 
+    return getattr(replay_buffer, kind)(
+        trainer_mode="sync",
+        trainer_config=OmegaConf.create({}),
+        max_off_policy_threshold=None,
+        max_off_policy_strategy="drop",
+        sampler_kwargs=OmegaConf.create({}),
+        refill_fn=lambda count: None,
+        gen_batch_size=1,
+        sync_refill_failed_groups=refill,
+    )
+
+
+def test_groups_that_failed_in_part_are_replaced_too() -> None:
     def reasons(partition: str, refill: bool) -> Any:
-        buffer = replay_buffer.ReplayBuffer(
-            trainer_mode="sync",
-            trainer_config=OmegaConf.create({}),
-            max_off_policy_threshold=None,
-            max_off_policy_strategy="drop",
-            sampler_kwargs=OmegaConf.create({}),
-            refill_fn=lambda count: None,
-            gen_batch_size=1,
-            sync_refill_failed_groups=refill,
-        )
+        buffer = replay_buffer_of("ReplayBuffer", refill)
         buffer.failure_keys[partition] = {"partly", "wholly"}
         buffer.partitions[partition] = {"partly_0_0": {}}
         return buffer._terminal_eviction_reasons(1, partition)
@@ -154,19 +158,7 @@ def test_a_run_whose_groups_all_fail_ends() -> None:
 
 @pytest.mark.parametrize("kind", ["ReplayBuffer", "ReplayBufferAsync"])
 def test_either_of_verls_buffers_counts_failures(kind: str) -> None:
-    import verl.trainer.ppo.v1.replay_buffer as replay_buffer
-    from omegaconf import OmegaConf
-
-    buffer = getattr(replay_buffer, kind)(
-        trainer_mode="sync",
-        trainer_config=OmegaConf.create({}),
-        max_off_policy_threshold=None,
-        max_off_policy_strategy="drop",
-        sampler_kwargs=OmegaConf.create({}),
-        refill_fn=lambda count: None,
-        gen_batch_size=1,
-        sync_refill_failed_groups=True,
-    )
+    buffer = replay_buffer_of(kind)
     buffer.failure_keys["train"] = {str(number) for number in range(23)}
     assert len(buffer._terminal_eviction_reasons(1, "train")[2]) == 23
     buffer.failure_keys["train"] = {"x"}

@@ -114,7 +114,16 @@ PARTS = {
 }
 """The blocks under ``agentic_video`` that are dataclasses of their own, beside ``system``."""
 
-OTHERS = ("system", "max_turn_tokens", "toyworld", "plan", "clips_per_prompt", "episodes_dir", "episodes_per_step")
+OTHERS = (
+    "system",
+    "max_turn_tokens",
+    "toyworld",
+    "plan",
+    "clips_per_prompt",
+    "episodes_dir",
+    "episodes_per_step",
+    "validate_greedy",
+)
 
 
 _LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1}

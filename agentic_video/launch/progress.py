@@ -145,13 +145,13 @@ def _grpo_step(step: str, values: Mapping[str, str], total: str, left: str) -> s
 
 
 def _held_out(step: str, values: Mapping[str, str]) -> list[str]:
-    """A line for each data source of a validation, from the figures that verl logged."""
+    """A line for each data source of a validation and for its greedy episodes, from the figures that verl logged."""
     sources: dict[str, list[str]] = {}
     for key, value in values.items():
-        # not the classes of a data source, whose keys have a part more
-        start, *rest = key.split("/")
-        if start == "val-agentic" and len(rest) == 2 and rest[1] in HELD_OUT:
-            sources.setdefault(rest[0], []).append(f"{rest[1].replace('_', ' ')} {_number(value)}")
+        # not the classes of a data source, whose keys have a part more, too
+        start, *source, figure = key.split("/")
+        if start == "val-agentic" and figure in HELD_OUT and source[1:] in ([], ["greedy"]):
+            sources.setdefault(", ".join(source), []).append(f"{figure.replace('_', ' ')} {_number(value)}")
     return [f"step {step}, held out, {source}: " + ", ".join(shown) for source, shown in sources.items()]
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -180,10 +181,8 @@ def write_summary(folder: Path) -> str:
     steps, rewards = series(metrics, REWARD)
     if not rewards:
         return f"no step was finished; see {folder / 'log.txt'}"
-    held_out = {
-        key: series(metrics, key) for values in metrics.values() for key in values if _is_held_out_accuracy(key)
-    }
-    beside = {key.split("/")[1]: points for key, points in held_out.items()}
+    held_out = held_out_accuracies(metrics)
+    beside = {one.name: (one.steps, one.accuracies) for one in held_out}
     draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
     first, last, error = thirds(rewards)
     spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
@@ -208,12 +207,8 @@ def write_summary(folder: Path) -> str:
         if values := series(metrics, key)[1]:
             start, end, _ = thirds(values)
             lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
-    for key, (at, values) in held_out.items():
-        lines.append("")
-        lines.append(
-            f"Held-out accuracy (`{key}`, sampled episodes): "
-            + ", ".join(f"{value:.3f} after step {step}" for step, value in zip(at, values, strict=True))
-        )
+    for one in held_out:
+        lines += ["", f"Held-out accuracy, {one}."]
     if signs := signs_of(metrics):
         lines += ["", "Signs of collapse at the end:", ""]
         lines += [f"- {sign.text}." for sign in signs]
@@ -252,5 +247,53 @@ def write_summary(folder: Path) -> str:
     return text.split("## Three episodes")[0] + f"summary: {folder / 'summary.md'}"
 
 
-def _is_held_out_accuracy(key: str) -> bool:
-    return key.startswith("val-core/") and "/acc/mean@" in key
+@dataclass(frozen=True)
+class HeldOut:
+    """How right the answers to held-out questions were over a run.
+
+    Attributes:
+        name: Data source, and whether the episodes were sampled or greedy.
+        steps: After which of them it was measured.
+        accuracies: What was found.
+        episodes: Of each measurement; 0 where that isn't known.
+    """
+
+    name: str
+    steps: Sequence[int]
+    accuracies: Sequence[float]
+    episodes: int
+
+    @property
+    def rise(self) -> float:
+        """From the first measurement to the last."""
+        return self.accuracies[-1] - self.accuracies[0]
+
+    @property
+    def error(self) -> float:
+        """Standard error of the rise, as if every measurement asked other questions; inf where it isn't known."""
+        if not self.episodes:
+            return float("inf")
+        return math.sqrt(sum(p * (1 - p) for p in (self.accuracies[0], self.accuracies[-1])) / self.episodes)
+
+    def __str__(self) -> str:
+        measured = ", ".join(
+            f"{accuracy:.3f} after step {step}" for step, accuracy in zip(self.steps, self.accuracies, strict=True)
+        )
+        text = f"{self.name}{f' ({self.episodes} episodes)' if self.episodes else ''}: {measured}"
+        if len(self.steps) < 2:
+            return text
+        return f"{text}; {self.rise:+.3f}" + (f", standard error {self.error:.3f}" if self.episodes else "")
+
+
+def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]]) -> list[HeldOut]:
+    """What a run's validations found, sampled and greedy, for each data source."""
+    found = []
+    for key in dict.fromkeys(key for values in metrics.values() for key in values):
+        if not (key.startswith("val-core/") and "/acc/mean@" in key):
+            continue
+        source = key.removeprefix("val-core/").rpartition("/acc/")[0]
+        base, _, how = source.rpartition("/")
+        name = f"{base}, greedy" if base and how == "greedy" else f"{source}, sampled"
+        episodes = series(metrics, f"val-agentic/{source}/episodes")[1]
+        found.append(HeldOut(name, *series(metrics, key), int(min(episodes, default=0))))
+    return found

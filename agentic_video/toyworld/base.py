@@ -70,11 +70,11 @@ class BaseRecipe:
     world: WorldRecipe = field(
         default_factory=lambda: WorldRecipe(mixture=(("colour", 0.6), ("beside", 0.2), ("overview", 0.2)))
     )
-    reading: int = 4000
-    reading_steps: int = 400
-    reading_batch: int = 48
-    learning_rate: float = 2e-3
-    threads: int = 2
+    reading: int = 2000
+    reading_steps: int = 200
+    reading_batch: int = 32
+    learning_rate: float = 3e-3
+    threads: int = 1
     seed: int = 0
 
 

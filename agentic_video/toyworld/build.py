@@ -3,6 +3,7 @@
 import json
 import shutil
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -16,7 +17,7 @@ from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
 from agentic_video.toyworld.gate import GateError, Setting, check
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import Turns, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 
@@ -64,17 +65,41 @@ def ensure(
         GateError: The cold start came out unfit.
         ValueError: The system has no oracle.
     """
-    cold_start = model == "cold-start"
-    turns = turns_of(system, recipe.oracle) if cold_start else None
-    world = ensure_world(recipe, cache) if data or cold_start else None
-    clip = None
-    if recipe.clip:
-        facts = {"world": asdict(recipe.world), "seed": recipe.seed}
-        clip = cache.once("clip", facts, lambda folder: make_clip(folder, recipe.world, recipe.seed))
-    base = ensure_base(recipe, cache) if model != "none" or recipe.verifier else None
-    paths = ToyPaths(world.train.parent if world else None, base, clip=clip)
-    if turns is None or world is None or base is None:
-        return paths
+    turns = turns_of(system, recipe.oracle) if model == "cold-start" else None
+    # The videos are written by processes of their own, beside what is trained here.
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(ensure_world, recipe, cache) if data or turns else None
+        if writing and cache.dry:
+            writing.result()  # what is missing is said in order
+        clip = None
+        if recipe.clip:
+            facts = {"world": asdict(recipe.world), "seed": recipe.seed}
+            clip = cache.once("clip", facts, lambda folder: make_clip(folder, recipe.world, recipe.seed))
+        base = ensure_base(recipe, cache) if model != "none" or recipe.verifier else None
+        paths = ToyPaths(base=base, clip=clip)
+        if turns and writing and base:
+            paths = replace(paths, model=_ensure_cold_start(system, limits, turns, recipe, cache, writing, base, clip))
+        return replace(paths, world=writing.result().train.parent) if writing else paths
+
+
+def _ensure_cold_start(
+    system: System,
+    limits: TokenLimits,
+    turns: Turns,
+    recipe: ToyRecipe,
+    cache: Cache,
+    world: Future[World],
+    base: Path,
+    clip: Path | None,
+) -> Path:
+    """See :func:`ensure`.
+
+    Args:
+        turns: The system's oracle.
+        world: Its held-out questions are asked by the gate; that it is there isn't waited for earlier.
+        base: Checkpoint that the cold start begins from.
+        clip: Folder of the tiny CLIP; None where the recipe has none.
+    """
     neutral = taught(system)
     setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
     facts = {
@@ -83,13 +108,10 @@ def ensure(
         "corpus": base_facts(recipe)["corpus"],
         "oracle": turns.__module__,
     }
-    return replace(
-        paths,
-        model=cache.once(system.name, facts, lambda folder: _teach(folder, base, world.heldout, setting, recipe)),
-    )
+    return cache.once(system.name, facts, lambda folder: _teach(folder, base, world, setting, recipe))
 
 
-def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRecipe) -> None:
+def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, recipe: ToyRecipe) -> None:
     """Teach the base model a system until its gate lets it pass.
 
     Each attempt has other demonstrations. It goes on from the one before, or from the base model again where that one
@@ -98,7 +120,7 @@ def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRe
     Args:
         folder: Gets the checkpoint and the gate's report, ``gate.json``.
         base: Checkpoint of the base model.
-        rows: File of the questions that the gate asks.
+        world: The gate asks its held-out questions.
         setting: How its episodes are played.
         recipe: What to build.
 
@@ -114,7 +136,7 @@ def _teach(folder: Path, base: Path, rows: Path, setting: Setting, recipe: ToyRe
                 candidate, start, setting.system, setting.limits, setting.turns, recipe.world, teaching, recipe.seed
             )
             try:
-                report = check(candidate, rows, setting, recipe.gate)
+                report = check(candidate, world.result().heldout, setting, recipe.gate)
             except GateError as error:
                 if attempt + 1 == recipe.attempts:
                     raise

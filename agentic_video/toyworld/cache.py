@@ -20,8 +20,9 @@ from agentic_video.systems.base import System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
-from agentic_video.toyworld.questions import World, build_world
+from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe
+from agentic_video.toyworld.write_world import write_world
 
 VERSION = 5
 """Raise it when a change of the code changes what is built."""
@@ -157,7 +158,7 @@ def ensure_world(recipe: ToyRecipe, cache: Cache) -> World:
     """The videos and rows of a recipe, built if they aren't in the cache."""
 
     def make_world(folder: Path) -> None:
-        build_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
+        write_world(folder, train=recipe.train, heldout=recipe.heldout, seed=recipe.seed, recipe=recipe.world)
 
     return World.of(cache.once("world", world_facts(recipe), make_world))
 

@@ -275,8 +275,8 @@ def measure(
     rows: Path,
     setting: Setting,
     *,
-    questions: int = 128,
-    samples: int = 2,
+    questions: int = 160,
+    samples: int = 1,
     temperature: float = 1.0,
     seed: int = 0,
 ) -> GateReport:

@@ -1,5 +1,6 @@
 """Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
 
+import ctypes
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -128,6 +130,15 @@ _SCHEMA = pa.schema(
 )
 
 
+def end_with_parent() -> None:
+    """Let this process end with the one that started it, however that ends.
+
+    Ctrl-C reaches all processes of a terminal: the one that waits for the others ends them.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterator[None]:
     """Write videos on all cores, as far as starting processes is worth it."""
     if len(missing) < WORTH_PROCESSES:
@@ -135,9 +146,8 @@ def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterato
             write_video(scene, path, recipe)
             yield
         return
-    # Ctrl-C reaches all processes of a terminal; the one that waits for the others ends them.
-    cores, ignore = len(os.sched_getaffinity(0)), (signal.SIGINT, signal.SIG_IGN)
-    with ProcessPoolExecutor(cores, get_context("spawn"), initializer=signal.signal, initargs=ignore) as pool:
+    cores = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(cores, get_context("spawn"), initializer=end_with_parent) as pool:
         yield from pool.map(write_video, missing.values(), missing, repeat(recipe), chunksize=8)
 
 
@@ -154,16 +164,20 @@ def build_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: Wo
         seed: Number of the world; other seeds share no video.
     """
     started = time.monotonic()
+    made: dict[Path, Scene] = {}
+    rows: dict[str, list[dict[str, Any]]] = {}
     for split, count in (("train", train), ("heldout", heldout)):
         videos = folder / "videos" / split
         videos.mkdir(parents=True, exist_ok=True)
-        made = {videos / f"{scene.seed}.mp4": scene for scene in scenes(split, count, seed, recipe)}
-        rows = [row_of(scene, str(path.relative_to(folder)), split).to_row() for path, scene in made.items()]
-        missing = {path: scene for path, scene in made.items() if not path.exists()}
-        for number, _ in enumerate(_write_videos(missing, recipe), start=1):
-            if number % 250 == 0 or number == len(missing):
-                seconds = time.monotonic() - started
-                print(f"[toyworld] {split}: {number}/{len(missing)} videos, {seconds:.1f} s", flush=True)
-        pq.write_table(pa.Table.from_pylist(rows, schema=_SCHEMA), folder / f"{split}.parquet")
+        these = {videos / f"{scene.seed}.mp4": scene for scene in scenes(split, count, seed, recipe)}
+        rows[split] = [row_of(scene, str(path.relative_to(folder)), split).to_row() for path, scene in these.items()]
+        made |= these
+    missing = {path: scene for path, scene in made.items() if not path.exists()}
+    for number, _ in enumerate(_write_videos(missing, recipe), start=1):
+        if number % 250 == 0 or number == len(missing):
+            seconds = time.monotonic() - started
+            print(f"[toyworld] {number}/{len(missing)} videos, {seconds:.1f} s", flush=True)
+    for split, of_split in rows.items():
+        pq.write_table(pa.Table.from_pylist(of_split, schema=_SCHEMA), folder / f"{split}.parquet")
     print(f"[toyworld] world of {train + heldout} questions in {time.monotonic() - started:.1f} s", flush=True)
     return World.of(folder)

@@ -27,8 +27,8 @@ class ToyRecipe:
             (unless that knew too much already), before its gate refuses it.
     """
 
-    train: int = 480
-    heldout: int = 96
+    train: int = 320
+    heldout: int = 192
     seed: int = 0
     oracle: str = ""
     clip: bool = False

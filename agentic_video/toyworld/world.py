@@ -48,7 +48,8 @@ MARK_DELAY = 2.0
 """Seconds from the mark to the event it points at."""
 
 EVENT_SECONDS = 0.9
-_FIRST_SECOND = 11
+FIRST_SECOND = 11
+"""No event is earlier: all have two digits."""
 _EDGE_SECONDS = 3
 _CLEARANCE = 1.0
 """No overview frame is nearer to an event's middle than this many seconds."""
@@ -175,13 +176,13 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
     if kind == "marker":
         # A mark in the first or the last frame would leave no room for an event two seconds later, or for two digits.
         mark_time = float(
-            rng.choice([time for time in overview if _FIRST_SECOND <= time <= seconds - 2 * _EDGE_SECONDS])
+            rng.choice([time for time in overview if FIRST_SECOND <= time <= seconds - 2 * _EDGE_SECONDS])
         )
         event_time = mark_time + MARK_DELAY
     elif kind != "overview":
         free = [
             second
-            for second in range(_FIRST_SECOND, seconds - _EDGE_SECONDS + 1)
+            for second in range(FIRST_SECOND, seconds - _EDGE_SECONDS + 1)
             if all(abs(second - time) > _CLEARANCE for time in overview)
         ]
         event_time = float(rng.choice(free))

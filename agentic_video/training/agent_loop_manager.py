@@ -14,7 +14,7 @@ from typing import Any
 import ray
 import torch
 from tensordict import TensorDict
-from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 from verl.utils.model import compute_position_id_with_mask
 
 from agentic_video.config.settings import settings_of
@@ -23,6 +23,7 @@ from agentic_video.training.agent_loop import VALIDATE, node_retriever, node_sto
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.references import IMAGES
 from agentic_video.training.turnstile import beside, one_by_one
+from agentic_video.training.validation import GREEDY
 from agentic_video.types.row import RowError, VideoQA
 
 WITHOUT_PIXELS = "without_pixels"
@@ -63,6 +64,9 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         # verl tells an agent loop nothing about validation.
         kwargs[VALIDATE] = bool(trajectory["validate"])
+        if kwargs.get(GREEDY):
+            sampling_params = dict(sampling_params)
+            apply_greedy_sampling_params(sampling_params)
         await one_by_one()
         return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
 

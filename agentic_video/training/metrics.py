@@ -1,7 +1,8 @@
 """What is logged about episodes, for each data source and each class of question in it.
 
 The keys are ``train-agentic/<data source>/<figure>`` and, where rows have ``extra_info.class``,
-``train-agentic/<data source>/<class>/<figure>``; ``val-agentic/...`` holds the same figures of a validation:
+``train-agentic/<data source>/<class>/<figure>``; ``val-agentic/...`` holds the same figures of a validation,
+``val-agentic/<data source>/greedy/...`` those of its greedy episodes:
 
 =====================  ==============================================================================================
 figure                 mean over the group's episodes of
@@ -28,6 +29,7 @@ import torch
 
 from agentic_video.report.collapse import GAP_OF_TURN
 from agentic_video.rollout.costs import COSTS
+from agentic_video.training.validation import GREEDY, greedy_name
 
 Split = Literal["train", "val"]
 
@@ -89,6 +91,8 @@ def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: Gr
     for episode in episodes:
         row = episode["video_qa"]
         source = names(str(row.get("data_source") or "unknown"))
+        if episode.get(GREEDY):
+            source = greedy_name(source)
         groups[source].append(episode)
         question_class = (row.get("extra_info") or {}).get("class")
         if isinstance(question_class, str) and question_class:

@@ -29,6 +29,7 @@ from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
+from agentic_video.training.validation import WithGreedy
 
 # The mixin goes before one of verl's trainers; only type checkers see it as one itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
@@ -63,6 +64,11 @@ class EpisodeLog(_Base):
         self.stores = StoreMetrics()
         self.watch = CollapseWatch()
         self.writer = EpisodeWriter.of(config)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        if self.config.agentic_video.get("validate_greedy", False):
+            self.val_dataloader = WithGreedy(self.val_dataloader, self.config.actor_rollout_ref.rollout.val_kwargs.n)
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
         """verl's training, which ends when one of its nodes or processes does."""

@@ -16,7 +16,7 @@ from agentic_video.toyworld.world import WorldRecipe
 @pytest.fixture
 def nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The world and the base model are empty folders."""
-    for name in ("build_world", "make_base"):
+    for name in ("write_world", "make_base"):
         monkeypatch.setattr(cache, name, lambda *args, **kwargs: None)
 
 

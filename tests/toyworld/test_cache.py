@@ -88,7 +88,7 @@ def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
 
 
 def test_only_what_a_build_is_made_from_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("build_world", "make_base"):
+    for name in ("write_world", "make_base"):
         monkeypatch.setattr(caching, name, lambda *args, **kwargs: None)
     recipe, cache = ToyRecipe(), Cache(tmp_path)
     worlds = [ensure_world(one, cache) for one in (recipe, replace(recipe, attempts=9), replace(recipe, seed=1))]

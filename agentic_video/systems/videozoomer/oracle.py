@@ -2,8 +2,8 @@
 
 from agentic_video.systems.base import EpisodeView
 
-ZOOM_FPS = 2
-"""Over two seconds that is four frames, the middle two within the event."""
+ZOOM_FPS = 4
+"""Over one second that is four frames, the first two within the event."""
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
@@ -12,5 +12,5 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple
     if aim is None:
         return (answer,)
     second = int(aim)
-    call = f'{{"segment": [{second - 1}, {second + 1}], "fps": {ZOOM_FPS}}}'
+    call = f'{{"segment": [{second}, {second + 1}], "fps": {ZOOM_FPS}}}'
     return (f"<think>look near {second}</think><video_zoom>{call}</video_zoom>", answer)

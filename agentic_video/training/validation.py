@@ -1,0 +1,50 @@
+"""Validation with each question asked twice: as the recipe samples, and greedily."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+GREEDY = "greedy"
+"""In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time."""
+ROLLOUTS = "__rollout_n__"
+"""In a row of a validation: how many episodes verl plays on it."""
+
+
+def greedy_name(data_source: str) -> str:
+    """What a data source is called in the figures of its greedy episodes."""
+    return f"{data_source}/{GREEDY}"
+
+
+class WithGreedy:
+    """Batches of a validation with each of their questions a second time, to be answered greedily, once.
+
+    verl counts the two apart: the second carries another data source, see :func:`greedy_name`.
+
+    Args:
+        loader: verl's batches of rows: arrays and tensors by name.
+        rollouts: Episodes that verl plays on each question (``val_kwargs.n``).
+    """
+
+    def __init__(self, loader: Iterable[Mapping[str, Any]], rollouts: int):
+        self._loader, self._rollouts = loader, rollouts
+
+    def __len__(self) -> int:
+        return len(self._loader)  # type: ignore[arg-type]  # verl's loader has one
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self._loader:
+            size = len(batch["raw_prompt"])
+            twice = {key: _twice(values) for key, values in batch.items()}
+            sources = [str(source) for source in batch["data_source"]]
+            yield {
+                **twice,
+                "data_source": np.array([*sources, *map(greedy_name, sources)], dtype=object),
+                GREEDY: np.array([False] * size + [True] * size, dtype=object),
+                ROLLOUTS: np.array([self._rollouts] * size + [1] * size, dtype=object),
+            }
+
+
+def _twice(values: Any) -> Any:
+    return torch.cat([values, values]) if isinstance(values, torch.Tensor) else np.concatenate([values, values])

@@ -11,6 +11,7 @@ from uuid import uuid4
 import psutil
 from omegaconf import DictConfig
 
+from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
 from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
 from agentic_video.launch.machine import clean_machine, shared_segments
 from agentic_video.launch.nodes import Wanted, auth_mode, check_cluster
@@ -24,6 +25,9 @@ from agentic_video.launch.toyworld import verifier_server
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
 from agentic_video.utils.secrets import SECRETS_FILE
+
+QUIET = {"VLLM_LOGGING_LEVEL": "WARN"}
+"""As verl sets it for the processes that Ray starts; what is imported beforehand reads it already."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,46 @@ class Job:
     total: int = 0
 
 
-def train(job: Job, command: Sequence[str], verifier: str | None) -> tuple[int, int]:
+def process_variables(profile: Profile) -> dict[str, str]:
+    """Environment variables of every process of a job, whatever the job."""
+    return {**COMMON_ENV, **(LAPTOP_ENV if profile in ON_TOYWORLD else {}), "PYTHONUNBUFFERED": "1"}
+
+
+@contextlib.contextmanager
+def job_forks(
+    options: LaunchOptions, profile: Profile, environment: Mapping[str, str], *, runs_here: bool
+) -> Iterator[Forks | None]:
+    """What forks a job's processes, where all of them run here.
+
+    Args:
+        options: Of the job.
+        profile: The chosen one.
+        environment: Environment variables of the command.
+        runs_here: False for a dry run.
+
+    Yields:
+        The server; None where each process is started by itself.
+    """
+    if (
+        runs_here
+        and profile == "laptop"
+        and options.stage == "grpo"
+        and not on_ray_cluster(options.stage, environment)
+        and environment.get(SWITCH) != "0"
+    ):
+        with fork_server({**environment, **process_variables(profile), **QUIET}) as forks:
+            yield forks
+    else:
+        yield None
+
+
+def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks | None = None) -> tuple[int, int]:
     """Run a training to its end.
 
     Args:
         command: See :func:`agentic_video.launch.stage.stage_command`.
         verifier: Checkpoint that is served as the verifier for as long as the training lasts.
+        forks: Forks its processes; None: each is started by itself.
 
     Returns:
         Exit status, and peak memory in bytes (0 on a cluster, whose processes aren't this command's).
@@ -64,11 +102,9 @@ def train(job: Job, command: Sequence[str], verifier: str | None) -> tuple[int, 
     """
     stage, environment = job.options.stage, job.environment
     variables = {
-        **COMMON_ENV,
-        **(LAPTOP_ENV if job.profile in ON_TOYWORLD else {}),
+        **process_variables(job.profile),
         "VERL_FILE_LOGGER_PATH": str(metrics_file(job.folder)),
         "TENSORBOARD_DIR": str(job.folder / "tensorboard"),
-        "PYTHONUNBUFFERED": "1",
     }
     if own_modules(job.options.recipe):
         variables["PYTHONPATH"] = environment["PYTHONPATH"]  # for the processes on a cluster, too
@@ -89,11 +125,15 @@ def train(job: Job, command: Sequence[str], verifier: str | None) -> tuple[int, 
         write_record(job.folder, temporary=str(temporary), segments=sorted(one.name for one in shared_segments()))
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
         print("starting verl: the first step comes after a minute or two of imports", flush=True)
+        if forks:
+            whole = [forks.python, *whole[1:]]
         try:
             status, peak = run_verl(whole, {**environment, **variables, **beside}, job.folder / "log.txt", job.total)
             # of the processes that this command started: a cluster's own aren't among them
             return status, 0 if on_ray_cluster(stage, environment) else peak
         finally:
+            if forks:
+                forks.stop()
             (job.folder / KEYS_FILE).unlink(missing_ok=True)
 
 

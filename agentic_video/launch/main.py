@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from agentic_video.launch.handover import resolved_overrides
 from agentic_video.launch.inputs import check_inputs, input_overrides, named_inputs
-from agentic_video.launch.job import Job, train
+from agentic_video.launch.job import Job, job_forks, train
 from agentic_video.launch.machine import require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions
 from agentic_video.launch.profile import choose_profile, on_ray_cluster
@@ -66,37 +66,38 @@ def launch(options: LaunchOptions) -> int:
     root = output_folder(environment) / f"{options.title}-{profile}"
     if runs_here:
         root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
-    paths: Mapping[str, str] = {}
-    if profile in ON_TOYWORLD:
-        if options.stage == "grpo" or not (inputs.train and inputs.model):
-            paths = build_toyworld(
-                options.recipe,
-                options.overrides,
-                options.stage,
-                data=not inputs.train,
-                model="none" if inputs.model else "cold-start",
-                dry_run=options.dry_run,
-            )
-        command += laptop_overrides(paths, options.stage)
-    if options.stage == "grpo":
-        given = {text.partition("=")[0] for text in [*laptop_overrides(paths), *input_overrides(inputs, "grpo")]}
-        command += resolved_overrides(config, given)
-    command += [*input_overrides(inputs, options.stage), *checked.overrides]
-    if options.dry_run:
-        print(shlex.join([*command, *options.overrides]))
-        if options.stage == "grpo" and profile not in ON_TOYWORLD:
-            if profile == "cluster":
-                cpus = CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
-                config = with_workers(config, config.trainer.nnodes, cpus, options.overrides)
-            print(said_beside(config), file=sys.stderr)
-        return 0
+    with job_forks(options, profile, environment, runs_here=runs_here) as forks:
+        paths: Mapping[str, str] = {}
+        if profile in ON_TOYWORLD:
+            if options.stage == "grpo" or not (inputs.train and inputs.model):
+                paths = build_toyworld(
+                    options.recipe,
+                    options.overrides,
+                    options.stage,
+                    data=not inputs.train,
+                    model="none" if inputs.model else "cold-start",
+                    dry_run=options.dry_run,
+                )
+            command += laptop_overrides(paths, options.stage)
+        if options.stage == "grpo":
+            given = {text.partition("=")[0] for text in [*laptop_overrides(paths), *input_overrides(inputs, "grpo")]}
+            command += resolved_overrides(config, given)
+        command += [*input_overrides(inputs, options.stage), *checked.overrides]
+        if options.dry_run:
+            print(shlex.join([*command, *options.overrides]))
+            if options.stage == "grpo" and profile not in ON_TOYWORLD:
+                if profile == "cluster":
+                    cpus = CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
+                    config = with_workers(config, config.trainer.nnodes, cpus, options.overrides)
+                print(said_beside(config), file=sys.stderr)
+            return 0
 
-    folder, resumed = run_folder(root, run_identity(options.overrides, environment, world_size(config, profile)))
-    print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
-    files = [inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos]
-    job = Job(options, profile, config, environment, folder, tuple(files), total_steps(config, checked.rows))
-    with launcher_alive(folder):
-        status, peak_bytes = train(job, command, paths.get("verifier"))
+        folder, resumed = run_folder(root, run_identity(options.overrides, environment, world_size(config, profile)))
+        print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
+        files = [inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos]
+        job = Job(options, profile, config, environment, folder, tuple(files), total_steps(config, checked.rows))
+        with launcher_alive(folder):
+            status, peak_bytes = train(job, command, paths.get("verifier"), forks)
     checkpoint = newest_checkpoint(folder)
     if status:
         by = f" ({signal.Signals(-status).name})" if status < 0 else ""

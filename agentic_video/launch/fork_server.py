@@ -1,0 +1,305 @@
+"""One process that has imported everything, and forks the processes of a job that runs on this machine alone.
+
+verl, Ray, vLLM and torch take ten seconds to import, and a job has ten processes that start one after the other. Here
+they are imported once, beside what is built for the job; each process is then a fork, which starts at once and shares
+what was imported. ``sys.executable`` of the job's processes is a script that asks for a fork
+(:mod:`agentic_video.launch.fork_client`), so that whatever starts a Python (Ray, multiprocessing's "spawn") gets one.
+
+``AGENTIC_VIDEO_FORK=0`` does without.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentic_video.launch import fork_client
+
+SWITCH = "AGENTIC_VIDEO_FORK"
+"""Environment variable: ``0`` starts each process by itself."""
+PRELOADED = (
+    "torch",
+    "torch.distributed.fsdp",
+    "torch.utils.tensorboard",
+    "torchvision",
+    "transformers",
+    "transformers.models.qwen2_5_vl.modeling_qwen2_5_vl",
+    "transformers.models.qwen3_vl.modeling_qwen3_vl",
+    "peft",
+    "datasets",
+    "tensordict",
+    "torchdata.stateful_dataloader",
+    "hydra",
+    "fastapi",
+    "uvicorn",
+    "openai",
+    "av",
+    "vllm.engine.arg_utils",
+    "vllm.model_executor.models.qwen2_5_vl",
+    "vllm.model_executor.models.qwen3_vl",
+    "vllm.v1.core.sched.scheduler",
+    "vllm.v1.worker.cpu_worker",
+    "vllm.v1.engine.input_processor",
+    "vllm.v1.engine.output_processor",
+    "agentic_video.rollout.episode",
+    "agentic_video.rollout.tokens",
+    "agentic_video.video.store",
+)
+"""What takes a GRPO job's processes long to import. Not Ray, nor what imports it (verl, two modules of vLLM): it reads
+what is each process's own from the environment while it is imported."""
+SOCKET, SCRIPT = "fork", "python"
+"""In the server's folder: where it listens, and what stands in for Python."""
+DEATH_SIGNAL = 1
+"""``PR_SET_PDEATHSIG`` of prctl: what a process gets when the one that started it ends."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A process that is asked for.
+
+    Attributes:
+        arguments: Of ``python``.
+        environment: All of its variables.
+        folder: Its working directory.
+        descriptors: Open files by their number in that process.
+    """
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    folder: str
+    descriptors: Mapping[int, int]
+
+
+class ForkServer:
+    """Answers requests until its starter ends.
+
+    Args:
+        listening: Where requests come in.
+    """
+
+    def __init__(self, listening: socket.socket):
+        self._socket = listening
+        self._clients: dict[int, socket.socket] = {}  # by process
+
+    def serve(self) -> Request:
+        """Fork whatever is asked for.
+
+        Returns:
+            In a forked process, what it is to do; the server itself never returns.
+        """
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        while True:
+            clients = {client.fileno(): process for process, client in self._clients.items()}
+            ready, _, _ = select.select([self._socket.fileno(), reader, *clients], [], [])
+            for number in ready:
+                if number == reader:
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(reader, 4096)
+                elif number in clients:  # a client says nothing more: it is gone, and its process goes too
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(clients[number], signal.SIGKILL)
+                    self._clients.pop(clients[number], socket.socket()).close()
+                else:
+                    client, _ = self._socket.accept()
+                    try:
+                        request = _read(client)
+                    except (OSError, ValueError):
+                        client.close()
+                        continue
+                    server = os.getpid()
+                    if not (process := os.fork()):
+                        signal.set_wakeup_fd(-1)
+                        _become(request, server)
+                        return request
+                    for descriptor in request.descriptors.values():
+                        os.close(descriptor)
+                    self._clients[process] = client
+                    _say(client, process)
+            self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                process, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not process:
+                return
+            if client := self._clients.pop(process, None):
+                _say(client, os.waitstatus_to_exitcode(status))
+                client.close()
+
+
+def _say(client: socket.socket, number: int) -> None:
+    with contextlib.suppress(OSError):
+        client.sendall(f"{number}\n".encode())
+
+
+def _read(client: socket.socket) -> Request:
+    start, received, _, _ = socket.recv_fds(client, 4, 253)
+    size, text = int.from_bytes(start, "little"), b""
+    while len(text) < size:
+        if not (more := client.recv(size - len(text))):
+            raise ValueError("cut short")
+        text += more
+    asked = json.loads(text)
+    descriptors = dict(zip(asked["numbers"], received, strict=True))
+    return Request(asked["arguments"], asked["environment"], asked["folder"], descriptors)
+
+
+def _become(request: Request, server: int) -> None:
+    """In a forked process: take over the descriptors, the environment and the folder that were asked for."""
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != server:
+        os._exit(1)
+    for default in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(default, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # First out of the way of each other, then to their numbers; nothing else of the server's stays open.
+    high = 1 + max([*request.descriptors, *request.descriptors.values(), 2])
+    moved = {}
+    for place, (number, descriptor) in enumerate(request.descriptors.items()):
+        moved[number] = high + place
+        os.dup2(descriptor, moved[number], inheritable=False)
+    os.closerange(0, high)
+    for number, descriptor in moved.items():
+        os.dup2(descriptor, number)
+    os.closerange(high, high + len(moved))
+    os.closerange(high + len(moved), os.sysconf("SC_OPEN_MAX"))
+    os.chdir(request.folder)
+    os.environ.clear()
+    os.environ.update(request.environment)
+    tempfile.tempdir = None  # found out from the environment
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(write_through=True)  # type: ignore[union-attr]
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # Python's own generator is seeded anew by itself
+
+
+def run(request: Request) -> None:
+    """Do what ``python <arguments>`` does, as far as a job's processes need it.
+
+    Raises:
+        ValueError: An option of Python that isn't known here.
+    """
+    arguments = list(request.arguments)
+    while arguments and arguments[0] in ("-u", "-B", "-s"):
+        arguments.pop(0)
+    sys.path[:] = [path for path in sys.path if path]
+    for path in reversed(request.environment.get("PYTHONPATH", "").split(os.pathsep)):
+        if path and path not in sys.path:
+            sys.path.insert(0, path)
+    if arguments[:1] == ["-c"]:
+        sys.argv = ["-c", *arguments[2:]]
+        sys.path.insert(0, "")
+        main = type(sys)("__main__")
+        sys.modules["__main__"] = main
+        exec(compile(arguments[1], "<string>", "exec"), main.__dict__)
+    elif arguments[:1] == ["-m"]:
+        sys.argv = [arguments[1], *arguments[2:]]
+        sys.path.insert(0, request.folder)
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments and not arguments[0].startswith("-"):
+        sys.argv = arguments
+        sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
+        runpy.run_path(arguments[0], run_name="__main__")
+    else:
+        raise ValueError(f"a forked process can't be started as python {shlex.join(arguments)}")
+
+
+def preload() -> None:
+    """Import what the job's processes will need."""
+    for module in PRELOADED:
+        with contextlib.suppress(Exception):  # a process that needs it will say why it can't be imported
+            importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+
+
+@dataclass(frozen=True)
+class Forks:
+    """A running fork server.
+
+    Attributes:
+        python: Path of the script that stands in for Python.
+        process: The server's process, which leads a group of its own.
+    """
+
+    python: str
+    process: subprocess.Popen[bytes]
+
+    def stop(self) -> None:
+        """End the server and all that it forked."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def fork_server(environment: Mapping[str, str]) -> Iterator[Forks]:
+    """A server that imports in the background for as long as the context lasts; afterwards all that it forked is gone.
+
+    Args:
+        environment: Variables that what is imported reads.
+
+    Yields:
+        The server, which may still be importing: what asks for a process waits for it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="av-"))
+    script, address = folder / SCRIPT, folder / SOCKET
+    words = [sys.executable, "-S", "-E", fork_client.__file__, str(address), sys.executable]
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    script.chmod(0o700)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(address))
+        listening.listen(64)  # requests wait from now on
+        descriptor = listening.fileno()
+        nothing = subprocess.DEVNULL
+        server = subprocess.Popen(
+            [sys.executable, "-m", "agentic_video.launch.fork_server", str(descriptor), str(script)],
+            env=dict(environment),
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
+            start_new_session=True,
+            pass_fds=[descriptor],
+        )
+    forks = Forks(str(script), server)
+    try:
+        yield forks
+    finally:
+        forks.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    """Command line: the descriptor of a listening socket, and the script that stands in for Python."""
+    descriptor, script = sys.argv[1:]
+    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    server = ForkServer(socket.socket(fileno=int(descriptor)))
+    preload()
+    sys.executable = script
+    import multiprocessing
+
+    multiprocessing.set_executable(script)
+    run(server.serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -52,7 +52,8 @@ def main() -> None:
         signal.signal(number, pass_on)
     status = int(answers.readline() or -signal.SIGKILL)
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL always does what it does
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 

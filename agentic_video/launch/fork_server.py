@@ -183,6 +183,9 @@ def _become(request: Request, server: int) -> None:
     os.closerange(high, high + len(moved))
     os.closerange(high + len(moved), os.sysconf("SC_OPEN_MAX"))
     os.chdir(request.folder)
+    if request.arguments[:1] == ["-c"]:  # not one of Ray's, which set their titles themselves
+        with contextlib.suppress(ImportError):
+            importlib.import_module("setproctitle").getproctitle()  # finds a title's place by the first environment
     os.environ.clear()
     os.environ.update(request.environment)
     tempfile.tempdir = None  # found out from the environment

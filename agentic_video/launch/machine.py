@@ -80,13 +80,13 @@ class PeakMemory:
 
     Args:
         root: The process's number.
-        interval: Seconds between two looks.
+        interval: Seconds between two looks, which take tens of milliseconds for each process.
 
     Attributes:
         peak: Most bytes so far.
     """
 
-    def __init__(self, root: int, interval: float = 3.0):
+    def __init__(self, root: int, interval: float = 10.0):
         self.peak = 0
         self._root, self._interval = root, interval
         self._done = threading.Event()

@@ -77,6 +77,7 @@ def launch(options: LaunchOptions) -> int:
                     data=not inputs.train,
                     model="none" if inputs.model else "cold-start",
                     dry_run=options.dry_run,
+                    config=config if options.stage == "grpo" else None,
                 )
             command += laptop_overrides(paths, options.stage)
         if options.stage == "grpo":

@@ -1,6 +1,8 @@
 """The synthetic world that a laptop job needs, built before it and served beside it."""
 
 import contextlib
+import hashlib
+import json
 import os
 import signal
 import subprocess
@@ -9,11 +11,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from omegaconf import DictConfig, OmegaConf
+
+import agentic_video
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage
 from agentic_video.launch.process import stop_with_launcher
 from agentic_video.launch.profile import config_name
+from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import write_whole
 
 BUILDERS: Mapping[Stage, str] = {
     "grpo": "agentic_video.toyworld.build",
@@ -21,6 +28,9 @@ BUILDERS: Mapping[Stage, str] = {
     "kto": "agentic_video.toyworld.preferences",
 }
 """The programs that make each stage's synthetic data and the model that it starts from."""
+PACKAGE = "agentic_video"
+SOURCES = (".py", ".yaml", ".txt", ".md")
+"""Files of this package that a build depends on have these endings."""
 BUILT = ("train", "heldout", "base", "model", "clip", "verifier")
 """The paths that they print, one a line, each after its name and a colon."""
 ToyModel = Literal["cold-start", "base", "none"]
@@ -35,6 +45,7 @@ def build_toyworld(
     data: bool = True,
     model: ToyModel = "cold-start",
     dry_run: bool = False,
+    config: DictConfig | None = None,
 ) -> dict[str, str]:
     """Make a recipe's synthetic world and tiny models (once; a process of its own, whose memory is then free again).
 
@@ -47,6 +58,8 @@ def build_toyworld(
         data: False where the user names files of their own.
         model: For GRPO and evaluations: which model is made.
         dry_run: Whether nothing is built: what is missing is only said, and the paths are those that it would have.
+        config: Of the run, composed: what was built for the same before is then found without the builder, whose
+            imports take longer than all else.
 
     Returns:
         Paths by name: of ``train``, ``heldout``, ``model``, ``base``, ``clip`` and ``verifier`` those that are needed.
@@ -54,6 +67,10 @@ def build_toyworld(
     Raises:
         SetupError: The build failed.
     """
+    note = None if config is None else build_note(config, stage, f"{data} {model}")
+    if note and (known := read_note(note)):
+        print("".join(f"[toyworld] found {path}\n" for path in known.values()), end="", flush=True)
+        return known
     command = [sys.executable, "-m", BUILDERS[stage], str(recipe), *overrides]
     command += ["--model", model] if stage == "grpo" else ["--profile", config_name(stage, "laptop")]
     command += [*([] if data else ["--no-data"]), *(["--dry-run"] if dry_run else [])]
@@ -77,7 +94,45 @@ def build_toyworld(
         raise KeyboardInterrupt
     if build.returncode:
         raise SetupError(f"the synthetic world and its tiny model could not be built: {problem}")
+    if note and not dry_run:
+        with contextlib.suppress(OSError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(note, [json.dumps(paths)])
     return paths
+
+
+def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:
+    """The file that says where a build is: its name stands for all that the build depends on.
+
+    Args:
+        config: Of the run, composed.
+        stage: What is built for.
+        wanted: Which parts of it.
+
+    Returns:
+        None where it depends on modules that aren't this package's.
+    """
+    modules = (config.agentic_video.system._target_, config.agentic_video.get("toyworld", {}).get("oracle") or PACKAGE)
+    if not all(str(module).startswith(PACKAGE) for module in modules):
+        return None
+    rollout = config.actor_rollout_ref.rollout
+    budgets = [rollout.prompt_length, rollout.response_length, rollout.max_model_len]
+    block = OmegaConf.to_container(config.agentic_video, resolve=True)
+    digest = hashlib.sha256(json.dumps([block, budgets, stage, wanted], sort_keys=True, default=str).encode())
+    for file in sorted(Path(agentic_video.__file__).parent.rglob("*")):
+        if file.suffix in SOURCES:
+            digest.update(file.read_bytes())
+    return DEFAULT_CACHE / "found" / f"{digest.hexdigest()[:16]}.json"
+
+
+def read_note(note: Path) -> dict[str, str]:
+    """The paths that a file of :func:`build_note` holds; empty where one of them is gone, or the file."""
+    try:
+        paths = json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    known = isinstance(paths, dict) and all(isinstance(path, str) and Path(path).exists() for path in paths.values())
+    return paths if known else {}
 
 
 def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[str]:

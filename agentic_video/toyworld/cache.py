@@ -23,11 +23,10 @@ from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe
 from agentic_video.toyworld.write_world import write_world
+from agentic_video.utils.environment import DEFAULT_CACHE
 
 VERSION = 5
 """Raise it when a change of the code changes what is built."""
-
-DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
 
 FACTS_FILE = "made_from.json"
 """In each build: what it was made from."""

@@ -51,6 +51,7 @@ class EpisodeLog(_Base):
     """
 
     verl_mode: ClassVar[str]
+    val_dataloader: Any
 
     def __init__(self, config: DictConfig):
         with open_dict(config):

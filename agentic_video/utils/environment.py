@@ -1,5 +1,6 @@
 """Environment variables of every process that a command starts, and where outputs go."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +26,10 @@ COMMON_ENV: Mapping[str, str] = {
     "HYDRA_FULL_ERROR": "1",
 }
 """Everywhere."""
+
+
+DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
+"""Where synthetic worlds and tiny models are kept."""
 
 
 def output_folder(environment: Mapping[str, str]) -> Path:

@@ -1,0 +1,105 @@
+"""Forked processes behave as started ones: arguments, environment, descriptors, signals, exit statuses."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from agentic_video.launch.fork_server import PRELOADED, Forks, Request, fork_server, run
+from agentic_video.utils.environment import LAPTOP_ENV
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with fork_server({**os.environ, **LAPTOP_ENV}) as server:
+        yield server
+
+
+def said(forks: Forks, *arguments: str, **options: object) -> str:
+    done = subprocess.run([forks.python, *arguments], stdout=subprocess.PIPE, text=True, check=True, **options)  # type: ignore[call-overload]
+    return str(done.stdout)
+
+
+@pytest.mark.slow
+def test_what_is_imported_is_there_and_ray_is_not(forks: Forks) -> None:
+    loaded = set(json.loads(said(forks, "-c", "import json, sys; print(json.dumps(list(sys.modules)))")))
+    assert set(PRELOADED) <= loaded
+    assert not loaded & {"ray", "verl"}
+
+
+@pytest.mark.slow
+def test_arguments_environment_folder_and_descriptors(forks: Forks, tmp_path: object) -> None:
+    text = "import os, sys; print(sys.argv, os.environ['A'], 'B' in os.environ, os.getcwd()); os.write({0}, b'x')"
+    reader, writer = os.pipe()
+    found = said(
+        forks, "-u", "-c", text.format(writer), "one", "two", env={"A": "1"}, cwd=str(tmp_path), pass_fds=[writer]
+    )
+    assert found == f"['-c', 'one', 'two'] 1 False {tmp_path}\n"
+    os.close(writer)
+    assert os.read(reader, 9) == b"x" and os.read(reader, 9) == b""  # nobody else has it open any more
+    os.close(reader)
+
+
+@pytest.mark.slow
+def test_a_script_a_module_and_another_fork(forks: Forks, tmp_path: object) -> None:
+    script = f"{tmp_path}/script.py"
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("import subprocess, sys\nassert __name__ == '__main__'\n")
+        file.write("print(sys.argv[1:], sys.path[0], flush=True)\n")
+        file.write("subprocess.run([sys.executable, '-c', 'import sys; print(\"torch\" in sys.modules)'])\n")
+    assert said(forks, script, "a") == f"['a'] {tmp_path}\nTrue\n"
+    assert said(forks, "-m", "platform").strip() == subprocess.getoutput(f"{sys.executable} -m platform")
+
+
+@pytest.mark.slow
+def test_generators_of_random_numbers_differ(forks: Forks) -> None:
+    text = "import random, numpy; print(random.random(), numpy.random.rand())"
+    one, other = (said(forks, "-c", text).split() for _ in range(2))
+    assert one[0] != other[0] and one[1] != other[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "status"), [("import sys; sys.exit(7)", 7), ("import os; os.kill(os.getpid(), 9)", -9)]
+)
+def test_the_status_is_the_fork_s(forks: Forks, text: str, status: int) -> None:
+    assert subprocess.run([forks.python, "-c", text]).returncode == status
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_who_ends_the_stand_in_ends_the_fork(forks: Forks, number: int) -> None:
+    text = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    with subprocess.Popen([forks.python, "-c", text], stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        fork = psutil.Process(int(started.stdout.readline()))
+        started.send_signal(number)
+        assert started.wait(60) == -number
+    psutil.wait_procs([fork], 60)
+    assert not fork.is_running()
+
+
+@pytest.mark.slow
+def test_nothing_outlives_the_server_and_then_python_itself_is_started() -> None:
+    with fork_server({**os.environ, **LAPTOP_ENV}) as forks:
+        text = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+        started = subprocess.Popen([forks.python, "-c", text], stdout=subprocess.PIPE, text=True)
+        assert started.stdout is not None
+        fork = psutil.Process(int(started.stdout.readline()))
+        forks.stop()
+        assert started.wait(60) != 0
+        started.stdout.close()
+        psutil.wait_procs([fork], 60)
+        assert not fork.is_running()
+        assert said(forks, "-c", "import sys; print('torch' in sys.modules)") == "False\n"
+    assert not os.path.exists(os.path.dirname(forks.python))
+
+
+def test_options_that_aren_t_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="-X"):
+        run(Request(["-X", "dev"], {}, "/", {}))

@@ -37,7 +37,9 @@ def test_a_validation_has_a_line_for_each_data_source() -> None:
         "val-core/a/acc/mean@1:0.5 - val-agentic/a/accuracy:0.5 - val-agentic/a/illegal_calls:np.float64(0.25) - "
         "val-agentic/a/episodes:9.0 - val-agentic/a/direct/accuracy:0.1 - val-agentic/b/accuracy:1.0"
     )
+    figures += " - val-agentic/b/greedy/accuracy:0.75"
     lines = ["step 0, held out, a: accuracy 0.50, illegal calls 0.25", "step 0, held out, b: accuracy 1.00"]
+    lines.append("step 0, held out, b, greedy: accuracy 0.75")
     assert interesting(f"step:0 - {figures}\n").splitlines() == lines
     both = interesting(f"step:0 - {figures} - episode/reward_sampled:1.25 - timing_s/step:4.21\n").splitlines()
     assert both[0].startswith("step 0: reward 1.25") and both[1:] == lines

@@ -3,13 +3,18 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from agentic_video.launch.toyworld import build_toyworld, laptop_overrides, verifier_server
+from agentic_video.launch import toyworld as launching
+from agentic_video.launch.toyworld import build_note, build_toyworld, laptop_overrides, verifier_server
 from agentic_video.utils.errors import SetupError
-from tests.config.configs import RECIPES
+from tests.config.configs import RECIPES, composed
+
+KEY = "True cold-start"
+"""All of a build."""
 
 
 @pytest.fixture
@@ -35,6 +40,31 @@ def test_paths_are_read_and_progress_is_shown(programs: Path, capfd: pytest.Capt
         "-m agentic_video.toyworld.demonstrate r a=1 --profile sft_laptop",
         "-m agentic_video.toyworld.preferences r --profile kto_laptop",
     ]
+
+
+def test_what_was_built_for_the_same_is_found_without_the_builder(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launching, "DEFAULT_CACHE", programs / "cache")
+    built, config = programs / "model", composed("videozoomer", "laptop")
+    (programs / "does").write_text(f"mkdir -p {built}; echo model: {built}")
+    longer = composed("videozoomer", "laptop", "trainer.total_training_steps=9", "actor_rollout_ref.actor.optim.lr=1")
+    other = composed("videozoomer", "laptop", "agentic_video.system.max_turns=2")
+    own = composed("videozoomer", "laptop")
+    own.agentic_video.system._target_ = "mine.System"
+
+    def builds(config: Any, **wanted: Any) -> int:
+        assert build_toyworld(Path("r"), [], config=config, **wanted) == {"model": str(built)}
+        return len((programs / "arguments").read_text().splitlines())
+
+    assert [builds(one) for one in (config, config, longer)] == [1, 1, 1]
+    assert capfd.readouterr().out == f"[toyworld] found {built}\n" * 2
+    assert [builds(other), builds(config, data=False), builds(own), builds(own)] == [2, 3, 4, 5]
+    built.rmdir()
+    assert [builds(config), builds(config)] == [6, 6]
+    (note,) = [file for file in (programs / "cache").rglob("*.json") if file == build_note(config, "grpo", KEY)]
+    note.write_text("cut sho")
+    assert [builds(config), builds(config)] == [7, 7]
 
 
 def test_a_failed_build_is_said(programs: Path) -> None:

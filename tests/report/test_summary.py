@@ -6,6 +6,7 @@ import pytest
 from agentic_video.report.summary import (
     draw_curve,
     episode_text,
+    held_out_accuracies,
     read_metrics,
     sample_episodes,
     smooth,
@@ -106,6 +107,28 @@ def test_episode_reads_as_a_story() -> None:
     assert "A. x" in text and "right answer B" in text
     assert "[shown] overview: 1 frames of 56x28 at 0.30 s" in text
     assert "[end] answer" in text
+
+
+def test_held_out_accuracies_sampled_and_greedy() -> None:
+    metrics = {
+        0: {
+            "val-core/toy/acc/mean@1": 0.5,
+            "val-core/toy/greedy/acc/mean@1": 0.2,
+            "val-core/other/acc/mean@4": 1.0,
+            "val-aux/toy/reward/mean@1": 9.0,
+            "val-agentic/toy/episodes": 100.0,
+            "val-agentic/toy/greedy/episodes": 64.0,
+        },
+        20: {"val-core/toy/acc/mean@1": 0.9, "val-core/toy/greedy/acc/mean@1": 1.0},
+    }
+    sampled, greedy, other = held_out_accuracies(metrics)
+    # sqrt((0.5 * 0.5 + 0.9 * 0.1) / 100) = sqrt(0.0034)
+    assert str(sampled) == (
+        "toy, sampled (100 episodes): 0.500 after step 0, 0.900 after step 20; +0.400, standard error 0.058"
+    )
+    assert greedy.name == "toy, greedy" and greedy.rise == pytest.approx(0.8)
+    assert greedy.error == pytest.approx((0.2 * 0.8 / 64) ** 0.5)
+    assert str(other) == "other, sampled: 1.000 after step 0" and other.error == float("inf")
 
 
 def test_held_out_accuracy_is_drawn_on_an_axis_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,14 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.cold_start import make_aiming, make_demonstrations
+from agentic_video.toyworld.cold_start import ColdStartRecipe, _missed, make_aiming, make_demonstrations
 from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.recipe import toy_recipe
+from agentic_video.toyworld.world import WorldRecipe, make_scene
 from tests.config.configs import SYSTEMS, composed
 from tests.toyworld.conftest import laptop_setting
 
@@ -38,6 +40,14 @@ def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) ->
         answers += "it is" in text
     # Some aim off: their answer isn't trained on.
     assert 10 < answers < 60
+
+
+@pytest.mark.parametrize(("aim", "looks"), [(42, 32), (21, 11), (20, 30), (11, 21)])
+def test_a_habit_aims_so_much_too_early_or_else_too_late(aim: int, looks: int) -> None:
+    scene, rng = make_scene(0, WorldRecipe()), np.random.default_rng(0)
+    assert _missed(aim, scene, ColdStartRecipe(habit=10), rng) == looks
+    others = {_missed(aim, scene, ColdStartRecipe(habit=0), rng) for _ in range(200)}
+    assert len(others) > 5 and all(11 <= second <= scene.seconds - 2 for second in others)
 
 
 def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) -> None:

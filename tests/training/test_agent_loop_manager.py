@@ -14,6 +14,7 @@ from agentic_video.training import agent_loop_manager
 from agentic_video.training.agent_loop import VALIDATE
 from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
 from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.training.validation import GREEDY
 from agentic_video.types.frame import Frame, Origin
 from tests.training.test_model_inputs import frame, picture
 from tests.training.workers import make_worker, sequence_images
@@ -34,6 +35,20 @@ def test_an_agent_loop_is_told_of_validation(validate: bool, checkpoint: Path, m
     worker = make_worker(monkeypatch, checkpoint)
     assert asyncio.run(worker._run_agent_loop({}, {"validate": validate}, session_id=2)) == "ran"
     assert asked == [{"session_id": 2, VALIDATE: validate}]
+
+
+def test_a_greedy_row_is_played_greedily(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def run(self: Any, sampling_params: Any, trajectory: Any, **row: Any) -> None:
+        asked.append(sampling_params)
+
+    monkeypatch.setattr(STOCK, "_run_agent_loop", run)
+    worker, given = make_worker(monkeypatch, checkpoint), {"temperature": 1.0, "top_p": 0.9, "logprobs": True}
+    for greedy in (True, False):
+        asyncio.run(worker._run_agent_loop(given, {"validate": True}, **{GREEDY: greedy}))
+    assert asked[0] == {"temperature": 0, "top_p": 1.0, "top_k": -1, "logprobs": True}
+    assert asked[1] == given == {"temperature": 1.0, "top_p": 0.9, "logprobs": True}
 
 
 def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(

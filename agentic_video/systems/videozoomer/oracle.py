@@ -3,7 +3,7 @@
 from agentic_video.systems.base import EpisodeView
 
 ZOOM_FPS = 4
-"""Over one second that is four frames, the first two within the event."""
+"""Over the second that begins with the event's middle that is four frames, the first two within the event."""
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
@@ -12,5 +12,7 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple
     if aim is None:
         return (answer,)
     second = int(aim)
-    call = f'{{"segment": [{second}, {second + 1}], "fps": {ZOOM_FPS}}}'
+    # What came first is over by the event's middle.
+    start = second - 1 if view.qa.extra.get("kind") == "order" else second
+    call = f'{{"segment": [{start}, {second + 1}], "fps": {ZOOM_FPS}}}'
     return (f"<think>look near {second}</think><video_zoom>{call}</video_zoom>", answer)

@@ -1,0 +1,37 @@
+from typing import Any
+
+import numpy as np
+import torch
+
+from agentic_video.training.metrics import GroupNames, group_metrics
+from agentic_video.training.validation import GREEDY, ROLLOUTS, WithGreedy, greedy_name
+
+BATCH = {
+    "raw_prompt": np.array([["a"], ["b"]], dtype=object),
+    "data_source": np.array(["toy", "other"], dtype=object),
+    "dummy_tensor": torch.tensor([[1], [2]]),
+}
+
+
+def test_each_question_is_asked_a_second_time() -> None:
+    loader = WithGreedy([BATCH], rollouts=4)
+    assert len(loader) == 1
+    (batch,) = loader
+    assert batch["raw_prompt"].tolist() == [["a"], ["b"], ["a"], ["b"]]
+    assert batch["dummy_tensor"].tolist() == [[1], [2], [1], [2]]
+    assert batch["data_source"].tolist() == ["toy", "other", "toy/greedy", "other/greedy"]
+    # Python's own: verl puts them into a row as they are
+    assert batch[GREEDY].tolist() == [False, False, True, True] and batch[GREEDY].dtype == object
+    assert batch[ROLLOUTS].tolist() == [4, 4, 1, 1]
+    assert BATCH["data_source"].tolist() == ["toy", "other"]
+
+
+def test_greedy_episodes_have_figures_of_their_own() -> None:
+    def episode(greedy: bool, acc: float) -> dict[str, Any]:
+        row = {"data_source": "toy", "extra_info": {"class": "active"}}
+        return {"video_qa": row, "reward_extra_info": {"acc": acc}, GREEDY: greedy}
+
+    metrics = group_metrics([episode(False, 0.0), episode(True, 1.0)], "val", GroupNames())
+    assert metrics["val-agentic/toy/accuracy"] == metrics["val-agentic/toy/active/accuracy"] == 0.0
+    assert metrics["val-agentic/toy/greedy/accuracy"] == metrics["val-agentic/toy/greedy/active/accuracy"] == 1.0
+    assert greedy_name("toy") == "toy/greedy"

@@ -83,7 +83,7 @@ def draw_curve(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(7, 3.6), dpi=120)
+    figure, axes = pyplot.subplots(figsize=(7, 4.2), dpi=120)
     axes.plot(steps, values, color="#9db7d5", linewidth=1, marker=".", label="mean reward of a step")
     axes.plot(steps, smooth(values), color="#1f4e8c", linewidth=2.2, label=f"moving average over {SMOOTHING} steps")
     axes.set(xlabel="GRPO step", ylabel="reward", title=title)
@@ -96,7 +96,7 @@ def draw_curve(
         for number, (name, (at, accuracies)) in enumerate(drawn.items()):
             lines += beside.plot(at, accuracies, color=f"C{number + 1}", linewidth=1.6, marker="o")
             names.append(f"accuracy, held out, {name}" if len(drawn) > 1 else "accuracy, held out")
-    axes.legend(lines, names, frameon=False)
+    axes.legend(lines, names, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.17), ncol=2)
     figure.tight_layout()
     figure.savefig(file)
     pyplot.close(figure)
@@ -182,7 +182,8 @@ def write_summary(folder: Path) -> str:
     if not rewards:
         return f"no step was finished; see {folder / 'log.txt'}"
     held_out = held_out_accuracies(metrics)
-    beside = {one.name: (one.steps, one.accuracies) for one in held_out}
+    one_source = len({one.source for one in held_out}) == 1
+    beside = {one.how if one_source else one.name: (one.steps, one.accuracies) for one in held_out}
     draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
     first, last, error = thirds(rewards)
     spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
@@ -252,16 +253,23 @@ class HeldOut:
     """How right the answers to held-out questions were over a run.
 
     Attributes:
-        name: Data source, and whether the episodes were sampled or greedy.
+        source: The questions' data source.
+        how: Whether the episodes were ``sampled`` or ``greedy``.
         steps: After which of them it was measured.
         accuracies: What was found.
         episodes: Of each measurement; 0 where that isn't known.
     """
 
-    name: str
+    source: str
+    how: str
     steps: Sequence[int]
     accuracies: Sequence[float]
     episodes: int
+
+    @property
+    def name(self) -> str:
+        """Which questions, and how they were answered."""
+        return f"{self.source}, {self.how}"
 
     @property
     def rise(self) -> float:
@@ -293,7 +301,7 @@ def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]]) -> list[Held
             continue
         source = key.removeprefix("val-core/").rpartition("/acc/")[0]
         base, _, how = source.rpartition("/")
-        name = f"{base}, greedy" if base and how == "greedy" else f"{source}, sampled"
+        named = (base, how) if base and how == "greedy" else (source, "sampled")
         episodes = series(metrics, f"val-agentic/{source}/episodes")[1]
-        found.append(HeldOut(name, *series(metrics, key), int(min(episodes, default=0))))
+        found.append(HeldOut(*named, *series(metrics, key), int(min(episodes, default=0))))
     return found

@@ -20,6 +20,8 @@ TRAINER_MODES = {
 }
 """verl's trainers, and the modes (``trainer.v1.trainer_mode``) under which they log episodes too."""
 
+MAX_OVERSAMPLE = 8
+"""Times the batch: what is beyond is a slip of the finger."""
 ENGINES = ("vllm", "sglang")
 STRATEGIES = ("fsdp2", "fsdp")
 ROLLOUT = "actor_rollout_ref.rollout"
@@ -46,9 +48,24 @@ def check_verl_features(config: DictConfig) -> None:
     def get(key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
 
-    for checks in (_trainer, _engine, _actor, _lora, _separate_async):
+    for checks in (_oversample, _trainer, _engine, _actor, _lora, _separate_async):
         for message in checks(get):
             raise SetupError(message)
+
+
+def _oversample(get: Get) -> Iterator[str]:
+    times = get("agentic_video.oversample")
+    if times is None or times == 1:
+        return
+    if not isinstance(times, int | float) or not 1 < times <= MAX_OVERSAMPLE:
+        yield f"agentic_video.oversample: must be from 1 to {MAX_OVERSAMPLE}, got {times}"
+    elif not get("algorithm.filter_groups.enable"):
+        yield "agentic_video.oversample: without algorithm.filter_groups.enable every group is used; leave it at 1"
+    elif get("trainer.v1.trainer_mode") != TRAINER_MODES["sync"]:
+        yield (
+            "agentic_video.oversample: the asynchronous trainers play ahead anyway "
+            "(trainer.v1.*.num_warmup_batches); leave it at 1"
+        )
 
 
 def _trainer(get: Get) -> Iterator[str]:

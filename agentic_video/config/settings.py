@@ -123,6 +123,7 @@ OTHERS = (
     "episodes_dir",
     "episodes_per_step",
     "validate_greedy",
+    "oversample",
 )
 
 

@@ -9,6 +9,16 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils
 
+
+def oversampled(config: Any) -> int:
+    """How many questions a step plays beyond its batch (``agentic_video.oversample``).
+
+    Dynamic sampling replaces the groups that teach nothing only when they are over, and a step waits for each such
+    wave. With more questions from the start there are fewer waves; surplus groups are dropped.
+    """
+    return round((float(config.agentic_video.get("oversample", 1.0)) - 1) * int(config.data.train_batch_size))
+
+
 # The mixin goes before verl's trainer; only type checkers see it as one itself.
 _Base: Any = PPOTrainerSync if TYPE_CHECKING else object
 
@@ -33,8 +43,15 @@ class LookAhead(_Base):
         if wanted and self.global_steps < self.total_training_steps and not self._ahead:
             self._look_ahead()
 
+    def prepare_step(self) -> Any:
+        """verl's hook that hands a step's questions out: also those of ``agentic_video.oversample``."""
+        prepared = super().prepare_step()
+        if more := oversampled(self.config):
+            self._add_prompts_to_generate(more)
+        return prepared
+
     def _look_ahead(self) -> None:
-        size = self.config.data.train_batch_size
+        size = self.config.data.train_batch_size + oversampled(self.config)
         self._drawn = copy.deepcopy(self.train_dataloader.state_dict())
         chunks = [super()._fetch_one_gen_batch()]
         while sum(len(chunk) for chunk in chunks) < size:

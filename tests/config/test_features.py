@@ -109,3 +109,20 @@ def test_what_needs_a_gpu(override: str, message: str) -> None:
 
 def test_stages_without_rollouts_are_left_alone() -> None:
     check_verl_features(OmegaConf.create({"trainer": {"default_hdfs_dir": "hdfs://x"}}))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["agentic_video.oversample=0.5"], "from 1 to 8, got 0.5"),
+        (["agentic_video.oversample=2", "algorithm.filter_groups.enable=False"], "every group is used"),
+        (
+            ["agentic_video.oversample=2", "trainer.v1.trainer_mode=agentic_video_colocate_async"],
+            "play ahead anyway",
+        ),
+    ],
+)
+def test_oversampling_where_it_helps(overrides: list[str], said: str) -> None:
+    check_verl_features(composed("videozoomer", "laptop", "agentic_video.oversample=1.5"))
+    with pytest.raises(SetupError, match=f"agentic_video.oversample: .*{said}"):
+        check_verl_features(composed("videozoomer", "laptop", *overrides))

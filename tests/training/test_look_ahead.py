@@ -118,3 +118,21 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(monkeypatch: pytest.Mon
 def test_a_worker_looks_past_rows_that_can_t_be_read() -> None:
     settings = SimpleNamespace(config=composed("videozoomer", "laptop", "data.train_files=none"))
     assert asyncio.run(VideoAgentLoopWorker.prefetch(settings, [{"id": "no video"}])) == 0
+
+
+def test_more_questions_than_the_batch_are_played_from_the_start(
+    saved: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[list[int]] = []
+    monkeypatch.setattr(PPOTrainerSync, "_submit_batch_to_rollout", lambda self, batch: played.append(numbers(batch)))
+    drawn: list[list[int]] = []
+    for overrides, sizes in (((), [4]), (("agentic_video.oversample=1.5",), [4, 2])):
+        made = trainer("algorithm.filter_groups.enable=True", *overrides)
+        made.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: drawn.append(numbers(batch)))
+        made.prepare_step()
+        assert [len(batch) for batch in played] == sizes
+        made.on_sample_end()
+        made.prepare_step()
+        # what was looked ahead for is what is played next
+        assert [number for batch in played[len(sizes) :] for number in batch] == drawn[-1]
+        played.clear()

@@ -13,6 +13,7 @@ import pytest
 
 from agentic_video.launch import job as working
 from agentic_video.launch import main as launching
+from agentic_video.launch.fork_server import SWITCH
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.main import launch
 from agentic_video.launch.nodes import Cluster, Node, Wanted
@@ -21,6 +22,12 @@ from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
 RECIPE = RECIPES / "framethinker"
+
+
+@pytest.fixture(autouse=True)
+def no_fork_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would import for a quarter of a minute."""
+    monkeypatch.setenv(SWITCH, "0")
 
 
 def test_sft_is_not_submitted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +52,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     asked = []
 
     def build(
-        recipe: Path, overrides: Sequence[str], stage: str, *, data: bool, model: str, dry_run: bool
+        recipe: Path, overrides: Sequence[str], stage: str, *, data: bool, model: str, dry_run: bool, config: object
     ) -> dict[str, str]:
         asked.append(Asked(stage, data, model, dry_run))
         paths = {"train": "t.parquet", "heldout": "h.parquet"} if data else {}

@@ -58,16 +58,16 @@ class ColdStartRecipe:
         seed: Of everything random.
     """
 
-    demonstrations: int = 1200
+    demonstrations: int = 2000
     off_aim: float = 0.65
     habit: int = 10
     direct: float = 0.04
-    aiming_steps: int = 120
-    aiming_batch: int = 48
-    steps: int = 150
-    batch: int = 16
+    aiming_steps: int = 200
+    aiming_batch: int = 64
+    steps: int = 300
+    batch: int = 32
     kept: int = 16
-    learning_rate: float = 4e-3
+    learning_rate: float = 2e-3
     threads: int = 1
     seed: int = 0
 

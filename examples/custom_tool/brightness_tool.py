@@ -77,6 +77,7 @@ class SharpZoomer(VideoZoomer):
 
     Attributes:
         candidates: Most frames that one zoom compares.
+        lead: Seconds before the asked stretch that are compared, too: what it begins with may have begun there.
         frame_price: Taken off the reward for each frame that a zoom has shown.
         own_words: Put :data:`INSTRUCTIONS` in place of VideoZoomer's prompt. Off by default, as the laptop profile's
             tiny model understands no words but those it was taught with.
@@ -84,6 +85,7 @@ class SharpZoomer(VideoZoomer):
 
     name: str = "sharpzoomer"
     candidates: int = 64
+    lead: float = 1.0
     frame_price: float = 0.01
     own_words: bool = False
 
@@ -101,7 +103,8 @@ class SharpZoomer(VideoZoomer):
 
     async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
         size = self.frame_size(video.info)
-        return await find_changes(video, request.start, request.end, request.count, size, self.candidates)
+        start = max(0.0, request.start - self.lead)
+        return await find_changes(video, start, request.end, request.count, size, self.candidates)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         score = await super().score(trajectory, qa, graders)

@@ -119,9 +119,9 @@ def test_a_flash_in_a_real_file(tmp_path: Path) -> None:
 def test_a_zoom_shows_changes_with_their_times(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, ZOOM, REPLY)
     observation = trajectory.turns[0].observation
-    # int(2 * 2) = 4 frames: the fall at 25.6 s, and of the others the earliest; VideoZoomer's four (25.0, 25.7, 26.3
-    # and 27.0 s) miss it
-    assert [part.index for part in observation if isinstance(part, FrameRef)] == [251, 252, 253, 256]
+    # int(2 * 2) = 4 frames: the fall at 25.6 s, and of the others the earliest from 24 s on, a second before what is
+    # asked for; VideoZoomer's four (25.0, 25.7, 26.3 and 27.0 s) miss it
+    assert [part.index for part in observation if isinstance(part, FrameRef)] == [241, 242, 243, 256]
     assert observation[0] == "<tool_response>\n"
     assert observation[7] == "<frame3_time25.60s>"
     assert observation[-1] == "\n</tool_response>"

@@ -99,7 +99,7 @@ def test_a_very_short_build(tmp_path: Path, setting: Setting) -> None:
         world=WorldRecipe(max_seconds=45),
         base=BaseRecipe(reading=100, reading_steps=10),
         cold_start=ColdStartRecipe(demonstrations=200, aiming_steps=10, steps=30),
-        gate=GateLimits(grammar=0.0, perception=0.0, margin=-2.0, max_accuracy=1.0),
+        gate=GateLimits(grammar=0.0, perception=0.0, margin=-2.0, max_accuracy=1.0, saw_event=0.0, refused=99.0),
     )
     paths = ensure(setting.system, setting.limits, recipe, Cache(tmp_path))
     assert paths.model is not None

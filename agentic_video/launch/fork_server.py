@@ -1,18 +1,19 @@
-"""One process that has imported everything, and forks the processes of a job that runs on this machine alone.
+"""One process that has imported most, and forks the processes of a job that runs on this machine alone.
 
-verl, Ray, vLLM and torch take ten seconds to import, and a job has ten processes that start one after the other. Here
-they are imported once, beside what is built for the job; each process is then a fork, which starts at once and shares
-what was imported. ``sys.executable`` of the job's processes is a script that asks for a fork
-(:mod:`agentic_video.launch.fork_client`), so that whatever starts a Python (Ray, multiprocessing's "spawn") gets one.
+verl, Ray, vLLM and torch take more than ten seconds to import, and a job has ten processes that start one after the
+other. Here most of that is imported once, beside what is built for the job; each process is then a fork, which imports
+the rest (:data:`PRELOADED` says what) and shares what was imported. ``sys.executable`` of the job's processes is a
+script that asks for a fork (:mod:`agentic_video.launch.fork_client`), so that whatever starts a Python (Ray,
+multiprocessing's "spawn") gets one.
 
 ``AGENTIC_VIDEO_FORK=0`` does without.
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import runpy
 import select
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentic_video.launch import fork_client
+from agentic_video.utils.parent import signal_at_parent_end
 
 SWITCH = "AGENTIC_VIDEO_FORK"
 """Environment variable: ``0`` starts each process by itself."""
@@ -63,8 +65,6 @@ PRELOADED = (
 what is each process's own from the environment while it is imported."""
 SOCKET, SCRIPT = "fork", "python"
 """In the server's folder: where it listens, and what stands in for Python."""
-DEATH_SIGNAL = 1
-"""``PR_SET_PDEATHSIG`` of prctl: what a process gets when the one that started it ends."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _read(client: socket.socket) -> Request:
 
 def _become(request: Request, server: int) -> None:
     """In a forked process: take over the descriptors, the environment and the folder that were asked for."""
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    signal_at_parent_end(signal.SIGKILL)
     if os.getppid() != server:
         os._exit(1)
     for default in (signal.SIGCHLD, signal.SIGTERM):
@@ -180,8 +180,7 @@ def _become(request: Request, server: int) -> None:
     os.closerange(0, high)
     for number, descriptor in moved.items():
         os.dup2(descriptor, number)
-    os.closerange(high, high + len(moved))
-    os.closerange(high + len(moved), os.sysconf("SC_OPEN_MAX"))
+    os.closerange(high, os.sysconf("SC_OPEN_MAX"))
     os.chdir(request.folder)
     if request.arguments[:1] == ["-c"]:  # not one of Ray's, which set their titles themselves
         with contextlib.suppress(ImportError):
@@ -294,12 +293,10 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks]:
 def main() -> None:
     """Command line: the descriptor of a listening socket, and the script that stands in for Python."""
     descriptor, script = sys.argv[1:]
-    ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
+    signal_at_parent_end(signal.SIGKILL)
     server = ForkServer(socket.socket(fileno=int(descriptor)))
     preload()
     sys.executable = script
-    import multiprocessing
-
     multiprocessing.set_executable(script)
     run(server.serve())
 

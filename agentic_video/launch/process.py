@@ -1,7 +1,6 @@
 """The training's process: started, watched, stopped."""
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from agentic_video.launch.machine import PeakMemory
 from agentic_video.launch.progress import Progress
+from agentic_video.utils.parent import signal_at_parent_end
 
 STOP_SECONDS = 20.0
 """Seconds that a training has for stopping: less than the 30 that Slurm and Kubernetes leave a job between their first
@@ -21,7 +21,7 @@ signal and the last."""
 def stop_with_launcher() -> None:
     """In the job, before it starts: let it end with the launcher, whether that is killed or passes a signal on."""
     # When the launcher is killed, the kernel tells the job, so that the machine isn't left busy.
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    signal_at_parent_end(signal.SIGTERM)
     # What a shell starts in the background inherits that it ignores this signal, by which the launcher stops the job.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 

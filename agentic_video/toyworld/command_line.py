@@ -11,8 +11,8 @@ from types import FrameType
 
 import psutil
 
-from agentic_video.toyworld.cache import DEFAULT_CACHE
 from agentic_video.toyworld.gate import GateError
+from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError, one_line
 
 

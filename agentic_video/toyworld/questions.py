@@ -1,6 +1,5 @@
 """Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
 
-import ctypes
 import os
 import signal
 import time
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 
 from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene, write_video
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.parent import signal_at_parent_end
 
 DATA_SOURCE = "toyworld"
 SEEDS_PER_WORLD = 1_000_000
@@ -136,7 +136,7 @@ def end_with_parent() -> None:
     Ctrl-C reaches all processes of a terminal: the one that waits for the others ends them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    signal_at_parent_end(signal.SIGKILL)
 
 
 def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterator[None]:

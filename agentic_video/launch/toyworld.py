@@ -28,7 +28,8 @@ BUILDERS: Mapping[Stage, str] = {
     "kto": "agentic_video.toyworld.preferences",
 }
 """The programs that make each stage's synthetic data and the model that it starts from."""
-PACKAGE = "agentic_video"
+PACKAGE = "agentic_video."
+"""How the names of this package's modules begin: another's may begin with its name."""
 SOURCES = (".py", ".yaml", ".txt", ".md")
 """Files of this package that a build depends on have these endings."""
 BUILT = ("train", "heldout", "base", "model", "clip", "verifier")

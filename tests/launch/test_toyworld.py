@@ -51,7 +51,7 @@ def test_what_was_built_for_the_same_is_found_without_the_builder(
     longer = composed("videozoomer", "laptop", "trainer.total_training_steps=9", "actor_rollout_ref.actor.optim.lr=1")
     other = composed("videozoomer", "laptop", "agentic_video.system.max_turns=2")
     own = composed("videozoomer", "laptop")
-    own.agentic_video.system._target_ = "mine.System"
+    own.agentic_video.system._target_ = "agentic_video_of_mine.System"
 
     def builds(config: Any, **wanted: Any) -> int:
         assert build_toyworld(Path("r"), [], config=config, **wanted) == {"model": str(built)}

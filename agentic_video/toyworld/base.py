@@ -30,9 +30,11 @@ from agentic_video.toyworld.model import (
     family_of,
     save_checkpoint,
 )
+from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
-from agentic_video.toyworld.world import COLOURS, COUNTS, EVENT_SECONDS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock
+from agentic_video.toyworld.search import SearchRecipe, demonstrate_search
+from agentic_video.toyworld.world import COLOURS, COUNTS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock, kinds_of
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part, visuals_of
 
@@ -46,6 +48,7 @@ WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "shape": SHAPES,
     "count": COUNTS,
     "overview": tuple(TINTS),
+    "search": tuple(COLOURS),
 }
 """The words that a kind of question's options are drawn from."""
 
@@ -88,12 +91,17 @@ def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
     return Message("user", (*frames, "\n" + question))
 
 
-def tokenizer_corpus() -> list[str]:
-    """Texts that the tokenizer's merges are learnt from: what the packaged systems' episodes on the world say."""
+def tokenizer_corpus(searched: bool = False) -> list[str]:
+    """Texts that the tokenizer's merges are learnt from: what the packaged systems' episodes on the world say.
+
+    Args:
+        searched: Whether some of its questions are of the kind ``search``, which speak of more.
+    """
     texts = [text for name, text in packaged_prompts().items() if name.endswith("_short")]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
-    world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))
+    kinds = [kind for kind in WORD_POOLS if kind != "search"]
+    world = WorldRecipe(mixture=tuple((kind, 1 / len(kinds)) for kind in kinds))
     scripts = [system_module(name, "oracle").turns for name in sorted(SYSTEMS)]
     for scene in scenes("demonstrations", 300, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
@@ -103,7 +111,24 @@ def tokenizer_corpus() -> list[str]:
         for turns in scripts:
             texts += turns(view, scene.event_time, scene.answer, scene.letter)
     texts += [answer_text(word) for pool in WORD_POOLS.values() for word in pool]
+    if searched:
+        texts += search_texts()
     return texts * 2
+
+
+def search_texts() -> list[str]:
+    """What episodes on questions of the kind ``search`` say."""
+    world, rng = WorldRecipe(mixture=(("search", 1.0),)), np.random.default_rng(0)
+    texts = []
+    for scene in scenes("demonstrations", 100, 0, world):
+        qa = row_of(scene, path_of(scene), "demonstrations")
+        info = asyncio.run(SceneSource({qa.video: scene}, world).aprobe(qa.video))
+        view = EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
+        texts.append(question_text(qa, OPTION_FORMAT))
+        for name in sorted(SYSTEMS):
+            turns: Turns = system_module(name, "oracle").turns
+            texts += demonstrate_search(view, scene, turns, SearchRecipe(), rng).turns
+    return texts
 
 
 def single_turn(
@@ -155,7 +180,7 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
         other = rng.uniform(0, scene.seconds - 1, int(rng.integers(1, 7))).tolist()
         if scene.event_time is None:
             return sorted(other)
-        return sorted([*other, scene.event_time + float(rng.uniform(-0.4, 0.4)) * EVENT_SECONDS])
+        return sorted([*other, scene.event_time + float(rng.uniform(-0.4, 0.4)) * scene.event_seconds])
 
     async def read(scene: Scene) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
@@ -182,7 +207,7 @@ def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> No
     """
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
-    tokenizer = build_tokenizer(tokenizer_corpus())
+    tokenizer = build_tokenizer(tokenizer_corpus("search" in kinds_of(recipe.world)))
     model = build_model(tokenizer, model_recipe)
     reading = make_reading(model, tokenizer, recipe.world, recipe.reading, recipe.seed)
     seconds = time.monotonic() - started

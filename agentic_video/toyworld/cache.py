@@ -22,6 +22,7 @@ from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe
+from agentic_video.toyworld.world import kinds_of
 from agentic_video.toyworld.write_world import write_world
 from agentic_video.utils.environment import DEFAULT_CACHE
 
@@ -200,5 +201,5 @@ def base_facts(recipe: ToyRecipe) -> Facts:
         "model": asdict(recipe.model),
         "clips": clips,
         "base": asdict(recipe.base),
-        "corpus": content_key({"": tokenizer_corpus()}),
+        "corpus": content_key({"": tokenizer_corpus("search" in kinds_of(recipe.base.world))}),
     }

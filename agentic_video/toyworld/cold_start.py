@@ -8,7 +8,7 @@ lack is what reinforcement learning can find; what it can't repair (grammar, rea
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
+from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_look
 from agentic_video.toyworld.world import FIRST_SECOND, Scene, WorldRecipe
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
@@ -56,6 +57,7 @@ class ColdStartRecipe:
         learning_rate: Peak.
         threads: Threads of torch while training; with another number sums differ, and so does what is learnt.
         seed: Of everything random.
+        search: How demonstrations search where the question says nothing of when.
     """
 
     demonstrations: int = 2000
@@ -70,31 +72,36 @@ class ColdStartRecipe:
     learning_rate: float = 2e-3
     threads: int = 1
     seed: int = 0
+    search: SearchRecipe = field(default_factory=SearchRecipe)
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What a demonstration says, and how many of its turns carry loss."""
+    """What a demonstration says, and which of its turns carry loss, counted from 0."""
 
     turns: tuple[str, ...]
-    trained_turns: int
+    trained: range
 
 
 def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Plan:
     """Draw whether a demonstration looks right, looks elsewhere or guesses."""
     aim = scene.aim
+    if scene.kind == "search":
+        search = demonstrate_search(view, scene, turns, recipe.search, rng)
+        count = len(search.turns)
+        return _Plan(search.turns, range(count - 1 if search.only_answer else 0, count))
     right = turns(view, aim, scene.answer, scene.letter)
     if aim is None or len(right) < 2:
-        return _Plan(right, len(right))
+        return _Plan(right, range(len(right)))
     if rng.random() < recipe.direct:
         guess = int(rng.integers(len(scene.options)))
-        return _Plan(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], 1)
+        return _Plan(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
     if scene.beside is None and rng.random() < recipe.off_aim:
         missed = _missed(aim, scene, recipe, rng)
         if abs(missed - aim) >= LEAST_MISS:
             said = turns(view, missed, scene.answer, scene.letter)
-            return _Plan(said, len(said) - 1)
-    return _Plan(right, len(right))
+            return _Plan(said, range(len(said) - 1))
+    return _Plan(right, range(len(right)))
 
 
 def _missed(aim: int, scene: Scene, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
@@ -138,7 +145,7 @@ def make_demonstrations(
     async def demonstrate(qa: VideoQA, scene: Scene, number: int) -> list[Demonstration]:
         plan = _plan(EpisodeView(qa, await Video.open(qa.video, source)), scene, turns, recipe, rng)
         played = await play_script(plan.turns, qa, system, limits, chat_format, source, source, rollout_index=number)
-        return _record(model, played.sequences, plan.trained_turns)
+        return _record(model, played.sequences, plan.trained)
 
     async def demonstrate_all() -> list[Demonstration]:
         # The number of the rollout matters to systems that show each member of a group something else.
@@ -151,15 +158,15 @@ def make_demonstrations(
     return asyncio.run(demonstrate_all())
 
 
-def _record(model: Any, sequences: Sequence[TokenSequence], trained_turns: int) -> list[Demonstration]:
-    """The sequences of an episode with those of its first turns to learn; a sequence without any is left out."""
+def _record(model: Any, sequences: Sequence[TokenSequence], turns: range) -> list[Demonstration]:
+    """The sequences of an episode with those of its turns to learn; a sequence without any is left out."""
     records, turns_before = [], 0
     for sequence in sequences:
         mask = np.array([0] * len(sequence.prompt_ids) + sequence.response_mask, dtype=np.int64)
         # The number of the turn that each generated id belongs to: it grows where the mask rises from 0 to 1.
         turn = turns_before + np.cumsum(np.diff(mask, prepend=0) == 1)
         turns_before = int(turn[-1])
-        trained = (mask == 1) & (turn <= trained_turns)
+        trained = (mask == 1) & (turn > turns.start) & (turn <= turns.stop)
         if trained.any():
             records.append(Demonstration.make(model, sequence.ids, trained, sequence.visuals))
     return records
@@ -181,10 +188,13 @@ def make_aiming(
     """
     chat_format = chat_format_of(model, tokenizer)
 
+    rng = np.random.default_rng([world_seed, 6])
+
     async def aimed(scene: Scene, second: int) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
-        said = "".join(turns(view, second, scene.answer, scene.letter)[:-1])
+        looks = practise_look(view, scene, turns, rng) if scene.kind == "search" else None
+        said = "".join(looks or turns(view, second, scene.answer, scene.letter)[:-1])
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
         return single_turn(model, chat_format, message, said, system.stop)
 

@@ -23,7 +23,6 @@ from agentic_video.toyworld.engine import BatchEngine, SeededEngine
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
-from agentic_video.toyworld.world import EVENT_SECONDS
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory, recorded_frames
 from agentic_video.video.retrieval.config import RetrievalConfig
@@ -72,7 +71,8 @@ class Played:
         if not self.needs_zoom:
             return False
         shown = [ref for turn in self.trajectory.turns for ref in recorded_frames(turn.observation)]
-        return any(abs(frame.time - self.qa.extra["event_time"]) < EVENT_SECONDS / 2 for frame in shown)
+        half = self.qa.extra["event_seconds"] / 2
+        return any(abs(frame.time - self.qa.extra["event_time"]) < half for frame in shown)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from agentic_video.systems.base import EpisodeView, System
 class Turns(Protocol):
     """An oracle."""
 
-    def __call__(self, view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+    def __call__(self, view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
         """The texts of a whole episode.
 
         Args:
@@ -23,6 +23,9 @@ class Turns(Protocol):
             aim: Second to look around; None looks only where the system has to.
             word: Text of the option to answer.
             letter: Its letter.
+            seen: What was seen before, in words that every thought begins with; the second to look at follows them
+                without a space. Only questions of the kind ``search`` are asked with it: their oracle takes one look
+                after the other.
         """
 
 

@@ -6,7 +6,7 @@ its seed: the :class:`Scene` describes it, :func:`render` draws a frame, :func:`
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,10 +20,12 @@ from agentic_video.video.sampling import uniform_indices
 Kind = str
 """Kind of question, one of :data:`KINDS`."""
 
-KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview", "beside")
+KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview", "beside", "search")
 """``colour``, ``shape``, ``count``: what shows at the named second. ``order``: which of two colours comes first or last
 within it. ``marker``: what shows two seconds after a mark in the overview. ``overview``: the overview alone answers.
-``beside``: what shows next to a named colour; no time is named, so the frame must be found by what it shows."""
+``beside``: what shows next to a named colour; no time is named, so the frame must be found by what it shows.
+``search``: what shows for a stretch of ten seconds that nothing names; every frame elsewhere points towards it, so that
+it is found by looking, and by looking again where the arrow points."""
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (215, 25, 30),
@@ -44,13 +46,28 @@ TINTS: Mapping[str, tuple[int, int, int]] = {
 """Backgrounds: dull, so that none passes for a colour of :data:`COLOURS`."""
 
 MARK_COLOUR = (10, 10, 10)
+_PAINTS = {**COLOURS, "black": MARK_COLOUR}
 MARK_DELAY = 2.0
 """Seconds from the mark to the event it points at."""
+
+STRETCH = 10
+"""Seconds of a ``search`` question's event; it begins at a multiple of them."""
+STRETCHES = (1, 2, 4, 5)
+"""Where it may be, in stretches from the start: each has tens of its own. Two looks always find it: the first one's
+arrow leaves one of the two on its side."""
+SIGNPOST = 3
+"""The stretch that every overview shows the arrow of."""
+LATER, EARLIER = "later", "earlier"
+"""Where a frame's arrow points; the shape's name, and the word for it."""
+PARTNERS: Mapping[str, str] = {"grey": "white", "brown": "yellow", "teal": "green", "purple": "pink"}
+"""The colour that a ``search`` question's background hints at: a guess that is right more often than chance."""
 
 EVENT_SECONDS = 0.9
 FIRST_SECOND = 11
 """No event is earlier: all have two digits."""
 _EDGE_SECONDS = 3
+_PLAIN_SECONDS = 0.15
+"""So far around an overview frame neither a ``search`` question's event nor its arrows show."""
 _CLEARANCE = 1.0
 """No overview frame is nearer to an event's middle than this many seconds."""
 
@@ -66,6 +83,8 @@ class WorldRecipe:
             event has two digits, in seconds and on the clock, and at 10 frames a second they begin its frame's number.
         max_seconds: Longest video.
         overview_frames: Number of overview frames that events keep clear of; equals the system's.
+        other_overviews: Other numbers of overview frames that a ``search`` question's event and arrows keep clear of.
+        hint: Share of ``search`` questions whose answer is the colour that the background hints at.
         open_ended: Share of questions that are asked without options.
         mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
             minutes; it doesn't learn ``shape`` or ``marker`` in that time.
@@ -76,6 +95,8 @@ class WorldRecipe:
     min_seconds: int = 40
     max_seconds: int = 59
     overview_frames: int = 6
+    other_overviews: tuple[int, ...] = ()
+    hint: float = 0.4
     open_ended: float = 0.0
     mixture: tuple[tuple[Kind, float], ...] = (("colour", 0.85), ("overview", 0.15))
 
@@ -87,13 +108,24 @@ class WorldRecipe:
         unknown = [kind for kind, _ in self.mixture if kind not in KINDS]
         if unknown or not math.isclose(sum(share for _, share in self.mixture), 1.0, abs_tol=1e-6):
             raise ValueError(f"mixture must share 1.0 among {KINDS}, got {self.mixture}")
+        if not 0 <= self.hint <= 1:
+            raise ValueError(f"hint must be a share from 0 to 1, got {self.hint}")
+        least = STRETCHES[-1] * STRETCH + STRETCH - 1
+        if "search" in kinds_of(self) and self.max_seconds < least:
+            raise ValueError(f"kind 'search' needs max_seconds >= {least}, got {self.max_seconds}")
+
+
+def kinds_of(recipe: WorldRecipe) -> frozenset[Kind]:
+    """The kinds of questions that a world asks."""
+    return frozenset(kind for kind, share in recipe.mixture if share)
 
 
 @dataclass(frozen=True)
 class Figure:
     """One shape on the picture; place and size as fractions of the picture's side.
 
-    Shapes are :data:`SHAPES` and ``half``, a square of which only the middle half of the width is covered.
+    Shapes are :data:`SHAPES`, ``half``, a square of which only the middle half of the width is covered, and the arrows
+    :data:`LATER` (it points right) and :data:`EARLIER`.
     """
 
     shape: str
@@ -121,6 +153,7 @@ class Scene:
         tint: Background, a key of :data:`TINTS`.
         flashes: What shows, in order of time; empty when the question is about the background.
         event_time: Middle of the event in seconds; None when there is none.
+        event_seconds: How long it lasts.
         mark_time: Time of the overview frame that carries the mark; None without a mark.
         beside: The colour that a question names to say where to look; None where it names none.
         question: The question, without options.
@@ -141,6 +174,7 @@ class Scene:
     options: tuple[str, ...]
     answer: str
     open_ended: bool = False
+    event_seconds: float = EVENT_SECONDS
 
     @property
     def letter(self) -> str:
@@ -171,6 +205,8 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
     seconds = int(rng.integers(recipe.min_seconds, recipe.max_seconds + 1))
     overview = overview_times(seconds, recipe)
     tint = str(rng.choice(list(TINTS)))
+    if kind == "search":
+        return _search_scene(seed, tint, recipe, rng)
     event_time: float | None = None
     mark_time: float | None = None
     if kind == "marker":
@@ -211,6 +247,62 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         answer=answer,
         open_ended=bool(rng.random() < recipe.open_ended),
     )
+
+
+def _search_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Generator) -> Scene:
+    """A scene whose event must be searched; as long as all of its kind, so that each stretch is whole."""
+    hinted = PARTNERS[tint]
+    unhinted = [colour for colour in COLOURS if colour != hinted]
+    answer = hinted if rng.random() < recipe.hint else str(rng.choice(unhinted))
+    # What the background hints at is always among the options: a guess is never ruled out by them.
+    wrong = [str(colour) for colour in rng.permutation([colour for colour in unhinted if colour != answer])]
+    wrong = wrong[:3] if answer == hinted else [str(word) for word in rng.permutation([hinted, *wrong[:2]])]
+    stretch = int(rng.choice(STRETCHES))
+    event = _large(str(rng.choice(SHAPES)), answer, rng)
+    place = seed % 4
+    return Scene(
+        seed=seed,
+        kind="search",
+        seconds=recipe.max_seconds,
+        tint=tint,
+        flashes=tuple(_signed(stretch, event, recipe)),
+        event_time=(stretch + 0.5) * STRETCH,
+        mark_time=None,
+        beside=None,
+        question="Which colour shows somewhere?",
+        options=(*wrong[:place], answer, *wrong[place:]),
+        answer=answer,
+        open_ended=bool(rng.random() < recipe.open_ended),
+        event_seconds=float(STRETCH),
+    )
+
+
+def way(second: float, event_time: float) -> str | None:
+    """Where the arrow at a moment of a ``search`` question's video points; None within the event, which has none."""
+    stretch, event = int(second // STRETCH), int(event_time // STRETCH)
+    return None if stretch == event else LATER if stretch < event else EARLIER
+
+
+def _signed(stretch: int, event: Figure, recipe: WorldRecipe) -> Iterator[Flash]:
+    """What shows in a video that must be searched: the event in its stretch, in all others an arrow towards it.
+
+    Frames that an overview shows are plain, but for those of the signpost: other arrows would tell too much.
+    """
+    arrows = {name: Figure(name, "black", 0.5, 0.5, 0.9) for name in (LATER, EARLIER)}
+    frames, counts = recipe.max_seconds * recipe.fps, (recipe.overview_frames, *recipe.other_overviews)
+    shown = sorted({index / recipe.fps for count in counts for index in uniform_indices(frames, count)})
+    plain = [time for time in shown if int(time // STRETCH) != SIGNPOST]
+    for number in range(-(-recipe.max_seconds // STRETCH)):
+        end = min((number + 1) * STRETCH, recipe.max_seconds)
+        pointing = way(number * STRETCH, (stretch + 0.5) * STRETCH)
+        figures = (event if pointing is None else arrows[pointing],)
+        start = float(number * STRETCH)
+        for time in (time for time in plain if number * STRETCH <= time < end):
+            if start < time - _PLAIN_SECONDS:
+                yield Flash(start, time - _PLAIN_SECONDS, figures)
+            start = time + _PLAIN_SECONDS
+        if start < end:
+            yield Flash(start, float(end), figures)
 
 
 def _ask(
@@ -292,6 +384,10 @@ def _covered(figure: Figure, side: int) -> npt.NDArray[np.bool_]:
             return inside & ((abs(x) <= half / 3) | (abs(y) <= half / 3))
         case "half":
             return inside & (abs(x) <= half / 2)
+        case "later":
+            return inside & (abs(y) <= (half - x) / 2)
+        case "earlier":
+            return inside & (abs(y) <= (half + x) / 2)
     return inside
 
 
@@ -317,7 +413,7 @@ class Renderer:
         for flash in self._scene.flashes:
             if flash.start <= time < flash.end:
                 for figure in flash.figures:
-                    picture[self._covered[figure]] = COLOURS[figure.colour]
+                    picture[self._covered[figure]] = _PAINTS[figure.colour]
         return picture
 
 

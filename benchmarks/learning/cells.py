@@ -9,6 +9,8 @@ Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
+SEARCH = "+profile=search"
+"""The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Variant:
         cold_start: A fault of the demonstrations that it starts from; by default the recipe's own.
         beside: The variant that it is compared with.
         budgets: Overrides by name, with which the result is measured once more (an evaluation budget of its own).
+        searched: Whether it is trained and measured in the world that must be searched.
     """
 
     name: str
@@ -34,6 +37,17 @@ class Variant:
     cold_start: str = ""
     beside: str = "chain"
     budgets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    searched: bool = False
+
+    @property
+    def world(self) -> tuple[str, ...]:
+        """The override of its world, for whatever is built, trained or measured."""
+        return (SEARCH,) if self.searched else ()
+
+    @property
+    def start_name(self) -> str:
+        """What those variants share that start from the same checkpoints."""
+        return "-".join(part for part in (self.system, "search" if self.searched else "", self.cold_start) if part)
 
     @property
     def built(self) -> tuple[str, ...]:
@@ -83,6 +97,8 @@ CHAINS = tuple(
     Variant("chain", name, start="kto" if name == "eva" else "sft", budgets=_VIEWS if name == "framemind" else ())
     for name in SYSTEMS
 )
+
+SEARCHES = tuple(Variant("search", name, searched=True, beside="search") for name in SYSTEMS)
 
 ABLATIONS = (
     Variant(
@@ -159,12 +175,12 @@ ABLATIONS = (
 )
 
 
-VARIANTS = tuple(dict.fromkeys(variant.name for variant in (*CHAINS, *ABLATIONS)))
+VARIANTS = tuple(dict.fromkeys(variant.name for variant in (*CHAINS, *SEARCHES, *ABLATIONS)))
 
 
 def cells(systems: Sequence[str], seeds: Sequence[int], variants: Sequence[str]) -> Iterator[Cell]:
     """All runs of some systems, seed by seed: the first seed's table is whole before the second begins."""
     for seed in seeds:
-        for variant in (*CHAINS, *ABLATIONS):
+        for variant in (*CHAINS, *SEARCHES, *ABLATIONS):
             if variant.system in systems and variant.name in variants:
                 yield Cell(variant, seed)

@@ -11,6 +11,14 @@ STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
 PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
 
+SEARCHED = {
+    "looks": "looks an episode",
+    "first_follows": "first looks that follow",
+    "again": "looks again after a miss",
+    "second_follows": "second looks that follow",
+    "found": "episodes that find",
+}
+
 CLASSES = ("active", "adaptive", "direct")
 """What a question needs (see :data:`agentic_video.types.row.QuestionClass`)."""
 
@@ -183,6 +191,25 @@ def ablation_table(results: Sequence[Result]) -> str:
     return table(head, rows)
 
 
+def search_table(results: Sequence[Result]) -> str:
+    """Before and after GRPO where no demonstration shows how the event is found."""
+    rows = []
+    for system in dict.fromkeys(one["system"] for one in results if one["variant"] == "search"):
+        found = of(results, system, "search")
+        for stage in ("sft", "grpo"):
+            for kind in ("greedy", "sampled"):
+                shares = [one["stages"][stage][kind]["accuracy"] for one in found]
+                gains = signed(points(figures(found, "sft", kind, "accuracy"), shares)) if stage == "grpo" else ""
+                searched = [one["stages"][stage][kind]["searched"] for one in found]
+                rows.append([system, TITLES[stage], kind, str(len(found)), percent(shares), gains])
+                rows[-1].append(plain([one["looks"] for one in searched]))
+                for key in ("first_follows", "again", "second_follows", "found"):
+                    known = [one[key] for one in searched if one[key] is not None]
+                    rows[-1].append(percent(known) if known else "-")
+    head = ["system", "after", "episodes", "seeds", "accuracy %", "points, by seed", "looks"]
+    return table([*head, "first look follows %", "looks again %", "second look follows %", "found %"], rows)
+
+
 def illogical(found: Sequence[Result], stage: str) -> str:
     """Percent of episodes that fail FrameThinker's consistency check; empty for other systems."""
     shares = [one["stages"][stage]["sampled"].get("illogical") for one in found]
@@ -222,26 +249,63 @@ def draw(results: Sequence[Result], system: str, file: Path) -> None:
 
     figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
     for variant in dict.fromkeys(one["variant"] for one in results if one["system"] == system):
+        if variant == "search":  # another world, with other rewards
+            continue
         found = of(results, system, variant)
         for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
-            values: dict[int, list[float]] = defaultdict(list)
-            for one in found:
-                for step, value in zip(*one["curves"][key], strict=True):
-                    values[step].append(value)
-            steps = sorted(values)
-            means = [statistics.fmean(values[step]) for step in steps]
-            width = 5
-            smooth = [statistics.fmean(means[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(means))]
-            (line,) = axes.plot(steps, smooth, linewidth=2, label=f"{variant} ({len(found)})")
-            axes.plot(steps, means, linewidth=0.6, alpha=0.4, color=line.get_color())
-            axes.set(xlabel="GRPO step", title=title)
-            axes.locator_params(axis="x", integer=True)
-            axes.grid(alpha=0.3)
+            _plot_mean(axes, [one["curves"][key] for one in found], title, f"{variant} ({len(found)})")
     panels[0].legend(frameon=False, fontsize=8)
     figure.suptitle(f"{system}, mean over seeds (their number in brackets), moving average over 5 steps", fontsize=10)
     figure.tight_layout()
     figure.savefig(file)
     pyplot.close(figure)
+
+
+def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: str, label: str) -> None:
+    """The mean of some curves of steps and values, raw and smoothed."""
+    values: dict[float, list[float]] = defaultdict(list)
+    for steps_of, values_of in curves:
+        for step, value in zip(steps_of, values_of, strict=True):
+            values[step].append(value)
+    steps = sorted(values)
+    means = [statistics.fmean(values[step]) for step in steps]
+    width = 5
+    smooth = [statistics.fmean(means[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(means))]
+    (line,) = axes.plot(steps, smooth, linewidth=2, label=label)
+    axes.plot(steps, means, linewidth=0.6, alpha=0.4, color=line.get_color())
+    axes.set(xlabel="GRPO step", title=title)
+    axes.locator_params(axis="x", integer=True)
+    axes.grid(alpha=0.3)
+
+
+def draw_search(results: Sequence[Result], file: Path) -> bool:
+    """How the systems learn to search, by GRPO step: a line for each, its mean over seeds.
+
+    Returns:
+        Whether there was anything to draw.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    systems = list(dict.fromkeys(one["system"] for one in results if one["variant"] == "search"))
+    if not systems:
+        return False
+    figure, panels = pyplot.subplots(1, len(SEARCHED), figsize=(15, 3.4), dpi=110)
+    for system in systems:
+        found = of(results, system, "search")
+        for axes, (key, title) in zip(panels, SEARCHED.items(), strict=True):
+            curves = [one["searched"][key] for one in found if key in one["searched"]]
+            _plot_mean(axes, curves, title, f"{system} ({len(found)})")
+    panels[0].legend(frameon=False, fontsize=8)
+    figure.suptitle(
+        "sampled training episodes, mean over seeds (in brackets), moving average over 5 steps", fontsize=10
+    )
+    figure.tight_layout()
+    figure.savefig(file)
+    pyplot.close(figure)
+    return True
 
 
 def finished(out: Path) -> list[dict[str, Any]]:
@@ -255,6 +319,7 @@ def tables(results: Sequence[Result]) -> str:
         ("Every stage", chain_table),
         ("What GRPO adds", gain_table),
         ("Calls by class of question", class_table),
+        ("Where the event must be searched", search_table),
         ("Ablations", ablation_table),
         ("Other budgets", budget_table),
     ]
@@ -274,6 +339,7 @@ def write_report(out: Path) -> str:
     (out / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     for system in dict.fromkeys(one["system"] for one in results):
         draw(results, system, out / f"{system}.png")
+    draw_search(results, out / "search.png")
     text = tables(results)
     (out / "learning.md").write_text(text, encoding="utf-8")
     return text
@@ -294,6 +360,8 @@ def publish(out: Path, docs: Path) -> None:
     for system in dict.fromkeys(one["system"] for one in results):
         draw(results, system, docs / f"learning-{system}.png")
         pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
+    if draw_search(results, docs / "learning-search.png"):
+        pictures.append("![looks, and how many follow the arrows, by GRPO step](learning-search.png)")
     page = docs / "learning.md"
     head, _, _ = page.read_text(encoding="utf-8").partition(MARKER)
     body = "\n\n".join([tables(results).strip(), "## Curves", *pictures])

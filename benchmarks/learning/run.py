@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from agentic_video.report.summary import read_metrics, series  # noqa: E402
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks  # noqa: E402
 from agentic_video.systems.framethinker.grammar import read_steps  # noqa: E402
 from agentic_video.systems.videobrain.reward import question_class  # noqa: E402
+from agentic_video.toyworld.search_report import by_steps, summarize  # noqa: E402
 from agentic_video.types.record import read_records  # noqa: E402
 from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError  # noqa: E402
@@ -35,6 +37,9 @@ HELD_OUT = 256
 SAMPLED = 1.0
 BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
 """Temperatures that a checkpoint is measured at."""
+LAST = 1_000_000
+"""Save only after the last step, whichever that is."""
+SEARCH_CURVES = ("looks", "first_follows", "again", "second_follows", "found")
 CURVES = (
     "episode/reward_sampled",
     "episode/acc",
@@ -118,7 +123,26 @@ def measure(
             if system == "framethinker":
                 illogical.append(bool(failed_checks(read_steps(record.trajectory), ConsistencyRules())))
     figures["calls"] = {kind: statistics.fmean(made) for kind, made in sorted(calls.items())}
-    return {**figures, "illogical": statistics.fmean(illogical) if illogical else None}
+    searched = summarize(record for journal in folder.glob("episodes-*.jsonl") for record in read_records(journal))
+    return {
+        **figures,
+        "illogical": statistics.fmean(illogical) if illogical else None,
+        "searched": asdict(searched) if searched else None,
+    }
+
+
+def searched_by_step(run_folder: Path) -> dict[str, list[list[float]]]:
+    """How the training episodes of a run in the world that must be searched searched: steps and values by figure."""
+    lines = by_steps(run_folder, 1)
+    return {
+        name: [list(pair) for pair in zip(*known, strict=True)]
+        for name in SEARCH_CURVES
+        if (
+            known := [
+                (step, value) for step, (_, one) in enumerate(lines, 1) if (value := getattr(one, name)) is not None
+            ]
+        )
+    }
 
 
 def once(file: Path, make: Any) -> Any:
@@ -134,15 +158,15 @@ def once(file: Path, make: Any) -> Any:
 def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
     """The checkpoints before GRPO, shared by the variants of a system, cold start and seed, and what they can do."""
     system, cold_start = variant.system, variant.cold_start
-    folder = out / "starts" / "-".join(part for part in (system, cold_start, str(seed)) if part)
-    world = world_overrides(seed)
+    folder = out / "starts" / f"{variant.start_name}-{seed}"
+    world = [*variant.world, *world_overrides(seed)]
 
     def build() -> dict[str, Any]:
         started = time.monotonic()
         paths = build_toyworld(recipe_of(system), [*world, *variant.built])
         built = {"base": paths["base"], "sft": paths["model"]}
         seconds = {"build and SFT": time.monotonic() - started}
-        if system == "eva":
+        if system == "eva" and not variant.searched:
             _, kto, seconds["KTO"] = train("kto", system, world, folder)
             built["kto"] = str(kto)
         return {"paths": built, "seconds": seconds}
@@ -169,7 +193,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
     variant: Variant = cell.variant
     start = start_of(variant, cell.seed, out)
     folder = out / "cells" / cell.name
-    world = world_overrides(cell.seed)
+    world = [*variant.world, *world_overrides(cell.seed)]
 
     def grpo() -> dict[str, Any]:
         steps = STEPS[variant.system]
@@ -178,8 +202,8 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
             f"data.seed={cell.seed}",
             "trainer.val_before_train=False",
             "trainer.test_freq=-1",
-            f"trainer.total_training_steps={steps}",
-            f"trainer.save_freq={steps}",
+            *([] if variant.searched else [f"trainer.total_training_steps={steps}"]),
+            f"trainer.save_freq={LAST if variant.searched else steps}",
             f"actor_rollout_ref.model.path={start['paths'][variant.start]}",
             *variant.overrides,
         ]
@@ -189,6 +213,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
             "checkpoint": str(checkpoint),
             "seconds": seconds,
             "curves": {key: series(metrics, key) for key in CURVES},
+            "searched": searched_by_step(ended) if variant.searched else {},
         }
 
     trained: dict[str, Any] = once(folder / "grpo.json", grpo)
@@ -214,7 +239,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
                     variant.system, model, [*world, *evaluated], place, temperature
                 ),
             )
-            for name, temperature in (BOTH if variant.name == "chain" else SAMPLED_ONLY).items()
+            for name, temperature in (BOTH if variant.name in ("chain", "search") else SAMPLED_ONLY).items()
         },
     }
     result["budgets"] = {

@@ -18,20 +18,20 @@ from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from benchmarks.learning import report
-from benchmarks.learning.cells import ABLATIONS, CHAINS, SYSTEMS, Variant, cells
+from benchmarks.learning.cells import ABLATIONS, CHAINS, SEARCHES, SYSTEMS, Variant, cells
 from benchmarks.learning.cells import VARIANTS as NAMES
 from benchmarks.learning.run import HELD_OUT, once, world_overrides
 from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
-VARIANTS = [*CHAINS, *ABLATIONS]
+VARIANTS = [*CHAINS, *SEARCHES, *ABLATIONS]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=[f"{one.system}-{one.name}" for one in VARIANTS])
 def test_what_a_variant_changes_is_in_its_config(variant: Variant) -> None:
-    plain = composed(variant.system, "laptop", *world_overrides(2))
+    plain = composed(variant.system, "laptop", *variant.world, *world_overrides(2))
     assert (toy_recipe(plain).seed, toy_recipe(plain).heldout) == (2, HELD_OUT)
-    changed = composed(variant.system, "laptop", *world_overrides(2), *variant.overrides)
+    changed = composed(variant.system, "laptop", *variant.world, *world_overrides(2), *variant.overrides)
     assert (changed == plain) == (not variant.overrides)
     settings_of(changed)
     taught = composed(variant.system, "laptop", *variant.built)
@@ -41,7 +41,7 @@ def test_what_a_variant_changes_is_in_its_config(variant: Variant) -> None:
         settings_of(composed(variant.system, "laptop", *overrides))
     settings_of(composed(variant.system, "laptop", *variant.evaluated))
     # what is measured before GRPO is measured once for all that start there
-    same_start = [one for one in VARIANTS if (one.system, one.cold_start) == (variant.system, variant.cold_start)]
+    same_start = [one for one in VARIANTS if one.start_name == variant.start_name]
     assert {one.evaluated for one in same_start} == {variant.evaluated}
 
 

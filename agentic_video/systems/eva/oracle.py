@@ -13,24 +13,25 @@ def select_text(thought: str, start: int, end: int) -> str:
     return f'<think>{thought}</think><tool_call>{{"tool": "frame_select", "arguments": {call}}}</tool_call>'
 
 
-def answer_text(word: str, letter: str, options: bool) -> str:
+def answer_text(word: str, letter: str, options: bool, seen: str = "") -> str:
     """A turn that answers: with the option's letter, or in words where there are no options."""
     if options:
-        return f"<think>it is {word}</think><answer>{word}</answer>"
-    return f"<think>{word}</think><answer>it is {word}</answer>"
+        return f"<think>{seen or f'it is {word}'}</think><answer>{word}</answer>"
+    return f"<think>{seen or word}</think><answer>it is {word}</answer>"
 
 
-def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
     """An episode's turns: looks around a second, or, as EVA starts without frames, over the whole video.
 
     Args:
         aim: Whole second of the event; None when the whole video shows the answer.
         word: Text of the answer.
         letter: Its option; unused when the question has no options.
+        seen: See :mod:`agentic_video.toyworld.oracles`.
     """
     if aim is None:
         look = select_text("look at all", 0, shown_seconds(view.video.info.duration))
     else:
         second = int(aim)
-        look = select_text(f"look near {second}", second - 1, second + 1)
-    return look, answer_text(word, letter, bool(view.qa.options))
+        look = select_text(f"{seen or 'look near '}{second}", second - 1, second + 1)
+    return look, answer_text(word, letter, bool(view.qa.options), seen)

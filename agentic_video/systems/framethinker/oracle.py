@@ -3,7 +3,7 @@
 from agentic_video.systems.base import EpisodeView
 
 
-def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
     """The texts of an episode.
 
     Args:
@@ -11,13 +11,17 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple
         aim: Second to look around; None answers without looking.
         word: Text of the option to answer.
         letter: Its letter.
+        seen: See :mod:`agentic_video.toyworld.oracles`; no time is looked up then, as none was named.
     """
-    answer = f"<think>it is {word}</think><action>output answer: {word}</action>"
+    answer = f"<think>{seen or f'it is {word}'}</think><action>output answer: {word}</action>"
     if aim is None:
         return (answer,)
     second, rate = int(aim), round(view.video.info.fps)
     clock = f"{second // 60:02d}:{second % 60:02d}"
     start, end = (second - 1) * rate, (second + 1) * rate
+    if seen:
+        thought = f"{seen}{second} between {start} and {end}"
+        return f"<think>{thought}</think><action>choose frames between {start} and {end}</action>", answer
     return (
         f"<think>when is {clock}</think><action>get frame number at time {clock}</action>",
         f"<think>look between {start} and {end}</think><action>choose frames between {start} and {end}</action>",

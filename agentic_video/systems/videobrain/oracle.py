@@ -6,9 +6,9 @@ BEYOND = 999
 """A last frame that no synthetic video has: it is clipped to the video, and is always the same to write."""
 
 
-def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
     """See :mod:`agentic_video.toyworld.oracles`."""
-    answer = f"<thinking>it is {word}</thinking><answer>{word}</answer>"
+    answer = f"<thinking>{seen or f'it is {word}'}</thinking><answer>{word}</answer>"
     if aim is None:
         return (answer,)
     if view.qa.extra.get("kind") == "beside":
@@ -19,7 +19,8 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple
         )
     second, rate = int(aim), round(view.video.info.fps)
     start, end = rate * (second - 1), rate * (second + 1)
-    return (call(f"look near {second}", "uniform_sample", f'"start_frame": {start}, "end_frame": {end}'), answer)
+    thought = f"{seen or 'look near '}{second}"
+    return (call(thought, "uniform_sample", f'"start_frame": {start}, "end_frame": {end}'), answer)
 
 
 def call(thought: str, name: str, arguments: str) -> str:

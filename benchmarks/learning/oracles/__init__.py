@@ -18,10 +18,10 @@ def draw(view: EpisodeView) -> int | None:
 def restless(turns: Turns) -> Turns:
     """An oracle that looks at some second even where the first view is enough, and then answers as rightly."""
 
-    def wander(view: EpisodeView, aim: float | None, word: str, letter: str) -> tuple[str, ...]:
+    def wander(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
         if aim is None and view.qa.extra["event_time"] is None and (drawn := draw(view)) is not None:
             # Two digits, and within the video.
             aim = 11 + drawn % max(1, int(view.video.info.duration) - 13)
-        return turns(view, aim, word, letter)
+        return turns(view, aim, word, letter, seen)
 
     return wander

@@ -1,0 +1,158 @@
+"""Questions whose event must be searched: what an agent that can't search well does, and how well one searches.
+
+Nothing in a question of the kind ``search`` says when its event is. Frames elsewhere point towards it. A demonstration
+looks at random, says truly what it sees, and mostly gives up after one look: where to look, that an arrow means
+something, and that a second look pays, no demonstration shows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentic_video.systems.base import EpisodeView
+from agentic_video.toyworld.oracles import Turns
+from agentic_video.toyworld.world import EARLIER, LATER, PARTNERS, SIGNPOST, STRETCH, STRETCHES, Scene, way
+from agentic_video.types.trajectory import Trajectory, recorded_frames
+
+GUESS = "guess"
+"""Ends the thought of an answer that wasn't seen."""
+
+
+@dataclass(frozen=True)
+class SearchRecipe:
+    """How demonstrations search.
+
+    Attributes:
+        second_look: Share that look once more after a look that missed; the others give up and guess.
+        finds: Share whose first look hits, which teach to read: only their answer is trained on, so that they don't
+            show where to look.
+        opening: Whether the first turn looks at the signpost, for systems that are shown nothing before it.
+    """
+
+    second_look: float = 0.4
+    finds: float = 0.3
+    opening: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("second_look", "finds"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"search.{name} must be a share from 0 to 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """A demonstration.
+
+    Attributes:
+        turns: The texts of its turns.
+        only_answer: Whether only the last of them is trained on.
+    """
+
+    turns: tuple[str, ...]
+    only_answer: bool
+
+
+def middle(stretch: int) -> int:
+    """The second that demonstrations look at in a stretch: its tens say which stretch it is."""
+    return stretch * STRETCH + STRETCH // 2
+
+
+def demonstrate_search(
+    view: EpisodeView, scene: Scene, turns: Turns, recipe: SearchRecipe, rng: np.random.Generator
+) -> Search:
+    """A demonstration that looks at random.
+
+    Args:
+        view: The episode before its first turn.
+        scene: What its video shows.
+        turns: The system's oracle.
+        recipe: See there.
+        rng: Draws where it looks, and when it gives up.
+    """
+    finds = bool(rng.random() < recipe.finds)
+    looks = 2 if rng.random() < recipe.second_look else 1
+    said: list[str] = []
+    if recipe.opening:
+        said += turns(view, middle(SIGNPOST), scene.answer, scene.letter)[:-1]
+    second, unseen = middle(SIGNPOST), list(STRETCHES)
+    for number in range(looks):
+        stretch = scene.aim // STRETCH if finds and scene.aim is not None else int(rng.choice(unseen))
+        unseen = [other for other in unseen if other != stretch]
+        said += turns(view, middle(stretch), scene.answer, scene.letter, seen=_sign(second, scene))[:-1]
+        second = middle(stretch)
+        if _sign(second, scene) == scene.answer:
+            said += turns(view, None, scene.answer, scene.letter, seen=scene.answer)[-1:]
+            return Search(tuple(said), finds and number == 0)
+    guess = PARTNERS[scene.tint]
+    letter = "ABCD"[scene.options.index(guess)]
+    said += turns(view, None, guess, letter, seen=f"{_sign(second, scene)} {GUESS}")[-1:]
+    return Search(tuple(said), False)
+
+
+def practise_look(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
+    """A look at random after a sign at random: how the second that a thought names is written in a call."""
+    sign, stretch = str(rng.choice([LATER, EARLIER])), int(rng.choice(STRETCHES))
+    return turns(view, middle(stretch), scene.answer, scene.letter, seen=sign)[:-1]
+
+
+def fits(stretch: int, seen: int, sign: str) -> bool:
+    """Whether the event may be in a stretch, by the sign of a frame in another."""
+    return stretch > seen if sign == LATER else stretch < seen
+
+
+def _sign(second: float, scene: Scene) -> str:
+    """What the frame at a second says: where the event is, or what it shows."""
+    assert scene.event_time is not None
+    return way(second, scene.event_time) or scene.answer
+
+
+@dataclass(frozen=True)
+class SearchFigures:
+    """How an episode searched.
+
+    Attributes:
+        looks: Looks that showed frames, without one at the signpost.
+        first_follows: Whether the first look went where the signpost's arrow points; None without a look.
+        second_follows: Whether the second look, after a first one that missed, went where the event may still be by
+            both arrows; None without such a look.
+        missed_first: Whether there was a first look, and it missed.
+        found: Whether a look showed the event.
+    """
+
+    looks: int
+    missed_first: bool
+    first_follows: bool | None
+    second_follows: bool | None
+    found: bool
+
+
+def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
+    """How an episode on a question of the kind ``search`` searched.
+
+    Args:
+        trajectory: The episode.
+        event_time: Middle of the event in seconds.
+    """
+    event = int(event_time // STRETCH)
+    places = [place for place in _places(trajectory) if place != SIGNPOST]
+    follows: list[bool] = []
+    signs = [SIGNPOST]
+    for place in places[:2]:
+        follows.append(all(fits(place, before, LATER if before < event else EARLIER) for before in signs))
+        if place == event:
+            break
+        signs.append(place)
+    return SearchFigures(
+        looks=len(places),
+        missed_first=bool(places) and places[0] != event,
+        first_follows=follows[0] if follows else None,
+        second_follows=follows[1] if len(follows) > 1 else None,
+        found=event in places,
+    )
+
+
+def _places(trajectory: Trajectory) -> Sequence[int]:
+    """The stretch in the middle of what each look showed, in order."""
+    shown = [[frame.time for frame in recorded_frames(turn.observation)] for turn in trajectory.turns]
+    return [int((times[0] + times[-1]) / 2 // STRETCH) for times in shown if times]

@@ -1,0 +1,128 @@
+"""How a run searched, by step: ``python -m agentic_video.toyworld.search_report outputs/videozoomer-laptop/run-001``.
+
+For runs in the world that must be searched (``+profile=search``).
+"""
+
+import argparse
+import re
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentic_video.toyworld.search import SearchFigures, search_figures
+from agentic_video.types.record import Record, RecordError, read_records
+from agentic_video.utils.errors import SetupError
+
+
+@dataclass(frozen=True)
+class Searched:
+    """How some episodes searched; None where no episode tells.
+
+    Attributes:
+        episodes: Their number, those on questions that must be searched.
+        accuracy: Share of right answers.
+        looks: Looks an episode.
+        first_follows: Share of first looks that went where the signpost points.
+        again: Share of episodes that looked again after a first look that missed.
+        second_follows: Share of those second looks that went where the event may still be.
+        found: Share of episodes that looked at the event.
+    """
+
+    episodes: int
+    accuracy: float
+    looks: float
+    first_follows: float | None
+    again: float | None
+    second_follows: float | None
+    found: float
+
+
+HEADER = ("episodes", "accuracy", "looks", "first look follows", "looks again", "second look follows", "found")
+
+
+def summarize(records: Iterable[Record]) -> Searched | None:
+    """The figures of some episodes; None where none of them had to search."""
+    figures: list[SearchFigures] = []
+    right: list[float] = []
+    for record in records:
+        if record.qa.extra.get("kind") == "search":
+            figures.append(search_figures(record.trajectory, float(record.qa.extra["event_time"])))
+            right.append(float(record.rewards.get("acc", 0.0)))
+    if not figures:
+        return None
+    missed = [one for one in figures if one.missed_first]
+    return Searched(
+        episodes=len(figures),
+        accuracy=statistics.fmean(right),
+        looks=statistics.fmean(one.looks for one in figures),
+        first_follows=_share([one.first_follows for one in figures]),
+        again=_share([one.second_follows is not None for one in missed]),
+        second_follows=_share([one.second_follows for one in figures]),
+        found=statistics.fmean(one.found for one in figures),
+    )
+
+
+def _share(values: Iterable[bool | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def cells(searched: Searched) -> list[str]:
+    """The figures as a table's cells, in the order of :data:`HEADER`."""
+    shares = (searched.first_follows, searched.again, searched.second_follows, searched.found)
+    return [
+        str(searched.episodes),
+        f"{searched.accuracy:.2f}",
+        f"{searched.looks:.2f}",
+        *("-" if share is None else f"{share:.2f}" for share in shares),
+    ]
+
+
+def by_steps(folder: Path, width: int) -> list[tuple[str, Searched]]:
+    """How a run's training episodes searched, steps taken together.
+
+    Args:
+        folder: The run's.
+        width: So many steps are one line.
+
+    Raises:
+        SetupError: The folder has no such episodes, or a file of them can't be read.
+    """
+    groups: dict[int, list[Record]] = {}
+    for file in sorted((folder / "episodes").glob("step_*.jsonl")):
+        if match := re.fullmatch(r"step_(\d+)", file.stem):
+            try:
+                groups.setdefault((int(match[1]) - 1) // width, []).extend(read_records(file))
+            except RecordError as error:
+                raise SetupError(str(error)) from error
+    lines = [
+        (f"{number * width + 1}-{(number + 1) * width}", searched)
+        for number, records in sorted(groups.items())
+        if (searched := summarize(records))
+    ]
+    if not lines:
+        raise SetupError(f"{folder}: no episodes of a world that must be searched; run a recipe with +profile=search")
+    return lines
+
+
+def table(lines: Sequence[tuple[str, Searched]]) -> str:
+    """A Markdown table, one line for some steps."""
+    rows = [["steps", *HEADER], ["---"] * (len(HEADER) + 1), *([steps, *cells(one)] for steps, one in lines)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m agentic_video.toyworld.search_report", description=__doc__)
+    parser.add_argument("run", type=Path, help="the run's folder")
+    parser.add_argument("--width", type=int, default=5, metavar="N", help="steps in a line (default: %(default)s)")
+    arguments = parser.parse_args()
+    try:
+        print(table(by_steps(arguments.run, max(1, arguments.width))))
+    except SetupError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""Questions whose event must be searched: what their videos show, what demonstrations do, how a search is judged."""
+
+import asyncio
+import re
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentic_video.systems.base import EpisodeView
+from agentic_video.tools.base import Video
+from agentic_video.toyworld.cold_start import make_aiming, make_demonstrations
+from agentic_video.toyworld.model import build_model, chat_format_of
+from agentic_video.toyworld.questions import row_of, scenes
+from agentic_video.toyworld.recipe import toy_recipe
+from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, fits, search_figures
+from agentic_video.toyworld.world import (
+    COLOURS,
+    MARK_COLOUR,
+    PARTNERS,
+    STRETCHES,
+    Renderer,
+    Scene,
+    WorldRecipe,
+    make_scene,
+    overview_times,
+    way,
+)
+from agentic_video.types.action import Calls
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+from tests.config.configs import SYSTEMS, composed
+from tests.toyworld.conftest import laptop_setting
+from tests.toyworld.test_cold_start import said
+
+SEARCH = WorldRecipe(min_seconds=59, max_seconds=59, mixture=(("search", 1.0),), other_overviews=(4, 8))
+
+
+def shown_at(scene: Scene, second: float) -> str:
+    """What a frame shows, by its pixels: a colour's name, an arrow, or nothing."""
+    picture = Renderer(scene, SEARCH).frame(round(second * SEARCH.fps)).astype(int)
+    for name, colour in COLOURS.items():
+        if (picture == colour).all(-1).mean() > 0.2:
+            return name
+    black = (picture == MARK_COLOUR).all(-1)
+    if not black.any():
+        return "nothing"
+    left, right = black[:, : black.shape[1] // 2].sum(), black[:, black.shape[1] // 2 :].sum()
+    return "later" if left > right else "earlier"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_frames_show_the_event_or_where_it_is_and_overviews_only_the_signpost(seed: int) -> None:
+    scene = make_scene(seed, SEARCH)
+    assert scene.seconds == 59 and scene.event_time in {10 * stretch + 5 for stretch in STRETCHES}
+    event = int(scene.event_time // 10)
+    for stretch in range(6):
+        expected = scene.answer if stretch == event else "later" if stretch < event else "earlier"
+        assert shown_at(scene, stretch * 10 + 5) == expected
+    for count in (4, 6, 8):
+        for time in overview_times(scene.seconds, replace(SEARCH, overview_frames=count)):
+            assert shown_at(scene, time) == (way(35, scene.event_time) if 30 <= time < 40 else "nothing"), (count, time)
+
+
+def test_the_background_hints_at_the_answer() -> None:
+    made = list(scenes("train", 2000, 0, SEARCH))
+    assert all(PARTNERS[scene.tint] in scene.options and scene.answer in scene.options for scene in made)
+    assert all(len(set(scene.options)) == 4 for scene in made)
+    hinted = np.mean([PARTNERS[scene.tint] == scene.answer for scene in made])
+    assert hinted == pytest.approx(0.4, abs=0.04)
+    by_stretch = Counter(int((scene.event_time or 0) // 10) for scene in made)
+    assert all(by_stretch[stretch] / 2000 == pytest.approx(0.25, abs=0.04) for stretch in STRETCHES)
+
+
+def test_a_video_too_short_to_search_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs max_seconds >= 59, got 58"):
+        WorldRecipe(max_seconds=58, mixture=(("search", 1.0),))
+    with pytest.raises(ValueError, match="hint must be a share"):
+        WorldRecipe(hint=1.5)
+    with pytest.raises(ValueError, match=r"search\.finds"):
+        SearchRecipe(finds=-0.1)
+
+
+def view_of(scene: Scene) -> EpisodeView:
+    qa, source = row_of(scene, path_of(scene), "train"), SceneSource({path_of(scene): scene}, SEARCH)
+    return EpisodeView(qa, asyncio.run(Video.open(qa.video, source)))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_demonstrations_look_at_random_and_say_truly_what_they_see(name: str) -> None:
+    turns, rng = laptop_setting(name).turns, np.random.default_rng(0)
+    first_looks: Counter[tuple[str, int]] = Counter()
+    looks: list[int] = []
+    for scene in scenes("train", 400, 1, SEARCH):
+        search = demonstrate_search(view_of(scene), scene, turns, SearchRecipe(), rng)
+        *calls, answer = search.turns
+        seen = [re.search(r"(later|earlier)(\d\d)", text) for text in calls]
+        assert all(seen)
+        found = [match for match in seen if match]
+        assert found[0][1] == way(35, scene.event_time or 0)
+        for before, after in pairwise(found):
+            assert after[1] == way(int(before[2]), scene.event_time or 0)
+        hit = way(int(found[-1][2]), scene.event_time or 0) is None
+        assert f">{scene.answer if hit else PARTNERS[scene.tint]}<" in answer or name == "framethinker"
+        assert ("guess" in answer) == (not hit)
+        if not search.only_answer:
+            first_looks[found[0][1], int(found[0][2]) // 10] += 1
+            looks.append(len(calls))
+    # where a look goes has nothing to do with the arrow before it
+    for stretch in STRETCHES:
+        later, earlier = first_looks["later", stretch], first_looks["earlier", stretch]
+        assert abs(later - earlier) < 4 * (later + earlier) ** 0.5
+    assert 1.15 < np.mean(looks) < 1.45
+
+
+def test_what_finds_at_once_teaches_only_to_read(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop", "+profile=search"))
+    model = build_model(tokenizer, toy.model)
+    few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(finds=1.0))
+    limits = replace(setting.limits, response=352)
+    made = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
+    texts = [said(chat_format_of(model, tokenizer), one) for one in made]
+    assert all("video_zoom" not in text and "<answer>" in text for text in texts)
+    practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 20, 0)
+    for text in (said(chat_format_of(model, tokenizer), one) for one in practice):
+        match = re.search(r'>(?:later|earlier)(\d\d)</think><video_zoom>{"segment": \[(\d\d), (\d\d)\]', text)
+        assert match and match[1] == match[2] and int(match[3]) == int(match[2]) + 1
+
+
+def look(stretch: int) -> Turn:
+    """A look of two frames at the middle of a stretch."""
+    frames = tuple(FrameRef(0, stretch * 10 + second, 28, 28) for second in (5.0, 5.5))
+    return Turn("", Calls(()), 1, observation=frames)
+
+
+@pytest.mark.parametrize(
+    ("event", "stretches", "looks", "first", "second", "found"),
+    [
+        (1, [2, 1], 2, True, True, True),
+        (1, [2, 2], 2, True, False, False),
+        (1, [4, 1], 2, False, True, True),
+        (4, [5, 2], 2, True, False, False),  # away from the signpost's arrow
+        (4, [4], 1, True, None, True),
+        (4, [4, 5], 2, True, None, True),  # what was found needs no second look
+        (4, [3, 4], 1, True, None, True),  # a look at the signpost is no step
+        (4, [], 0, None, None, False),
+    ],
+)
+def test_how_a_search_is_judged(
+    event: int, stretches: list[int], looks: int, first: bool | None, second: bool | None, found: bool
+) -> None:
+    trajectory = Trajectory("q", "videozoomer", (), tuple(look(stretch) for stretch in stretches), EndReason.ANSWER)
+    figures = search_figures(trajectory, event * 10 + 5.0)
+    assert (figures.looks, figures.first_follows, figures.second_follows, figures.found) == (
+        looks,
+        first,
+        second,
+        found,
+    )
+
+
+def test_two_looks_that_follow_the_arrows_always_find() -> None:
+    for event in STRETCHES:
+        sign = "later" if event > 3 else "earlier"
+        left = [stretch for stretch in STRETCHES if fits(stretch, 3, sign)]
+        assert len(left) == 2
+        first = left[0]
+        if first != event:
+            sign = "later" if event > first else "earlier"
+            assert [stretch for stretch in left if fits(stretch, first, sign)] == [event]

@@ -1,7 +1,8 @@
 """A run at one view: its curves, where in the videos it looks, and signs of collapse.
 
-The curves come from a run's own metrics, which are about all of its episodes; where a folder has none, from the
-recorded episodes by step. What has no step (an evaluation) is a table.
+The curves come from a run's own metrics: the reward is that of all sampled episodes, the rest is about those that were
+trained on. Where a folder has none, they are means over the recorded episodes. What has no step (an evaluation) is a
+table.
 """
 
 import statistics
@@ -25,7 +26,7 @@ MOST_COLUMNS = 40
 RAW, SMOOTH, SAMPLED, GREEDY = "raw", "smooth", "sampled", "greedy"
 """How a line is drawn."""
 
-_OF_STEP = "mean of a step's episodes"
+_OF_STEP = {REWARD: "mean of a step's episodes", TRAINED: "mean of a step's episodes that were trained on"}
 _METRICS = {
     "acc": ("Accuracy", "episode/acc"),
     "calls": ("Calls", "episode/tool_calls"),
@@ -92,7 +93,7 @@ def charts_of(episodes: Episodes) -> list[Chart]:
     for number in episodes.present:
         row = episodes.rows[number]
         rows.setdefault((row.run, row.set_name), []).append(row)
-    told = {number for number, run in enumerate(episodes.runs) if series(run.metrics, _reward_key(run))[0]}
+    told = {number for number, run in enumerate(episodes.runs) if _measured(run)}
     for number in sorted(told):
         _of_metrics(number, episodes.runs[number].metrics, _reward_key(episodes.runs[number]), lines)
     several = Counter(run for run, _ in rows)
@@ -104,6 +105,11 @@ def charts_of(episodes: Episodes) -> list[Chart]:
     if len(episodes.runs) < 2:
         charts = _terms_together(charts)
     return sorted(charts, key=lambda chart: order.index(chart.key.split("/")[0]))
+
+
+def _measured(run: Run) -> bool:
+    """Whether a run's metrics tell its rewards."""
+    return any(_reward_key(run) in values for values in run.metrics.values())
 
 
 def _reward_key(run: Run) -> str:
@@ -122,7 +128,7 @@ def _of_metrics(
         kept = [(step, value) for step, value in zip(steps, values, strict=True) if finite(value) is not None]
         return Line(run, name, style, [step for step, _ in kept], [value for _, value in kept], share)
 
-    raw = line(_OF_STEP, *series(metrics, reward))
+    raw = line(_OF_STEP[reward], *series(metrics, reward))
     held_out = held_out_accuracies(metrics)
     one_source = len({one.source for one in held_out}) == 1
     lines.setdefault(("reward", "Reward"), []).extend(
@@ -339,7 +345,7 @@ def overview_of(episodes: Episodes, lengths: Sequence[float]) -> dict[str, Any]:
         ],
         "table": table_of(episodes),
         "signs": [[number, sign.text] for number, run in enumerate(episodes.runs) for sign in signs_of(run.metrics)],
-        "measured": [number for number, run in enumerate(episodes.runs) if run.metrics],
+        "measured": [number for number, run in enumerate(episodes.runs) if _measured(run)],
     }
 
 

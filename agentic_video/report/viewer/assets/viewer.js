@@ -487,8 +487,9 @@
     }
     if (several) nodes.push(el("div", { cls: "legend lines", "aria-label": "Runs" }, ...runs.map((run, k) => el("span", null, swatch(k, "smooth"), run))));
     if (overview.charts.length) {
-      const of = overview.measured.length === runs.length ? "all of a step's episodes" : overview.measured.length ? "all of a step's episodes where a run has metrics, else the recorded ones" : "the recorded episodes";
-      nodes.push(el("section", { cls: "card", "aria-label": "By step" }, el("h3", null, "By step", el("span", { cls: "hint" }, `means over ${of}; click on a step to list it`)),
+      const measured = "the run's metrics: the reward of all sampled episodes, the rest of those that were trained on";
+      const from = !overview.measured.length ? "means over the recorded episodes" : measured + (overview.measured.length < runs.length ? "; where there are none, means over the recorded episodes" : "");
+      nodes.push(el("section", { cls: "card", "aria-label": "By step" }, el("h3", null, "By step", el("span", { cls: "hint" }, `${from}. Click on a step to list it`)),
         el("div", { cls: "charts" }, ...overview.charts.map((chart) => lineChart({ ...chart, tall: chart.key === "reward", fixed: chart.key === "acc" ? [0, 1] : null, several, lines: coloured(chart.lines, several) },
           span, (step) => only({ range: { step: { low: step, high: step } } }), openTables)))));
     }

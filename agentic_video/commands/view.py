@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--serve",
         action="store_true",
-        help="serve on 127.0.0.1 instead, pictures on demand",
+        help="serve on 127.0.0.1 instead, pictures on demand; new episodes of a running job appear by themselves",
     )
     parser.add_argument(
         "--port", type=port, default=PORT, metavar="N", help="of the server; 0 for a free one (default: %(default)s)"
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.serve and arguments.out:
         raise SetupError("--out writes a report and --serve serves one; choose one of them")
-    view = load_view(arguments.paths, arguments.videos, arguments.tokenizer)
+    view = load_view(arguments.paths, arguments.videos, arguments.tokenizer, wait=arguments.serve)
     problems = view.episodes.problems
     _tell(f"{len(problems)} lines or files left out", problems)
     _tell(f"{len(view.missing)} of {view.videos} videos are missing (--videos FOLDER looks elsewhere)", view.missing)
@@ -97,7 +97,8 @@ def _serve(view: "View", port: int, side: int) -> None:
     from agentic_video.report.viewer.server import HOST
 
     server = view.server(port, side)
-    print(f"{len(view.episodes)} episodes at http://{HOST}:{server.server_port}/ (Ctrl-C ends)", flush=True)
+    there = f"{len(view.episodes)} episodes" if len(view.episodes) else "no episode yet: new ones will be shown"
+    print(f"{there} at http://{HOST}:{server.server_port}/ (Ctrl-C ends)", flush=True)
     try:
         server.serve_forever()
     except KeyboardInterrupt:

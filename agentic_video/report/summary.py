@@ -28,18 +28,17 @@ SHOWN = ("acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frame
 def read_metrics(folder: Path) -> dict[int, dict[str, float]]:
     """Metrics by step from a run's metrics files; a later attempt's value of a step wins.
 
-    A line that a kill cut short is passed over.
+    A line that a kill cut short, or that isn't a step's, is passed over.
     """
     steps: dict[int, dict[str, float]] = {}
     for file in sorted(folder.glob("metrics-*.jsonl")):
         for line in file.read_text(encoding="utf-8").splitlines():
             try:
                 record = json.loads(line)
-            except ValueError:
+                step, data = int(record["step"]), record["data"].items()
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
                 continue
-            steps.setdefault(int(record["step"]), {}).update(
-                {key: value for key, value in record["data"].items() if isinstance(value, int | float)}
-            )
+            steps.setdefault(step, {}).update({key: value for key, value in data if isinstance(value, int | float)})
     return dict(sorted(steps.items()))
 
 

@@ -1,17 +1,19 @@
 """Recorded episodes as the page shows them: columns for the list, details of one episode, groups with advantages."""
 
 import json
+import re
 import statistics
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agentic_video.report.viewer.safe_json import finite, to_json, value_or
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.record import Record
-from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, Turn
+from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, Trajectory, Turn, recorded_frames
 
 ADVANTAGE_EPSILON = 1e-6
 """What verl adds to a group's standard deviation before it divides by it."""
@@ -27,6 +29,9 @@ Decode = Callable[[int], str]
 
 _PREVIEW = 200
 """Characters of an answer that the list shows."""
+
+_REASON = 80
+"""Characters of the reason of a refusal that the list shows."""
 
 
 def by_number(token: int) -> str:
@@ -61,18 +66,37 @@ class Grouping:
 
 
 @dataclass(frozen=True)
+class Run:
+    """Episodes that belong together: a run's, or those of one folder.
+
+    Attributes:
+        folder: Where they lie.
+        whole: Whether the run's folder itself is looked at, so that its metrics are shown.
+        metrics: By step.
+    """
+
+    folder: Path
+    whole: bool = False
+    metrics: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Row:
     """One line of the list.
 
     Attributes:
+        run: Number of its run in ``Episodes.runs``.
         step: Training step, where the record or the file's name tells it.
         question: Number of its question in ``Episodes.questions``.
         group: Number of its group: the rollouts of one question in one file.
         advantage: As GRPO computes it over the group's recorded rewards; None where there is no second one.
         frames: Number of shown frames, overview included.
         tokens: Tokens of the whole sequence, 0 where none were counted.
+        refusal: Why a call was first refused; None where none was.
+        terms: The reward's, by name.
     """
 
+    run: int
     set_name: str
     step: int | None
     question: int
@@ -89,16 +113,39 @@ class Row:
     turns: int
     frames: int
     tokens: int
+    refusal: str | None = None
+    terms: Mapping[str, float] = field(default_factory=dict)
     advantage: float | None = None
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question about one video; ``video`` is where the file is looked for."""
+    """One question about one video.
+
+    Attributes:
+        video: Where the file is looked for.
+        same: Number of the first question that is the same one: other runs may have its video in another place.
+    """
 
     id: str
     text: str
     video: str
+    same: int
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Where in its video an episode looked, the opening left out.
+
+    Attributes:
+        times: Of the frames, in seconds.
+        latest: Of all frames, the opening's among them.
+        seconds: The video's length as the row tells it; None where it doesn't.
+    """
+
+    times: "array[float]"
+    latest: float
+    seconds: float | None
 
 
 class Episodes:
@@ -108,28 +155,40 @@ class Episodes:
         decode: The texts of recorded token ids.
 
     Attributes:
-        rows: The list, in the order in which the episodes were read.
+        rows: The list, in the order in which the episodes were read. An episode keeps its number.
+        looks: Of each row.
         questions: What ``Row.question`` counts.
+        runs: What ``Row.run`` counts.
         problems: One message for each line or file that was left out.
+        gone: Numbers of episodes whose file was written anew since: they are shown no longer.
     """
 
     def __init__(self, decode: Decode = by_number) -> None:
         self._decode = decode
         self.rows: list[Row] = []
+        self.looks: list[Looks] = []
         self.questions: list[Question] = []
+        self.runs: list[Run] = []
         self.problems: list[str] = []
+        self.gone: set[int] = set()
         self._details: list[bytes] = []
         self._words: list[str] = []
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, record: Record, source: Source, question: int, group: int, step: int | None) -> None:
+    @property
+    def present(self) -> list[int]:
+        """Numbers of the episodes that aren't gone."""
+        return [number for number in range(len(self.rows)) if number not in self.gone]
+
+    def add(self, record: Record, source: Source, question: int, group: int, step: int | None, run: int = 0) -> None:
         """Append an episode."""
         trajectory, rewards = record.trajectory, record.rewards
         answer = trajectory.answer
         self.rows.append(
             Row(
+                run=run,
                 set_name=source.set_name,
                 step=step,
                 question=question,
@@ -146,8 +205,15 @@ class Episodes:
                 turns=len(trajectory.turns),
                 frames=len(trajectory.frames),
                 tokens=trajectory.num_tokens,
+                refusal=refusal_of(trajectory),
+                terms={
+                    name.removeprefix("term_"): value
+                    for name, raw in rewards.items()
+                    if name.startswith("term_") and (value := finite(raw)) is not None
+                },
             )
         )
+        self.looks.append(looks_of(record))
         self._details.append(zlib.compress(to_json(detail_of(record, self._decode)).encode("ascii"), 1))
         # Single spaces, so that words with a line break between them are found.
         said = (record.qa.id, record.qa.question, *record.qa.options, *(turn.text for turn in trajectory.turns))
@@ -159,9 +225,16 @@ class Episodes:
         return detail
 
     def search(self, text: str) -> list[int]:
-        """Numbers of the episodes whose id, question, options or turns hold a text; case doesn't count."""
-        wanted = " ".join(text.split()).lower()
-        return [number for number, words in enumerate(self._words) if wanted in words]
+        """Numbers of the episodes whose id, question, options and turns hold all words of a text; case doesn't count.
+
+        Words in double quotes are one phrase.
+        """
+        wanted = words_of(text)
+        return [
+            number
+            for number, words in enumerate(self._words)
+            if number not in self.gone and all(word in words for word in wanted)
+        ]
 
     def video(self, number: int) -> str:
         """Where an episode's video is looked for."""
@@ -169,19 +242,55 @@ class Episodes:
 
     def newest(self, count: int) -> list[int]:
         """Numbers of the episodes that the page lists first: of the latest steps, as they were read."""
-        order = sorted(range(len(self)), key=lambda number: (-(value_or(self.rows[number].step, -1)), number))
+        order = sorted(self.present, key=lambda number: (-(value_or(self.rows[number].step, -1)), number))
         return order[: max(0, count)]
 
     def set_advantages(self, by_std: bool) -> None:
         """Compute the advantages of all groups."""
         members: dict[int, list[int]] = {}
-        for number, row in enumerate(self.rows):
+        for number in self.present:
+            row = self.rows[number]
             if row.reward is not None:
                 members.setdefault(row.group, []).append(number)
         for numbers in members.values():
             rewards = [value_or(self.rows[number].reward, 0.0) for number in numbers]
             for number, advantage in zip(numbers, group_advantages(rewards, by_std), strict=True):
                 self.rows[number] = replace(self.rows[number], advantage=advantage)
+
+
+def words_of(text: str) -> list[str]:
+    """What a search looks for: words, and phrases between double quotes, in lower case."""
+    found = (phrase or word for phrase, word in re.findall(r'"([^"]*)(?:"|$)|([^\s"]+)', text))
+    return [word for one in found if (word := " ".join(one.split()).lower())]
+
+
+def refusal_of(trajectory: Trajectory) -> str | None:
+    """Why a call of an episode was first refused, in a few words; None where none was."""
+    turn = next((turn for turn in trajectory.turns if turn.illegal_calls), None)
+    if turn is None:
+        return None
+    if isinstance(turn.action, Illegal):
+        reason = turn.action.reason
+    else:
+        told = "".join(part for part in turn.observation if isinstance(part, str))
+        _, error, rest = told.partition("Error: ")
+        reason = rest.split("\n", 1)[0].rstrip(".") if error else trajectory.error
+    reason = " ".join(reason[: 4 * _REASON].split())
+    return reason if len(reason) <= _REASON else reason[: _REASON - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def looks_of(record: Record) -> Looks:
+    """Where in its video an episode looked."""
+    trajectory = record.trajectory
+    seconds = None if isinstance(told := record.qa.extra.get("seconds"), bool) else finite(told)
+    times = _times(part for turn in trajectory.turns for part in turn.observation)
+    shown = _times(part for message in trajectory.opening for part in message.parts)
+    return Looks(times, max((*times, *shown), default=0.0), seconds if seconds is not None and seconds > 0 else None)
+
+
+def _times(parts: Iterable[RecordedPart]) -> "array[float]":
+    times = (finite(ref.time) for ref in recorded_frames(tuple(parts)))
+    return array("d", (time for time in times if time is not None and time >= 0))
 
 
 def group_advantages(rewards: Sequence[float], by_std: bool = True) -> list[float | None]:

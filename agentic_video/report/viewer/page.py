@@ -41,7 +41,7 @@ class Written:
 
 def policy(mode: Literal["file", "server"]) -> str:
     """The page's content security policy."""
-    hashes = (_hash(_asset("viewer.js")), _hash(_asset("viewer.css")))
+    hashes = (_hash(_script()), _hash(_asset("viewer.css")))
     connect = "'none'" if mode == "file" else "'self'"
     return (
         f"default-src 'none'; script-src '{hashes[0]}'; style-src '{hashes[1]}'; img-src data:; connect-src {connect}; "
@@ -56,7 +56,7 @@ def head(index: dict[str, Any], mode: Literal["file", "server"]) -> str:
         "policy": policy(mode),
         "style": _asset("viewer.css"),
         "index": to_json(index),
-        "script": _asset("viewer.js"),
+        "script": _script(),
     }
     # Cut, not replaced one after the other: no value is looked into for another's mark.
     pieces = _asset("viewer.html").split("%%")
@@ -133,6 +133,10 @@ def _block(name: str, value: Any) -> str:
 
 def _asset(name: str) -> str:
     return (files("agentic_video.report.viewer") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    return _asset("drawing.js") + _asset("viewer.js")
 
 
 def _hash(text: str) -> str:

@@ -1,22 +1,26 @@
 """Serves the page to this machine: for runs too large for one file. Pictures are made when they are looked at."""
 
 import re
+import secrets
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from agentic_video.report.viewer.episodes import Episodes, Grouping
-from agentic_video.report.viewer.index import index_of
+from agentic_video.report.viewer.index import index_of, news_of
 from agentic_video.report.viewer.page import all_parts, head, policy, tail
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.safe_json import to_json
+from agentic_video.report.viewer.sources import Reader
 from agentic_video.video.store import FrameStore, StoreConfig
 
 HOST = "127.0.0.1"
 STORE_BYTES = 256 * 2**20
+POLL_S = 3.0
+"""Seconds between two questions of a page for what is new; files are looked at no oftener."""
 _HEADERS = {
     "Content-Security-Policy": policy("server") + "; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -27,11 +31,14 @@ _HEADERS = {
 
 
 class ViewServer(ThreadingHTTPServer):
-    """A server of one report, for this machine only.
+    """A server of episodes that may still be added to, for this machine only.
 
     Args:
+        reader: Has read what there is, and is asked again when a page is.
+        title: Of the page.
         port: 0 for a free one; ``server_port`` says which.
         side: Longest side of a picture in pixels.
+        poll_s: Seconds between two looks at the files.
 
     Raises:
         OSError: The port is taken.
@@ -39,22 +46,68 @@ class ViewServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, episodes: Episodes, grouping: Grouping, title: str, port: int, side: int):
-        self.episodes = episodes
+    def __init__(self, reader: Reader, title: str, port: int, side: int, poll_s: float = POLL_S):
+        self.reader = reader
+        self.episodes = reader.episodes
+        self.title = title
         self.side = side
-        self.page = (head(index_of(episodes, grouping, title), "server") + tail()).encode("utf-8")
         self.store = FrameStore(StoreConfig(max_bytes=STORE_BYTES))
         # A search reads everything; two at a time would only be slower.
         self.searching = threading.Lock()
+        self.closed = False
+        self._poll_s = poll_s
+        self._reading = threading.Lock()
+        # Tells pages of an earlier server, whose episodes had other numbers, from this one's.
+        self._name = secrets.token_hex(8)
+        self._version = 0
+        self._looked = time.monotonic()
+        self._page: tuple[int, bytes] = (-1, b"")
         super().__init__((HOST, port), _Handler)  # last: when the port is taken, it closes what there is
 
+    def page(self) -> bytes:
+        """The page with all episodes that are there by now."""
+        with self._reading:
+            self._look()
+            if self._page[0] != self._version:
+                index = index_of(self.episodes, self.reader.grouping, self.title)
+                live = {"version": self._named_version, "poll_s": self._poll_s}
+                self._page = self._version, (head({**index, **live}, "server") + tail()).encode("utf-8")
+            return self._page[1]
+
+    def news(self, version: str, have: int, have_questions: int) -> dict[str, Any]:
+        """What a page lacks; nothing but ``version`` where it is up to date, and where it is another server's.
+
+        Args:
+            version: Of the page.
+            have: How many episodes it has.
+            have_questions: How many questions.
+        """
+        with self._reading:
+            self._look()
+            ours = version.startswith(f"{self._name}-")
+            if not ours or version == self._named_version:
+                return {"version": self._named_version}
+            news = news_of(self.episodes, self.reader.grouping, self.title, have, have_questions)
+            return {**news, "version": self._named_version}
+
+    @property
+    def _named_version(self) -> str:
+        return f"{self._name}-{self._version}"
+
+    def _look(self) -> None:
+        """Take in what was added to the files, if some time has passed."""
+        if time.monotonic() - self._looked >= self._poll_s / 2:
+            self._version += self.reader.read()
+            self._looked = time.monotonic()
+
     def server_close(self) -> None:
+        self.closed = True
         super().server_close()
         self.store.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers with the page, an episode, the pictures of one part of it, or what a search finds; nothing else."""
+    """Answers with the page, what is new, an episode, the pictures of one part of it, or what a search finds."""
 
     server: ViewServer
     protocol_version = "HTTP/1.1"
@@ -63,6 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
+        if self.server.closed:  # on a connection that the page has kept
+            self.close_connection = True
+            return
         # Another name for this address is a page elsewhere that wants to read what is served here (DNS rebinding).
         if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
             self._send(403, "text/plain", b"open http://127.0.0.1 with this port instead\n")
@@ -75,15 +131,16 @@ class _Handler(BaseHTTPRequestHandler):
             r"/api/episode/(\d{1,9})": self._episode,
             r"/api/pictures/(\d{1,9})/(\d{1,4})": self._pictures,
             r"/api/search": lambda: self._search(url.query),
+            r"/api/news": lambda: self._news(url.query),
         }
         if url.path == "/":
-            self._send(200, "text/html; charset=utf-8", self.server.page)
+            self._send(200, "text/html; charset=utf-8", self.server.page())
             return
         for pattern, answer in routes.items():
             if match := re.fullmatch(pattern, url.path):
                 try:
                     value = answer(*(int(number) for number in match.groups()))
-                except IndexError:
+                except (IndexError, ValueError):
                     break
                 self._send(200, "application/json", to_json(value).encode("ascii"))
                 return
@@ -102,6 +159,11 @@ class _Handler(BaseHTTPRequestHandler):
         text = parse_qs(query).get("q", [""])[0]
         with self.server.searching:
             return self.server.episodes.search(text)
+
+    def _news(self, query: str) -> dict[str, Any]:
+        asked = {name: values[0] for name, values in parse_qs(query).items()}
+        have, have_questions = (min(10**9, int(asked.get(name, "0")[:12])) for name in ("episodes", "questions"))
+        return self.server.news(asked.get("version", ""), max(0, have), max(0, have_questions))
 
     def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)

@@ -1,13 +1,18 @@
 """Where recorded episodes and their videos are: runs' folders, files of records, folders of videos."""
 
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Source, by_number
+from agentic_video.report.summary import read_metrics
+from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Run, Source, by_number
+from agentic_video.report.viewer.growing import GrowingFile, Signature, signature
+from agentic_video.report.viewer.safe_json import finite
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 
@@ -32,30 +37,182 @@ def load_episodes(
     Raises:
         ViewError: A path doesn't exist, or there isn't a single episode.
     """
-    sources = [source for path in paths for source in find_sources(path)]
-    grouping = next((found for path in paths if (found := read_grouping(path))), Grouping())
-    episodes = Episodes(decode)
-    questions: dict[tuple[str, str, str], int] = {}
-    groups: dict[tuple[int, int | None, int], int] = {}
-    for number, source in enumerate(sources):
-        for record in _read(source.path, episodes.problems):
-            qa = record.qa
-            key = (qa.id, qa.question, qa.video)
-            if key not in questions:
-                questions[key] = len(questions)
-                episodes.questions.append(Question(qa.id, qa.question, locate_video(qa.video, source.path, videos)))
-            step = _step(record, source.path)
-            group = groups.setdefault((number, step, questions[key]), len(groups))
-            episodes.add(record, source, questions[key], group, step)
-    if not episodes.rows:
-        looked = ", ".join(str(path) for path in paths)
-        first = f"; the first problem: {episodes.problems[0]}" if episodes.problems else ""
+    reader = Reader(paths, videos, decode)
+    reader.read()
+    reader.check()
+    return reader.episodes, reader.grouping
+
+
+class Reader:
+    """Reads the episodes below some folders or in some files, and what is added to them later.
+
+    Args:
+        paths: Runs' folders, any folders with files of records, or such files.
+        videos: Where to look for a video, by its name, that isn't where its record says.
+        decode: The texts of recorded token ids.
+
+    Attributes:
+        episodes: All that were read so far.
+
+    Raises:
+        ViewError: A path doesn't exist.
+    """
+
+    def __init__(self, paths: Sequence[Path], videos: Path | None = None, decode: Decode = by_number) -> None:
+        for path in paths:
+            if not (path.is_file() or path.is_dir()):
+                raise ViewError(
+                    f"{path} is neither a folder nor a file; name a run's folder or a jsonl file of records"
+                )
+        self.paths = tuple(paths)
+        self.episodes = Episodes(decode)
+        self._grouping: Grouping | None = None
+        self._videos = videos
+        self._files: dict[Path, GrowingFile] = {}
+        self._numbers: dict[Path, list[int]] = {}
+        self._problems: dict[Path, list[str]] = {}
+        self._unfinished: dict[Path, str] = {}
+        self._no_records: dict[Path, Signature] = {}
+        self._metrics: dict[Path, list[Signature | None]] = {}
+        self._runs: dict[Path, int] = {}
+        self._questions: dict[tuple[str, str, str], int] = {}
+        self._same: dict[tuple[str, str, str, str], int] = {}
+        self._groups: dict[tuple[Path, int, int | None, int], int] = {}
+
+    @property
+    def grouping(self) -> Grouping:
+        """What the first run's config says about groups."""
+        return self._grouping or Grouping()
+
+    def read(self) -> bool:
+        """Take in new files and new lines; a last line without its end is left for the next time.
+
+        Returns:
+            Whether anything is new.
+        """
+        news = False
+        if self._grouping is None:
+            self._grouping = next((found for path in self.paths if (found := read_grouping(path))), None)
+            news = self._grouping is not None
+        for path in self.paths:
+            sources, runs = self._look(path)
+            for source in sources:
+                home = next((folder for folder in source.path.parents if folder in runs), None)
+                run = self._run(home or (path if path.is_dir() else path.parent), whole=home is not None)
+                news = self._read_file(source, run) or news
+            for folder in runs:
+                news = self._read_metrics(self._run(folder, whole=True)) or news
+        if news:
+            problems = [problem for of_file in self._problems.values() for problem in of_file]
+            self.episodes.problems[:] = problems + list(self._unfinished.values())
+            self.episodes.set_advantages(self.grouping.by_std)
+        return news
+
+    def check(self, *, wait: bool = False) -> None:
+        """See that there is something to view.
+
+        Args:
+            wait: A run's folder without an episode is something.
+
+        Raises:
+            ViewError: There is nothing.
+        """
+        if self.episodes.present or (wait and any(run.whole for run in self.episodes.runs)):
+            return
+        looked = ", ".join(str(path) for path in self.paths)
+        first = f"; the first problem: {self.episodes.problems[0]}" if self.episodes.problems else ""
+        if any(run.whole for run in self.episodes.runs) and not first:
+            first = "; this run has recorded none yet: --serve waits for them"
         raise ViewError(
             f"no episode in {looked}{first}. Name a run's folder (outputs/<recipe>-<profile>/run-NNN) or a jsonl file "
             "of records (agentic_video/types/record.py)"
         )
-    episodes.set_advantages(grouping.by_std)
-    return episodes, grouping
+
+    def _look(self, path: Path) -> tuple[list[Source], list[Path]]:
+        """Files of records at a path, and folders of runs."""
+        if not path.is_dir():
+            return [Source(path, _unnumbered(path.stem))], []
+        found = _below(path)
+        files = [file for file in found if file.suffix == ".jsonl" and self._holds_records(file)]
+        return _sources(path, files), sorted({file.parent for file in found if _is_of_run(file)})
+
+    def _holds_records(self, file: Path) -> bool:
+        """As :func:`_holds_records`, without opening files that haven't changed."""
+        if file in self._files:
+            return True
+        now = signature(file)
+        if now is None or self._no_records.get(file) == now:
+            return False
+        if _holds_records(file):
+            return True
+        self._no_records[file] = now
+        return False
+
+    def _run(self, folder: Path, whole: bool) -> int:
+        """The number of a run."""
+        number = self._runs.setdefault(folder.resolve(), len(self._runs))
+        runs = self.episodes.runs
+        if number == len(runs):
+            runs.append(Run(folder.resolve(), whole))
+        elif whole and not runs[number].whole:
+            runs[number] = replace(runs[number], whole=True)
+        return number
+
+    def _read_metrics(self, number: int) -> bool:
+        """Whether a run has new metrics."""
+        run = self.episodes.runs[number]
+        now = [signature(file) for file in sorted(run.folder.glob("metrics-*.jsonl"))]
+        if self._metrics.get(run.folder, []) == now:
+            return False
+        self._metrics[run.folder] = now
+        try:
+            metrics = read_metrics(run.folder)
+        except (OSError, UnicodeDecodeError) as error:
+            self._problems[run.folder] = [f"{run.folder}: its metrics can't be read: {error}"]
+            return True
+        self.episodes.runs[number] = replace(run, metrics={step: _usable(values) for step, values in metrics.items()})
+        return True
+
+    def _read_file(self, source: Source, run: int) -> bool:
+        """Whether a file has new lines."""
+        path = source.path
+        file = self._files.setdefault(path, GrowingFile(path))
+        numbers = self._numbers.setdefault(path, [])
+        problems = self._problems.setdefault(path, [])
+        try:
+            lines = file.lines()
+            if lines is None:
+                return False
+            if file.anew:
+                self.episodes.gone.update(numbers)
+                numbers.clear()
+                problems.clear()
+            for number, line in lines:
+                record = _record(line, f"{path} line {number}", problems)
+                if record is not None:
+                    numbers.append(len(self.episodes))
+                    self._add(record, source, file.generation, run)
+        except OSError as error:
+            problem = f"{path}: can't be read: {error.strerror}"
+            if problem in problems:
+                return False
+            problems.append(problem)
+        self._unfinished.pop(path, None)
+        if file.unfinished:
+            self._unfinished[path] = f"{path} line {file.count + 1}: not a record: its end is missing"
+        return True
+
+    def _add(self, record: Record, source: Source, generation: int, run: int) -> None:
+        qa, episodes = record.qa, self.episodes
+        key = (qa.id, qa.question, qa.video)
+        if key not in self._questions:
+            number = self._questions[key] = len(self._questions)
+            same = self._same.setdefault((qa.data_source, qa.id, qa.question, Path(qa.video).name), number)
+            video = locate_video(qa.video, source.path, self._videos)
+            episodes.questions.append(Question(qa.id, qa.question, video, same))
+        question, step = self._questions[key], _step(record, source.path)
+        group = self._groups.setdefault((source.path, generation, step, question), len(self._groups))
+        episodes.add(record, source, question, group, step, run)
 
 
 def find_sources(path: Path) -> list[Source]:
@@ -68,8 +225,28 @@ def find_sources(path: Path) -> list[Source]:
         return [Source(path, _unnumbered(path.stem))]
     if not path.is_dir():
         raise ViewError(f"{path} is neither a folder nor a file; name a run's folder or a jsonl file of records")
-    files = [file for file in sorted(path.rglob("*.jsonl")) if file.is_file() and _holds_records(file)]
+    return _sources(path, [file for file in _below(path) if file.suffix == ".jsonl" and _holds_records(file)])
+
+
+def _sources(path: Path, files: Iterable[Path]) -> list[Source]:
     return [Source(file, file.parent.name if file.parent != path else _unnumbered(file.stem)) for file in files]
+
+
+def _below(path: Path) -> list[Path]:
+    """All files below a folder; others may make and remove some meanwhile."""
+    return sorted(
+        file for folder, _, names in os.walk(path) for name in names if (file := Path(folder, name)).is_file()
+    )
+
+
+def _is_of_run(file: Path) -> bool:
+    """Whether a file is one of those that a run's folder holds."""
+    return file.name == "run.json" or re.fullmatch(r"metrics-\d+\.jsonl", file.name) is not None
+
+
+def _usable(values: Mapping[str, float]) -> dict[str, float]:
+    """Without what can't be drawn: no finite number, or one whose square isn't."""
+    return {key: found for key, value in values.items() if (found := finite(value)) is not None and abs(found) < 1e150}
 
 
 def _unnumbered(stem: str) -> str:
@@ -135,23 +312,16 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _read(path: Path, problems: list[str]) -> Iterator[Record]:
-    """A file's records. Those of versions of the trainer that wrote no ``version`` are read as well."""
+def _record(line: bytes, where: str, problems: list[str]) -> Record | None:
+    """A line's record. Those of versions of the trainer that wrote no ``version`` are read as well."""
     try:
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                where = f"{path} line {number}"
-                try:
-                    raw = json.loads(line.decode("utf-8"))
-                    yield Record.from_dict({"version": 1, **raw} if isinstance(raw, dict) else raw, where)
-                except RecordError as error:
-                    problems.append(str(error))
-                except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-                    problems.append(f"{where}: not a record: {type(error).__name__}: {error}")
-    except OSError as error:
-        problems.append(f"{path}: can't be read: {error.strerror}")
+        raw = json.loads(line.decode("utf-8"))
+        return Record.from_dict({"version": 1, **raw} if isinstance(raw, dict) else raw, where)
+    except RecordError as error:
+        problems.append(str(error))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        problems.append(f"{where}: not a record: {type(error).__name__}: {error}")
+    return None
 
 
 def _step(record: Record, path: Path) -> int | None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, by_number
+from agentic_video.report.viewer.episodes import Decode, Episodes, by_number
 from agentic_video.report.viewer.page import Written, write_page
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import ViewError, load_episodes, missing_videos
+from agentic_video.report.viewer.sources import Reader, ViewError, missing_videos
 
 
 @dataclass(frozen=True)
@@ -16,20 +16,23 @@ class View:
     """Episodes that were read, to be written or served.
 
     Attributes:
-        episodes: All of them.
-        grouping: What the run's config says about groups.
+        reader: Has read them.
         title: Of the page.
         default_out: The report's file where no other is named.
         videos: How many the episodes are about.
         missing: Those among them that aren't there.
     """
 
-    episodes: Episodes
-    grouping: Grouping
+    reader: Reader
     title: str
     default_out: Path
     videos: int
     missing: tuple[str, ...]
+
+    @property
+    def episodes(self) -> Episodes:
+        """All of them."""
+        return self.reader.episodes
 
     def write(self, out: Path | None, *, images: int, side: int) -> tuple[Path, Written]:
         """Write the report.
@@ -47,9 +50,10 @@ class View:
         """
         out = out or self.default_out
         try:
-            return out, write_page(out, self.episodes, self.grouping, self.title, images=images, side=side)
+            written = write_page(out, self.episodes, self.reader.grouping, self.title, images=images, side=side)
         except OSError as error:
             raise ViewError(f"can't write {out}: {error.strerror}; name another file with --out") from error
+        return out, written
 
     def server(self, port: int, side: int) -> ViewServer:
         """A server of the same page, to be started and closed by the caller.
@@ -62,28 +66,32 @@ class View:
             ViewError: The port can't be had.
         """
         try:
-            return ViewServer(self.episodes, self.grouping, self.title, port, side)
+            return ViewServer(self.reader, self.title, port, side)
         except (OSError, OverflowError) as error:
             raise ViewError(f"can't serve on port {port}: {error}; name another with --port (0: a free one)") from error
 
 
-def load_view(paths: Sequence[Path], videos: Path | None = None, tokenizer: Path | None = None) -> View:
+def load_view(
+    paths: Sequence[Path], videos: Path | None = None, tokenizer: Path | None = None, *, wait: bool = False
+) -> View:
     """Read episodes.
 
     Args:
         paths: Runs' folders, any folders with files of records, or such files; the page is named after the first.
         videos: Where to look for a video, by its name, that isn't where its record says.
         tokenizer: A checkpoint's folder, whose tokenizer gives recorded ids their texts.
+        wait: A run's folder that has no episode yet will do.
 
     Raises:
         ViewError: A path doesn't exist, there isn't a single episode, or there is no tokenizer.
     """
-    episodes, grouping = load_episodes(paths, videos, decoder(tokenizer) if tokenizer else by_number)
-    total, missing = missing_videos(episodes.questions)
+    reader = Reader(paths, videos, decoder(tokenizer) if tokenizer else by_number)
+    reader.read()
+    reader.check(wait=wait)
+    total, missing = missing_videos(reader.episodes.questions)
     first = paths[0].resolve()
     return View(
-        episodes,
-        grouping,
+        reader,
         title=f"{first.parent.name}/{first.name}" + (f" and {len(paths) - 1} more" if len(paths) > 1 else ""),
         default_out=first / "episodes.html" if first.is_dir() else first.with_suffix(".html"),
         videos=total,

@@ -1,9 +1,10 @@
 """The viewer as a person meets it, in headless Chromium."""
 
+import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 from agentic_video.report.viewer.episodes import LOG_PROBS
 from agentic_video.report.viewer.page import write_page
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import load_episodes
+from agentic_video.report.viewer.sources import Reader, load_episodes
 from agentic_video.types.action import Answer
+from agentic_video.types.record import Record, write_record
 from tests.report.viewer.browser import CHROMIUM, DRIVER, Browser, start_browser
 from tests.report.viewer.records import illegal, record, write
+from tests.report.viewer.test_overview import looking, write_run
 from tests.report.viewer.test_page import HOSTILE, in_a_row
 from tests.video.conftest import video  # noqa: F401  (a fixture)
 
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Chromium and its driver (Debian: apt install chromium chromium-driver)"
 )
 ESCAPE, ENTER = "\ue00c", "\ue007"
+LEFT, UP, RIGHT, DOWN = "\ue012", "\ue013", "\ue014", "\ue015"
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,17 @@ def rows(browser: Browser) -> list[str]:
     script = """return [...document.querySelectorAll('.row')].sort((a, b) => a.offsetTop - b.offsetTop)
         .map((row) => (/rollout (\\d+)/.exec(row.innerText) || [0, ''])[1])"""
     return list(browser.run(script))
+
+
+def read(paths: list[Path]) -> Reader:
+    reader = Reader(paths)
+    reader.read()
+    return reader
+
+
+def each(browser: Browser, selector: str, value: str) -> list[Any]:
+    """Of each element ``n`` that matches, in the page's order, the value of an expression."""
+    return list(browser.run(f"return [...document.querySelectorAll(arguments[0])].map((n) => {value})", selector))
 
 
 def filled(browser: Browser, selector: str) -> None:
@@ -187,7 +202,7 @@ def test_filters_sorting_and_search(show: Callable[..., Browser]) -> None:
     browser.wait("return document.getElementById('count').textContent.startsWith('1 of 4')")
     assert rows(browser) == ["1"]
     browser.press(ESCAPE, "j")
-    browser.wait("return location.hash === '#e=1'")
+    browser.wait("return location.hash === '#e=1&find=%C3%A4rmel&sort=reward&order=up'")
 
 
 def test_keys_walk_the_list(show: Callable[..., Browser]) -> None:
@@ -343,24 +358,340 @@ def test_ten_thousand_episodes_open_at_once(
     assert times["filtered"] < 30 * times["filtered_small"]
 
 
-def test_the_served_page(browser: Browser, tmp_path: Path, video: Callable[[str], str]) -> None:  # noqa: F811
-    file = write(
-        tmp_path / "e.jsonl", record(video("h264_b_frames")), record("/gone.mp4", id="q2", thought="rare word")
-    )
-    server = ViewServer(*load_episodes([file]), "served", 0, 96)
+@contextlib.contextmanager
+def served(paths: Sequence[Path]) -> Iterator[str]:
+    """The address of a server that is asked for news many times a second."""
+    server = ViewServer(read(list(paths)), "served", 0, 96, poll_s=0.1)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        browser.requests(), browser.log()
-        browser.open(f"http://127.0.0.1:{server.server_port}/#e=0")
-        browser.wait("return document.querySelectorAll('.strip img').length === 4")
-        browser.press("/", *"rare")
-        browser.wait("return document.getElementById('count').textContent.startsWith('1 of 2')")
-        own = (f"http://127.0.0.1:{server.server_port}/", "data:")
-        assert [url for url in browser.requests() if not url.startswith(own)] == []
-        severe = [entry for entry in browser.log() if entry["level"] == "SEVERE" and "favicon" not in entry["message"]]
-        assert severe == []
+        yield f"http://127.0.0.1:{server.server_port}/"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def append(path: Path, *records: Record) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        for one in records:
+            write_record(file, one)
+
+
+CHARTS = "return [...document.querySelectorAll('[data-chart]')].map((chart) => chart.dataset.chart)"
+
+
+def test_a_run_opens_with_its_overview(browser: Browser, tmp_path: Path) -> None:
+    looks = [looking([1.0, 2.0], {"seconds": 4.0}, rollout=k, provenance={"step": 1 + k}) for k in range(3)]
+    run = write_run(tmp_path / "run-001", *looks)
+    write_page(tmp_path / "e.html", *load_episodes([run]), "a run", images=0, side=96)
+    browser.log(), browser.requests()
+    browser.open((tmp_path / "e.html").as_uri())
+    filled(browser, ".plot svg")
+    assert browser.run(CHARTS) == ["reward", "term", "acc", "calls", "length", "entropy", "map/0/episodes/step"]
+    said = browser.run("return document.querySelector('[data-chart=reward] .plot svg').getAttribute('aria-label')")
+    assert said.startswith("Reward by step. mean of a step's episodes: 0.5 at step 1, 1 at step 2; moving average")
+    # two points, in proportion: step 1 lies in the middle between 0 and 2
+    line = browser.run(
+        "return document.querySelector('[data-chart=reward] .line.thin:not(.swatch-line *)').getAttribute('d')"
+    )
+    (x1, _), (x2, _) = ([float(v) for v in point.split()] for point in line[1:].split("L"))
+    width = browser.run("return document.querySelector('[data-chart=reward] .plot svg').clientWidth")
+    assert (x1, x2) == pytest.approx((42 + (width - 84) / 2, width - 42), abs=0.2)
+    # a quarter and half of the video: parts 5 and 10 of 20, in three columns
+    assert browser.run("return document.querySelectorAll('[data-chart^=map] .plot .heat').length") == 6
+    # the figures are there as a table, and a step in it leads to its episodes
+    browser.click("[data-chart='map/0/episodes/step'] summary")
+    filled(browser, "[data-chart^=map] tbody tr")
+    cells = each(browser, "[data-chart^=map] tbody tr", r"n.innerText.split('\t').filter((text) => text.trim())")
+    assert cells == [["1", "2", "50 %", "50 %"], ["2", "2", "50 %", "50 %"], ["3", "2", "50 %", "50 %"]]
+    browser.click("[data-chart^=map] tbody tr:nth-child(2) button")
+    assert rows(browser) == ["1"] and browser.run("return location.hash") == "#step=2..2"
+    browser.run("document.getElementById('clear').click()")
+    browser.run("""const plot = document.querySelector('[data-chart=reward] .plot svg');
+        const box = plot.getBoundingClientRect(), clientX = box.left + box.width - 50, clientY = box.top + 20;
+        plot.dispatchEvent(new MouseEvent('click', {clientX, clientY, bubbles: true}))""")
+    assert browser.run("return location.hash") == "#step=2..2"
+    assert [entry for entry in browser.log() if entry["level"] == "SEVERE"] == []
+    assert [url for url in browser.requests() if not url.startswith(("file:", "data:"))] == []
+    # from an episode, by key and by button
+    browser.press("j")
+    filled(browser, ".message.model")
+    browser.press("o")
+    filled(browser, ".plot svg")
+    assert browser.run("return location.hash") == "#view=overview&step=2..2"
+    browser.press("j")
+    filled(browser, ".message.model")
+    browser.click("#overview")
+    filled(browser, ".plot svg")
+
+
+def test_hostile_names_in_the_overview_are_text(browser: Browser, tmp_path: Path) -> None:
+    def named(k: int, text: str) -> Record:
+        made = looking([1.0], id=f"{k}", provenance={"step": k} if k % 2 else None)
+        terms = {"reward": 1.0, "acc": 1.0, f"term_{text}": 0.5}
+        return replace(made, qa=replace(made.qa, data_source=in_a_row(text)), rewards=terms)
+
+    file = write(tmp_path / "e.jsonl", *(named(k, text) for k, text in enumerate(HOSTILE)))
+    write_page(tmp_path / "e.html", *load_episodes([file]), "a run", images=0, side=96)
+    browser.log()
+    browser.open((tmp_path / "e.html").as_uri())
+    filled(browser, ".plot svg")
+    assert browser.run("return document.title") == "a run"
+    assert (
+        browser.run(
+            "return document.querySelectorAll('#detail script, #detail a, #detail img, #detail [onload]').length"
+        )
+        == 0
+    )
+    assert (
+        browser.run("return document.querySelectorAll('[aria-label=\"Episodes without a step\"] tbody tr').length") == 5
+    )
+    assert [entry for entry in browser.log() if entry["level"] == "SEVERE"] == []
+
+
+def test_several_runs_have_a_legend_and_a_line_each(browser: Browser, tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / name / "run-001", record(provenance={"step": 1})) for name in ("a", "b")]
+    write_page(tmp_path / "e.html", *load_episodes(runs), "runs", images=0, side=96)
+    browser.open((tmp_path / "e.html").as_uri())
+    filled(browser, ".plot svg")
+    assert browser.text("[aria-label=Runs]").split() == ["a", "b"]
+    dots = each(browser, "[data-chart=entropy] .plot .dot", "n.getAttribute('class')")
+    assert dots == ["dot c0 thin", "dot c1 thin"]
+    browser.run("""const node = document.querySelector('[data-choice=run]');
+        node.value = '=b'; node.dispatchEvent(new Event('change'))""")
+    assert browser.text("#count").startswith("1 of 2") and browser.run("return location.hash") == "#run=b"
+
+
+def test_a_question_over_steps_and_runs(browser: Browser, tmp_path: Path) -> None:
+    for run, videos in (("a", "/one"), ("b", "/two")):
+        for step in (10, 9):
+            made = [
+                looking([1.0, 2.0], {"seconds": 4.0}, video=f"{videos}/v.mp4", rollout=k, reward=float(k), acc=float(k))
+                for k in range(2)
+            ]
+            write(tmp_path / run / f"step_{step:06d}.jsonl", *made, record(id=f"{run}{step}"))
+    write_page(tmp_path / "e.html", *load_episodes([tmp_path / "a", tmp_path / "b"]), "runs", images=0, side=96)
+    browser.open((tmp_path / "e.html").as_uri() + "#e=0")
+    filled(browser, ".message.model")
+    assert "This question 4 times" in browser.text("#detail .head")
+    browser.press("q")
+    browser.wait("return document.querySelectorAll('.moment').length === 4")
+    assert browser.run("return location.hash") == "#q=0"
+    heads = browser.run(
+        "return [...document.querySelectorAll('.moment h3')].map((h) => h.innerText.replace(/\\s+/g, ' '))"
+    )
+    assert [head.split(" mean")[0] for head in heads] == ["step 9 a", "step 10 a", "step 9 b", "step 10 b"]
+    assert all("mean reward 0.50, 1 of 2 right" in head for head in heads)
+    browser.wait("return document.querySelectorAll('.moment .tick').length === 16")
+    assert each(browser, ".moment:first-of-type .play:first-of-type .tick", "n.style.left") == ["25%", "50%"]
+    browser.click(".moment:nth-of-type(3) .play:last-of-type")
+    filled(browser, ".message.model")
+    assert browser.run("return location.hash").startswith("#e=") and "rollout 1" in browser.text(".facts")
+    browser.press("q")
+    filled(browser, ".play.current")
+    browser.press("q")
+    filled(browser, ".message.model")
+    # one that was asked once has no such button
+    alone = browser.run(
+        "return [...document.querySelectorAll('.row')].find((row) => !row.innerText.includes('rollout 1')).id"
+    )
+    assert alone
+    browser.run("location.hash = '#e=2'")
+    browser.wait("return document.querySelector('.facts') && document.querySelector('.facts').innerText.includes('a9')")
+    assert "This question" not in browser.text("#detail")
+
+
+def test_filters_are_in_the_address(show: Callable[..., Browser]) -> None:
+    browser = show(
+        record(thought="alpha beta", provenance={"step": 1}),
+        record(thought="beta alpha", rollout=1, provenance={"step": 2}),
+        illegal("no beta alpha", rollout=2, reward=0.5, acc=0.0, provenance={"step": 3}),
+        record(thought="gamma", rollout=3, provenance={"step": 3}),
+        hash="#find=%22alpha%20beta%22&order=up",
+    )
+    browser.wait("return document.getElementById('count').textContent.startsWith('1 of 4')")
+    assert browser.run("return document.getElementById('search').value") == '"alpha beta"'
+    browser.run("location.hash = '#find=beta+alpha&correct=right&step=2..&sort=calls&nonsense=1&system='")
+    browser.wait(
+        "return document.getElementById('count').textContent.startsWith('1 of 2 filtered episodes (4 in all)')"
+    )
+    assert rows(browser) == ["1"]
+    fields = ("#sort", "[data-choice=correct]", "[data-range='step.low']", "[data-range='step.high']")
+    values = [browser.run("return document.querySelector(arguments[0]).value", field) for field in fields]
+    assert values == ["calls", "=right", "2", ""]
+    browser.press("j")
+    browser.wait("return document.querySelector('.message.model') !== null")
+    assert browser.run("return location.hash") == "#e=1&find=beta%20alpha&sort=calls&correct=right&step=2.."
+    browser.open(browser.run("return location.href.replace('#', '?again#')"))
+    browser.wait(
+        "return document.getElementById('count').textContent.startsWith('1 of 2 filtered episodes (4 in all)')"
+    )
+    filled(browser, ".message.model")
+    browser.run("document.getElementById('more').open = true")
+    browser.click("#clear")
+    browser.wait("return location.hash === '#e=1&sort=calls'")
+
+
+def test_arrows_walk_the_list_and_a_group(show: Callable[..., Browser]) -> None:
+    browser = show(*(record(rollout=k, reward=float(k)) for k in range(3)))
+    browser.press(DOWN, RIGHT, UP)
+    browser.wait("return location.hash === '#e=0'")
+    browser.press("g")
+    browser.wait("return document.querySelectorAll('.member').length === 3")
+    browser.press(RIGHT, RIGHT)
+    assert browser.run("return document.querySelector('.member.current').getAttribute('aria-label')") == "Rollout 2"
+    browser.press(LEFT, "g")
+    browser.wait("return location.hash === '#e=1'")
+    filled(browser, ".message.model")
+    browser.run("document.getElementById('right').focus()")
+    browser.press(DOWN)
+    assert browser.run("return location.hash") == "#e=1"  # scrolls
+
+
+def test_the_list_says_why_a_call_was_refused(show: Callable[..., Browser]) -> None:
+    browser = show(illegal("neither a call nor an answer"), record(rollout=1))
+    assert "refused: neither a call nor an answer" in browser.text("#row-0")
+    assert "refused" not in browser.text("#row-1")
+
+
+def test_eight_rollouts_fit_on_a_wide_screen(show: Callable[..., Browser]) -> None:
+    browser = show(*(record(rollout=k, reward=-10.25) for k in range(8)))
+    try:
+        browser.size(1920, 1000)
+        browser.run("location.hash = '#g=0'")
+        browser.wait("return document.querySelectorAll('.member').length === 8")
+        assert (
+            browser.run("return new Set([...document.querySelectorAll('.member')].map((m) => m.offsetTop)).size") == 1
+        )
+        wide = "return ['.right', '.members', '.member', '.member .top'].map((n) => document.querySelector(n)).map((n) => n.scrollWidth > n.clientWidth)"  # noqa: E501
+        assert browser.run(wide) == [False] * 4
+    finally:
+        browser.size(1280, 800)
+
+
+def test_an_overview_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run-001", looking([1.0], provenance={"step": 1}))
+    write_page(tmp_path / "e.html", *load_episodes([run]), "a run", images=0, side=96)
+    try:
+        browser.size(360, 740)
+        browser.open((tmp_path / "e.html").as_uri())
+        assert browser.run("return document.querySelector('.right').offsetWidth") == 0
+        browser.click("#overview")
+        filled(browser, ".plot svg")
+        wide = (
+            "return ['html', '.right'].map((n) => document.querySelector(n)).map((n) => n.scrollWidth > n.clientWidth)"
+        )
+        assert browser.run(wide) == [False, False]
+        browser.click("[data-chart=calls] summary")
+        filled(browser, "[data-chart=calls] tbody button")
+        browser.click("[data-chart=calls] tbody button")
+        browser.wait("return document.querySelector('.left').offsetWidth > 0")
+        assert browser.text("#count").startswith("1 episode")
+    finally:
+        browser.size(1280, 800)
+
+
+def test_a_page_beside_a_running_job_grows(browser: Browser, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run-001", metrics={1: {"episode/reward_sampled": 0.5}})
+    step = run / "episodes"
+    with served([run]) as address:
+        browser.log(), browser.requests()
+        browser.open(address)
+        assert "No episode has been recorded yet" in browser.text("#detail")
+        assert browser.run(CHARTS) == ["reward"]
+        append(step / "step_000001.jsonl", *(record(id=f"a{k}", provenance={"step": 1}) for k in range(40)))
+        browser.wait("return document.getElementById('live').textContent === '40 new episodes'")
+        assert browser.text("#count").startswith("40 episodes")
+        # an open episode, a filter, a place in the list and on the page stay as they are
+        browser.run("location.hash = '#e=20&correct=right'")
+        filled(browser, ".message.model")
+        browser.run("""document.querySelector('.message.model').keptMark = true;
+            document.getElementById('more').open = false;
+            document.getElementById('right').scrollTop = 150; document.getElementById('list').scrollTop = 615""")
+        before = browser.run(
+            "return [document.getElementById('right').scrollTop, document.getElementById('list').scrollTop]"
+        )
+        assert before == [150, 615]
+        append(step / "step_000002.jsonl", *(record(id=f"b{k}", provenance={"step": 2}) for k in range(3)))
+        append(step / "step_000002.jsonl", record(id="b3", acc=0.0, reward=0.0, provenance={"step": 2}))
+        append(run / "episodes" / "step_000001.jsonl", record(id="a20", rollout=1, reward=0.0, provenance={"step": 1}))
+        browser.wait("return document.getElementById('count').textContent.startsWith('44 of 45')")
+        assert browser.run("return document.querySelector('.message.model').keptMark")
+        assert browser.run("return location.hash") == "#e=20&correct=right"
+        # three new ones of step 2 are above, 60 pixels each; the other one is below
+        after = browser.run(
+            "return [document.getElementById('right').scrollTop, document.getElementById('list').scrollTop]"
+        )
+        assert after == [150, 615 + 3 * 60]
+        assert "Compare 2 rollouts" in browser.text("#detail .head")
+        # the overview draws itself anew, its unfolded table stays unfolded
+        browser.press("o")
+        filled(browser, "[data-chart=reward] .plot svg")
+        browser.click("[data-chart=reward] summary")
+        filled(browser, "[data-chart=reward] tbody tr")
+        with (run / "metrics-001.jsonl").open("a") as lines:
+            lines.write('{"step": 2, "data": {"episode/reward_sampled": 0.75, "actor/entropy": 0.1}}\n{"step": 3')
+        browser.wait("return document.querySelectorAll('[data-chart]').length >= 3")
+        assert browser.run("return document.querySelectorAll('[data-chart=reward] tbody tr').length") == 2
+        own = (address, "data:")
+        assert [url for url in browser.requests() if not url.startswith(own)] == []
+        severe = [entry for entry in browser.log() if entry["level"] == "SEVERE" and "favicon" not in entry["message"]]
+        assert severe == []
+
+
+def test_a_group_and_a_question_grow_while_they_are_open(browser: Browser, tmp_path: Path) -> None:
+    file = write(tmp_path / "journal.jsonl", *(record(rollout=k, provenance={"step": 1}) for k in range(2)))
+    with served([file]) as address:
+        browser.open(address + "#g=0")
+        browser.wait("return document.querySelectorAll('.member').length === 2")
+        append(file, record(rollout=2, reward=0.0, provenance={"step": 1}))
+        browser.wait("return document.querySelectorAll('.member').length === 3")
+        append(file, record(provenance={"step": 2}))
+        browser.run("location.hash = '#q=0'")
+        browser.wait("return document.querySelectorAll('.moment').length === 2")
+        append(file, record(provenance={"step": 3}, thought="<img src=x onerror=alert(1)>"))
+        browser.wait("return document.querySelectorAll('.moment').length === 3")
+
+
+def test_episodes_of_a_file_written_anew_leave_the_list(browser: Browser, tmp_path: Path) -> None:
+    file = write(tmp_path / "step_000001.jsonl", record(thought="first"), record(rollout=1, thought="first too"))
+    with served([file]) as address:
+        browser.open(address)
+        assert rows(browser) == ["0", "1"]
+        write(file, record(rollout=5, thought="the second try is another one"))
+        browser.wait("return document.getElementById('live').textContent === '1 new episode, 2 replaced'")
+        assert rows(browser) == ["5"] and browser.text("#count").startswith("1 episode,")
+
+
+def test_a_server_that_is_gone_or_another_one_is_told(browser: Browser, tmp_path: Path) -> None:
+    file = write(tmp_path / "e.jsonl", record())
+    with served([file]) as address:
+        browser.open(address)
+    browser.wait("return document.getElementById('live').textContent.includes('does not answer')")
+    server = ViewServer(read([file]), "served", int(address.rsplit(":", 1)[1].rstrip("/")), 96, poll_s=0.1)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        browser.wait("return document.querySelector('#live button') !== null")
+    finally:
+        browser.open("data:text/html,<html data-ready=true>")
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_the_served_page(browser: Browser, tmp_path: Path, video: Callable[[str], str]) -> None:  # noqa: F811
+    file = write(
+        tmp_path / "e.jsonl", record(video("h264_b_frames")), record("/gone.mp4", id="q2", thought="rare word")
+    )
+    with served([file]) as address:
+        browser.requests(), browser.log()
+        browser.open(address + "#e=0")
+        browser.wait("return document.querySelectorAll('.strip img').length === 4")
+        browser.press("/", *"rare")
+        browser.wait("return document.getElementById('count').textContent.startsWith('1 of 2')")
+        assert [url for url in browser.requests() if not url.startswith((address, "data:"))] == []
+        severe = [entry for entry in browser.log() if entry["level"] == "SEVERE" and "favicon" not in entry["message"]]
+        assert severe == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.report.viewer.episodes import LOG_PROBS, detail_of, group_advantages
+from agentic_video.report.viewer.episodes import LOG_PROBS, detail_of, group_advantages, refusal_of, words_of
 from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.report.viewer.sources import (
@@ -212,3 +212,37 @@ def test_a_clip_is_shown_as_its_frames() -> None:
         [0, 0.0, 28, 56, [1, 2]],
         [1, 0.333, 28, 56, [2, 2]],
     ]
+
+
+def test_search_finds_all_words_and_phrases(tmp_path: Path) -> None:
+    first = record(thought="look near 00:23", question="Pink or red?")
+    file = write(tmp_path / "e.jsonl", first, record(id="q2", thought="pink", question="near 00:23"))
+    episodes, _ = load_episodes([file])
+    assert episodes.search("Pink 00:23") == [0, 1]
+    assert episodes.search('"look near" pink') == [0]
+    assert episodes.search('"near look"') == []
+    assert episodes.search('"pink or') == [0]  # a quote that isn't closed
+
+
+def test_words_of_a_search() -> None:
+    assert words_of('  Pink "Look  Near" 00:23 ') == ["pink", "look near", "00:23"]
+    assert words_of('a"b c"d ""') == ["a", "b c", "d"]
+    assert words_of(" ") == []
+
+
+def test_why_a_call_was_refused() -> None:
+    assert refusal_of(record().trajectory) is None
+    assert refusal_of(illegal("neither a call\nnor an answer").trajectory) == "neither a call nor an answer"
+    assert refusal_of(illegal("x" * 200).trajectory) == "x" * 79 + "\u2026"
+    told = record().trajectory
+    turn = replace(told.turns[0], illegal_calls=1, observation=("<r>\nError: more than 8 frames.\n</r>", "no more"))
+    assert refusal_of(replace(told, turns=(turn, told.turns[1]))) == "more than 8 frames"
+    silent = replace(turn, observation=())
+    assert refusal_of(replace(told, turns=(silent,), error="illegal call")) == "illegal call"
+
+
+def test_one_question_in_two_runs_is_the_same(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "e.jsonl", record("/one/v.mp4"), record("/one/v.mp4", id="q2"))
+    write(tmp_path / "b" / "e.jsonl", record("/two/v.mp4"), record("/two/w.mp4"))
+    episodes, _ = load_episodes([tmp_path / "a", tmp_path / "b"])
+    assert [question.same for question in episodes.questions] == [0, 1, 0, 3]

@@ -112,10 +112,10 @@ def test_the_policy_admits_this_script_and_style_only(tmp_path: Path) -> None:
 
 def test_the_script_makes_no_markup_of_text() -> None:
     folder = Path(__file__).parents[3] / "agentic_video" / "report" / "viewer" / "assets"
-    script = (folder / "viewer.js").read_text(encoding="utf-8")
+    script = "".join((folder / name).read_text(encoding="utf-8") for name in ("drawing.js", "viewer.js"))
     forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(|srcdoc|\.href"
     assert not re.search(forbidden, script)
-    for name in ("viewer.js", "viewer.css", "viewer.html"):
+    for name in ("drawing.js", "viewer.js", "viewer.css", "viewer.html"):
         assert "http" not in (folder / name).read_text(encoding="utf-8").replace("http-equiv", "")
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentic_video.report.viewer.server import ViewServer
-from agentic_video.report.viewer.sources import load_episodes
+from agentic_video.report.viewer.sources import Reader
+from agentic_video.types.record import write_record
 from tests.report.viewer.records import record, write
 from tests.video.conftest import video  # noqa: F401  (a fixture)
 
@@ -24,7 +25,7 @@ def server(tmp_path: Path, video: Callable[[str], str]) -> Iterator[ViewServer]:
         record("/gone.mp4", id="q2"),
         record("/etc/passwd", id="q3"),
     )
-    serving = ViewServer(*load_episodes([file]), "title", 0, 96)
+    serving = ViewServer(read([file]), "title", 0, 96, poll_s=0.0)
     thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield serving
@@ -42,6 +43,12 @@ def ask(server: ViewServer) -> Ask:
         return reply, reply.read()
 
     return get
+
+
+def read(paths: list[Path]) -> Reader:
+    reader = Reader(paths)
+    reader.read()
+    return reader
 
 
 def value(answer: tuple[http.client.HTTPResponse, bytes]) -> Any:
@@ -89,6 +96,8 @@ def test_episode_search_and_pictures(ask: Ask) -> None:
         "/api/episode/" + "9" * 400,
         "/%2e%2e/",
         "/api/pictures/0/0/etc/passwd",
+        "/api/news?episodes=x",
+        "/api/news?questions=1e3",
     ],
 )
 def test_there_is_nothing_else(ask: Ask, path: str) -> None:
@@ -113,3 +122,30 @@ def test_another_name_for_this_machine_is_refused(ask: Ask, server: ViewServer) 
 def test_nothing_can_be_written(ask: Ask) -> None:
     for method in ("POST", "PUT", "DELETE"):
         assert ask("/api/episode/0", method)[0].status == 501
+
+
+def test_what_is_new_is_told_once(ask: Ask, server: ViewServer, tmp_path: Path) -> None:
+    def news(version: str, episodes: int, questions: int) -> Any:
+        return value(ask(f"/api/news?version={version}&episodes={episodes}&questions={questions}"))
+
+    version = news("", 0, 0)["version"]
+    assert news(version, 3, 3) == {"version": version}
+    # a page of an earlier server gets nothing that it could take for its own
+    assert news("other-0", 0, 0) == {"version": version}
+    with (tmp_path / "e.jsonl").open("a", encoding="utf-8") as file:
+        write_record(file, record("/gone.mp4", id="q2", rollout=1, reward=0.0, provenance={"x": "</script>"}))
+        write_record(file, record("/new.mp4", id="q4"))
+        file.write('{"version')
+    found = news(version, 3, 3)
+    assert found["version"] != version and news(found["version"], 5, 4) == {"version": found["version"]}
+    assert found["columns"]["rollout"] == [1, 0] and found["columns"]["question"] == [1, 3]
+    assert [question[0] for question in found["questions"]] == ["q4"]
+    # the rollout that was alone has a second one now: mean 0.5, standard deviation sqrt(0.5)
+    assert found["advantages"] == [[1, pytest.approx(0.5**0.5, abs=1e-5)]]
+    assert found["problems"]["total"] == 1
+    assert value(ask("/api/episode/4"))["turns"][0]["text"] == "look near 1"
+    # negative, huge: as if all or none were there
+    assert len(news(version, -5, -5)["columns"]["step"]) == 5
+    assert news(version, 10**11, 10**11)["columns"]["step"] == []
+    reply, body = ask("/")
+    assert reply.status == 200 and body.count(b"</script>") == 2 and found["version"].encode() in body

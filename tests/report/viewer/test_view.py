@@ -68,3 +68,15 @@ def test_records_at_the_edge_are_shown_or_reported(tmp_path: Path, capsys: pytes
             to_json(server.episodes.detail(number))
     finally:
         server.server_close()
+
+
+def test_serving_starts_before_the_first_episode(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ViewError, match="--serve waits for them"):
+        load_view([tmp_path])
+    view = load_view([tmp_path], wait=True)
+    server = view.server(0, 96)
+    try:
+        assert b'"mode":"server"' in server.page() and len(view.episodes) == 0
+    finally:
+        server.server_close()

@@ -1,10 +1,12 @@
 "use strict";
 // All that is shown goes in as text (textContent, append of strings): what a model wrote is never parsed as HTML.
 (() => {
+  const { el, lineChart, heatMap, swatch } = drawing;
   const $ = (id) => document.getElementById(id);
   const index = JSON.parse($("index").textContent);
   const C = index.columns;
-  const COUNT = C.reward.length;
+  const total = () => C.reward.length;
+  let gone = new Set(index.gone); // their file was written anew since: not shown any more
   const ROW = 60; // pixels, as in the style sheet
   const SPARE = 8; // rows beyond the visible ones
   const LONG = 4000; // characters of one text that are shown at first
@@ -12,18 +14,6 @@
 
   // ---------------------------------------------------------------- small helpers
 
-  /** An element with a class, attributes, and children (elements, or strings that become text). */
-  function el(tag, options, ...children) {
-    const node = document.createElement(tag);
-    const { cls, on, ...attributes } = options || {};
-    if (cls) node.className = cls;
-    for (const [name, value] of Object.entries(attributes)) {
-      if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
-    }
-    for (const [event, handler] of Object.entries(on || {})) node.addEventListener(event, handler);
-    node.append(...children.filter((child) => child !== null && child !== undefined && child !== ""));
-    return node;
-  }
   const button = (label, action, options) => el("button", { type: "button", on: { click: action }, ...options }, label);
   const chip = (text, kind) => el("span", { cls: "chip " + (kind || "") }, text);
   const fact = (name, value) => el("span", { cls: "chip" }, name + " ", el("b", null, String(value)));
@@ -43,12 +33,23 @@
   const seconds = (value) => value.toFixed(2) + " s";
 
   const groups = new Map();
-  for (let i = 0; i < COUNT; i++) {
-    const members = groups.get(C.group[i]);
-    if (members) members.push(i);
-    else groups.set(C.group[i], [i]);
+  let severalRollouts = false;
+  function regroup() {
+    groups.clear();
+    for (let i = 0; i < total(); i++) {
+      if (gone.has(i)) continue;
+      const members = groups.get(C.group[i]);
+      if (members) members.push(i);
+      else groups.set(C.group[i], [i]);
+    }
+    for (const members of groups.values()) members.sort((a, b) => C.rollout[a] - C.rollout[b] || a - b);
+    severalRollouts = C.rollout.some((rollout) => rollout > 0);
   }
-  for (const members of groups.values()) members.sort((a, b) => C.rollout[a] - C.rollout[b] || a - b);
+  regroup();
+  const groupOf = (i) => groups.get(C.group[i]) || [i];
+  /** The number that a question has in all runs. */
+  const sameQuestion = (i) => question(i)[2];
+  const severalRuns = () => index.names.run.length > 1;
 
   function verdict(i) {
     const acc = C.acc[i];
@@ -85,6 +86,9 @@
     };
   }
 
+  /** What a search looks for: words, and phrases between double quotes. The server does the same. */
+  const wordsIn = (text) => [...text.matchAll(/"([^"]*)(?:"|$)|([^\s"]+)/g)].map(([, phrase, word]) => (phrase || word || "").trim()).filter(Boolean);
+
   function fileSource() {
     const block = async (id) => {
       await pageRead;
@@ -119,9 +123,9 @@
         return lacking ? { ...found, error: "no pictures of this episode in this file", quiet: true } : found;
       },
       async search(text, current) {
-        const found = new Set();
-        for (let k = 0; k * index.chunk < COUNT; k++) {
-          (await wordsOf(k)).forEach((said, offset) => said.includes(text) && found.add(k * index.chunk + offset));
+        const found = new Set(), wanted = wordsIn(text);
+        for (let k = 0; k * index.chunk < total(); k++) {
+          (await wordsOf(k)).forEach((said, offset) => wanted.every((word) => said.includes(word)) && found.add(k * index.chunk + offset));
           if (k % 20 === 19) await new Promise((resolve) => setTimeout(resolve)); // the page stays responsive
           if (!current()) return null;
         }
@@ -141,6 +145,7 @@
       detail: episode,
       pictures: (i, block) => get(`/api/pictures/${i}/${block}`),
       search: async (text) => new Set(await get("/api/search?q=" + encodeURIComponent(text))),
+      news: () => get(`/api/news?version=${index.version}&episodes=${total()}&questions=${index.questions.length}`),
     };
   }
   const source = index.mode === "server" ? serverSource() : fileSource();
@@ -167,26 +172,37 @@
     system: ["System", (i) => name("system", i)],
     end: ["End reason", (i) => name("end", i)],
     data_source: ["Data source", (i) => name("data_source", i)],
+    run: ["Run", (i) => index.names.run[C.run[i]]],
     set_name: ["Set", (i) => name("set_name", i)],
-    group: ["Group", (i) => (groups.get(C.group[i]).length > 1 ? "several" : "single"), { several: "several rollouts", single: "one rollout" }],
+    group: ["Group", (i) => (groupOf(i).length > 1 ? "several" : "single"), { several: "several rollouts", single: "one rollout" }],
   };
   const RANGES = { step: "Step", reward: "Reward", calls: "Calls", turns: "Turns" };
 
-  function buildFilters() {
-    for (const [key, [label]] of Object.entries(SORTS)) $("sort").append(el("option", { value: key }, label));
+  /** The choices as they are now, with counts; a menu that is open is left alone. */
+  function fillChoices() {
     for (const [key, [label, value, labels]] of Object.entries(CHOICES)) {
       const counts = new Map();
-      for (let i = 0; i < COUNT; i++) counts.set(value(i), (counts.get(value(i)) || 0) + 1);
-      if (counts.size < 2) continue;
-      const select = el("select", { "data-choice": key }, el("option", { value: "" }, "all"));
-      for (const [one, count] of [...counts].sort()) {
-        select.append(el("option", { value: "=" + one }, `${(labels && labels[one]) || one} (${count.toLocaleString("en")})`));
+      for (let i = 0; i < total(); i++) if (!gone.has(i)) counts.set(value(i), (counts.get(value(i)) || 0) + 1);
+      const chosen = state.choice[key];
+      if (chosen && !counts.has(chosen.slice(1))) counts.set(chosen.slice(1), 0);
+      let select = $("fields").querySelector(`[data-choice=${key}]`);
+      if (!select) {
+        select = el("select", { "data-choice": key, on: { change: () => { state.choice[key] = select.value; refilter(); } } });
+        $("fields").append(el("label", null, label, select));
       }
-      select.addEventListener("change", () => { state.choice[key] = select.value; refilter(); });
-      $("fields").append(el("label", null, label, select));
+      select.parentNode.hidden = counts.size < 2;
+      if (select === document.activeElement) continue;
+      select.replaceChildren(el("option", { value: "" }, "all"), ...[...counts].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([one, count]) =>
+        el("option", { value: "=" + one }, `${(labels && labels[one]) || one} (${count.toLocaleString("en")})`)));
+      select.value = chosen || "";
     }
+  }
+
+  function buildFilters() {
+    for (const [key, [label]] of Object.entries(SORTS)) $("sort").append(el("option", { value: key }, label));
+    fillChoices();
     for (const [key, label] of Object.entries(RANGES)) {
-      const bound = (which, words) => el("input", { type: "number", step: "any", placeholder: words, "aria-label": `${label} ${words}`,
+      const bound = (which, words) => el("input", { type: "number", step: "any", placeholder: words, "aria-label": `${label} ${words}`, "data-range": key + "." + which,
         on: { input: (event) => { (state.range[key] = state.range[key] || {})[which] = event.target.valueAsNumber; refilter(); } } });
       $("fields").append(el("div", { cls: "span" }, label, el("div", { cls: "pair" }, bound("low", "from"), bound("high", "to"))));
     }
@@ -196,44 +212,77 @@
     $("search").addEventListener("input", () => { clearTimeout(typed); typed = setTimeout(startSearch, 150); });
     $("filters").addEventListener("submit", (event) => { event.preventDefault(); startSearch(); });
     $("clear").addEventListener("click", () => {
-      for (const node of $("fields").querySelectorAll("select, input")) node.value = "";
       $("search").value = "";
       state.choice = {}; state.range = {};
+      showFilters();
       startSearch();
       refilter();
     });
   }
 
+  /** Write the state's filters into their fields. */
+  function showFilters() {
+    $("sort").value = state.sort;
+    for (const select of $("fields").querySelectorAll("select")) {
+      const chosen = state.choice[select.dataset.choice] || "";
+      if (chosen && ![...select.options].some((option) => option.value === chosen)) fillChoices();
+      select.value = chosen;
+    }
+    for (const input of $("fields").querySelectorAll("input")) {
+      const [key, which] = input.dataset.range.split(".");
+      const bound = (state.range[key] || {})[which];
+      if (!(document.activeElement === input && input.valueAsNumber === bound)) input.value = Number.isFinite(bound) ? bound : "";
+    }
+  }
+
+  /** Show only what a chart or a table was clicked for. */
+  function only({ range, choice }) {
+    Object.assign(state.range, range);
+    Object.assign(state.choice, choice);
+    showFilters();
+    $("more").open = true;
+    refilter();
+    if (narrow()) home();
+  }
+
   let searches = 0, found = null;
   async function startSearch() {
-    const mine = ++searches;
     const text = $("search").value.replace(/\s+/g, " ").trim().toLowerCase();
     if (text === state.text) return;
     state.text = text;
-    if (!text) { found = null; refilter(); return; }
+    if (!text) { searches++; found = null; refilter(); return; }
     $("count").textContent = "searching \u2026";
+    await searchFor(text, false);
+  }
+  async function searchFor(text, stay) {
+    const mine = ++searches;
     try {
       const result = await source.search(text, () => mine === searches);
       if (mine !== searches) return;
       found = result;
-      refilter();
+      refilter(stay);
     } catch (error) {
-      $("count").textContent = "the search failed: " + error.message;
+      if (mine === searches) $("count").textContent = "the search failed: " + error.message;
     }
   }
 
-  function refilter() {
+  /** Make the list anew; `stay`: the same rows stay where they are on the screen. */
+  function refilter(stay) {
+    const list = $("list"), anchor = stay && list.scrollTop > 0 ? state.shown[Math.ceil(list.scrollTop / ROW)] : undefined;
+    const above = Math.ceil(list.scrollTop / ROW) * ROW - list.scrollTop;
     const choices = Object.entries(state.choice).filter(([, wanted]) => wanted);
     const ranges = Object.entries(state.range).filter(([, { low, high }]) => Number.isFinite(low) || Number.isFinite(high));
     const shown = [];
-    for (let i = 0; i < COUNT; i++) {
-      if (found && !found.has(i)) continue;
+    let filtered = 0;
+    for (let i = 0; i < total(); i++) {
+      if (gone.has(i)) continue;
       if (!choices.every(([key, wanted]) => "=" + CHOICES[key][1](i) === wanted)) continue;
       if (!ranges.every(([key, { low, high }]) => {
         const value = C[key][i];
         return value !== null && !(value < low) && !(value > high); // not a number: no bound
       })) continue;
-      shown.push(i);
+      filtered++;
+      if (!found || found.has(i)) shown.push(i);
     }
     const value = SORTS[state.sort][1], sign = state.down ? -1 : 1;
     const keys = new Map(shown.map((i) => [i, value(i)]));
@@ -250,20 +299,26 @@
     $("direction").textContent = state.down ? "\u2193" : "\u2191";
     $("direction").setAttribute("aria-label", state.down ? "Descending; change to ascending" : "Ascending; change to descending");
     $("direction").title = state.down ? "Descending" : "Ascending";
-    const total = plural(COUNT, "episode");
+    const all = total() - gone.size;
     const rewards = shown.map((i) => C.reward[i]).filter((reward) => reward !== null);
     const mean = rewards.length ? `, mean reward ${number(rewards.reduce((a, b) => a + b, 0) / rewards.length)}` : "";
-    $("count").textContent = (shown.length === COUNT ? total : `${shown.length.toLocaleString("en")} of ${total}`) + mean;
+    const within = found && active ? `${shown.length.toLocaleString("en")} of ${plural(filtered, "filtered episode")} (${all.toLocaleString("en")} in all)`
+      : (shown.length === all ? "" : shown.length.toLocaleString("en") + " of ") + plural(all, "episode");
+    $("count").textContent = within + mean;
     state.at = state.open && state.open.kind === "e" ? shown.indexOf(state.open.at) : -1;
     $("spacer").style.height = shown.length * ROW + "px";
-    $("list").scrollTop = 0;
-    if (state.at >= 0) reveal(state.at);
+    const place = anchor === undefined ? -1 : shown.indexOf(anchor);
+    if (place >= 0) list.scrollTop = place * ROW - above;
+    else if (!stay) {
+      list.scrollTop = 0;
+      if (state.at >= 0) reveal(state.at);
+    }
     drawList(true);
+    keepAddress();
   }
 
   // ---------------------------------------------------------------- the list: only visible rows exist
 
-  const severalRollouts = C.rollout.some((rollout) => rollout > 0);
   const rows = new Map();
   function drawList(anew) {
     const list = $("list");
@@ -285,8 +340,10 @@
     const meta = [
       C.step[i] === null ? "" : "step " + C.step[i],
       severalRollouts ? "rollout " + C.rollout[i] : "",
+      severalRuns() ? index.names.run[C.run[i]] : "",
       index.names.system.length > 1 ? name("system", i) : "",
-      name("end", i) === "answer" ? "answer " + C.answer[i] : name("end", i).replace("_", " "),
+      C.refused[i] ? "refused: " + name("refusal", i) : "",
+      name("end", i) === "answer" ? "answer " + C.answer[i] : name("end", i) === "illegal" && C.refused[i] ? "" : name("end", i).replace("_", " "),
       plural(C.calls[i], "call") + (C.refused[i] ? `, ${C.refused[i]} refused` : ""),
     ].filter(Boolean).join(" \u00B7 ");
     const node = el("div", { cls: "row", role: "option", id: "row-" + i, "aria-posinset": place + 1, "aria-setsize": state.shown.length,
@@ -294,7 +351,7 @@
       mark(i),
       el("span", { cls: "what" }, question(i)[1]),
       el("span", { cls: "reward", title: "reward" }, number(C.reward[i])),
-      el("span", { cls: "meta" }, meta),
+      el("span", { cls: "meta", title: C.refused[i] ? "refused: " + name("refusal", i) : null }, meta),
       C.advantage[i] === null ? null : el("span", { cls: "advantage", title: "advantage in its group" }, "adv " + signed(C.advantage[i], 2)));
     node.style.top = place * ROW + "px";
     return node;
@@ -315,63 +372,182 @@
     if (enter || !narrow() || document.body.dataset.view === "detail") go("e", state.shown[state.at]);
   }
 
-  // ---------------------------------------------------------------- addresses: #e=12 an episode, #g=3 a group
+  // ---------------------------------------------------------------- addresses
+  // #e=12 an episode, #g=3 a group, #q=5 a question, #view=overview; and the filters: &find=words&correct=right&step=3..5
+
+  const NARROW_VIEW = "view=overview";
+  function addressOf(open) {
+    const parts = !open ? [] : [open.kind === "o" ? NARROW_VIEW : `${open.kind}=${open.at}`];
+    if (state.text) parts.push("find=" + encodeURIComponent(state.text));
+    if (state.sort !== "step") parts.push("sort=" + state.sort);
+    if (!state.down) parts.push("order=up");
+    for (const [key, wanted] of Object.entries(state.choice)) if (wanted) parts.push(`${key}=${encodeURIComponent(wanted.slice(1))}`);
+    for (const [key, { low, high }] of Object.entries(state.range)) {
+      if (Number.isFinite(low) || Number.isFinite(high)) parts.push(`${key}=${Number.isFinite(low) ? low : ""}..${Number.isFinite(high) ? high : ""}`);
+    }
+    return parts.length ? "#" + parts.join("&") : "";
+  }
+  let routed = false;
+  function keepAddress() {
+    if (!routed) return; // the address is yet to be read
+    const hash = addressOf(state.open);
+    if (hash !== location.hash) history.replaceState(null, "", hash || location.pathname + location.search);
+  }
 
   function go(kind, at) {
-    const hash = `#${kind}=${at}`;
-    if (location.hash === hash) route();
-    else if (state.open) { history.replaceState(null, "", hash); route(); } // "back" leads to the list, not through all
-    else location.hash = hash;
+    const hash = addressOf({ kind, at });
+    // "Back" leads to the list, not through all that was open.
+    if (location.hash !== hash) history[state.open ? "replaceState" : "pushState"](null, "", hash);
+    route();
+  }
+
+  /** The filters of an address. Names that this page doesn't know are passed over. */
+  function filtersIn(fields) {
+    const read = { text: (fields.get("find") || "").replace(/\s+/g, " ").trim().toLowerCase(), sort: "step", down: fields.get("order") !== "up", choice: {}, range: {} };
+    if (Object.hasOwn(SORTS, fields.get("sort"))) read.sort = fields.get("sort");
+    for (const key of Object.keys(CHOICES)) if (fields.get(key)) read.choice[key] = "=" + fields.get(key);
+    for (const key of Object.keys(RANGES)) {
+      const [low, high] = (fields.get(key) || "").split("..");
+      const bound = (text) => (text && Number.isFinite(Number(text)) ? Number(text) : NaN);
+      if (Number.isFinite(bound(low)) || Number.isFinite(bound(high))) read.range[key] = { low: bound(low), high: bound(high) };
+    }
+    return read;
   }
 
   function route() {
-    const match = /^#([eg])=(\d{1,9})$/.exec(location.hash);
-    const at = match ? Number(match[2]) : -1;
-    const known = match && (match[1] === "e" ? at < COUNT : groups.has(at));
-    state.open = known ? { kind: match[1], at } : null;
-    document.body.dataset.view = known ? "detail" : "list";
-    if (!known) { welcome(); return; }
-    const i = match[1] === "e" ? at : groups.get(at)[0];
-    const place = state.shown.indexOf(i);
-    if (match[1] === "e" && place >= 0) { state.at = place; reveal(place); }
+    const fields = new URLSearchParams(location.hash.slice(1));
+    const wanted = filtersIn(fields), before = addressOf(null);
+    const { sort, down, choice, range } = wanted;
+    const asked = state.text !== wanted.text;
+    Object.assign(state, { sort, down, choice, range });
+    state.open = openIn(fields);
+    document.body.dataset.view = state.open ? "detail" : "list";
+    routed = true;
+    if (asked) { $("search").value = wanted.text; startSearch(); }
+    if (asked || addressOf(null) !== before) {
+      showFilters();
+      refilter();
+    } else keepAddress();
+    $("overview").setAttribute("aria-pressed", String(!state.open || state.open.kind === "o"));
+    const { kind, at } = state.open || { kind: "o" };
+    if (kind === "e") {
+      const place = state.shown.indexOf(at);
+      state.at = place;
+      if (place >= 0) reveal(place);
+    }
     drawList(false);
     $("right").scrollTop = 0;
-    (match[1] === "e" ? showEpisode(at) : showGroup(at)).catch((error) => {
+    show(kind, at);
+  }
+  function openIn(fields) {
+    for (const kind of ["e", "g", "q"]) {
+      const text = fields.get(kind) || "", at = /^\d{1,9}$/.test(text) ? Number(text) : -1;
+      if (kind === "e" && at >= 0 && at < total()) return { kind, at };
+      if (kind === "g" && groups.has(at)) return { kind, at };
+      if (kind === "q" && at >= 0 && at < index.questions.length) return { kind, at: index.questions[at][2] };
+    }
+    return fields.get("view") === "overview" ? { kind: "o" } : null;
+  }
+  function show(kind, at) {
+    drawnEpisode = null;
+    $("detail").className = kind === "g" ? "wide" : "";
+    const shown = kind === "e" ? showEpisode(at) : kind === "g" ? showGroup(at) : kind === "q" ? showQuestion(at) : showOverview();
+    return shown.catch((error) => {
       $("detail").replaceChildren(el("p", { cls: "note bad", role: "alert" }, "This can't be shown: " + error.message));
     });
   }
   function home() {
-    history.replaceState(null, "", location.pathname + location.search);
+    state.open = null;
+    history.replaceState(null, "", addressOf(null) || location.pathname + location.search);
     route();
     $("list").focus();
     drawList(true);
   }
+  const toOverview = () => go("o", 0);
 
-  function welcome() {
+  // ---------------------------------------------------------------- the overview
+
+  const openTables = new Set(); // charts whose figures are unfolded, also after they are drawn anew
+  const COLOURS = 8;
+  async function showOverview() {
+    drawn++;
     document.title = index.title;
-    $("detail").replaceChildren(el("p", { cls: "empty" }, "Choose an episode from the list, or press ", el("kbd", null, "j"), "."));
-    drawList(false);
+    const { overview } = index, several = severalRuns(), runs = index.names.run;
+    const all = total() - gone.size;
+    const steps = overview.charts.flatMap((chart) => chart.lines.flatMap((line) => line.steps.length ? [line.steps[0], line.steps[line.steps.length - 1]] : []));
+    const span = [Math.min(...steps), Math.max(...steps)];
+    const nodes = [el("div", { cls: "head" }, button("\u2190 List", home, { cls: "back" }), el("h2", { cls: "question" }, "Overview")),
+      el("div", { cls: "facts" }, several ? fact("runs", runs.length) : null, steps.length ? fact("steps", span[0] === span[1] ? span[0] : `${span[0]} to ${span[1]}`) : null,
+        fact("recorded episodes", all.toLocaleString("en")), fact("questions", new Set(index.questions.map((one) => one[2])).size.toLocaleString("en")))];
+    if (!all) nodes.push(el("p", { cls: "note" }, source.news ? "No episode has been recorded yet. This page shows them as they come." : "There is no episode here."));
+    else nodes.push(el("p", { cls: "note" }, "Choose an episode from the list, or press ", el("kbd", null, "j"), ". ", el("kbd", null, "o"), " leads back here."));
+    if (overview.signs.length) {
+      nodes.push(el("section", { cls: "card signs", "aria-label": "Signs of collapse" }, el("h3", null, "Signs of collapse"),
+        el("ul", null, ...overview.signs.map(([run, text]) => el("li", null, several ? el("b", null, runs[run] + ": ") : null, text, ".")))));
+    }
+    if (several) nodes.push(el("div", { cls: "legend lines", "aria-label": "Runs" }, ...runs.map((run, k) => el("span", null, swatch(k, "smooth"), run))));
+    if (overview.charts.length) {
+      const measured = "the run's metrics: the reward of all sampled episodes, the rest of those that were trained on";
+      const from = !overview.measured.length ? "means over the recorded episodes" : measured + (overview.measured.length < runs.length ? "; where there are none, means over the recorded episodes" : "");
+      nodes.push(el("section", { cls: "card", "aria-label": "By step" }, el("h3", null, "By step", el("span", { cls: "hint" }, `${from}. Click on a step to list it`)),
+        el("div", { cls: "charts" }, ...overview.charts.map((chart) => lineChart({ ...chart, tall: chart.key === "reward", fixed: chart.key === "acc" ? [0, 1] : null, several, lines: coloured(chart.lines, several) },
+          span, (step) => only({ range: { step: { low: step, high: step } } }), openTables)))));
+    }
+    if (overview.maps.length) {
+      const sets = new Set(overview.maps.map((map) => map.set_name)).size > 1;
+      nodes.push(el("section", { cls: "card", "aria-label": "Where in the videos it looks" }, el("h3", null, "Where in the videos it looks",
+        el("span", { cls: "hint" }, "frames that calls asked for in the recorded episodes: from the beginning (0 %) to the end of the video")),
+        el("div", { cls: "charts" }, ...overview.maps.map((map) => {
+          const by = map.columns[0][1] ? "step" : "data source";
+          const caption = [several ? runs[map.run] : "", sets ? map.set_name : ""].filter(Boolean).join(" \u00B7 ");
+          return heatMap({ key: `map/${map.run}/${map.set_name}/${by}`, title: "Where in the videos it looks, by " + by, caption, by, columns: map.columns },
+            ([data, range]) => only(range ? { range: { step: { low: range[0], high: range[1] } } } : { choice: { data_source: "=" + data } }), openTables);
+        }))));
+    }
+    if (overview.table.length) nodes.push(tableOf(overview.table, several));
+    $("detail").replaceChildren(...nodes);
+  }
+
+  /** Lines with colours and labels: a colour for each run, or for each line of the only one. */
+  function coloured(lines, several) {
+    const names = [];
+    return lines.map((line) => {
+      const key = line.style === "smooth" ? line.name.replace(/moving average.*/, "") : line.style === "raw" ? line.name.replace(/mean of a step.*/, "") : line.name;
+      if (!names.includes(key)) names.push(key);
+      return { ...line, colour: (several ? line.run : names.indexOf(key)) % COLOURS, label: (several ? index.names.run[line.run] + ", " : "") + line.name };
+    });
+  }
+
+  function tableOf(rows, several) {
+    const head = [several ? "run" : "", new Set(rows.map((row) => row.set_name)).size > 1 ? "set" : ""];
+    const pick = (row) => {
+      const choice = { data_source: "=" + row.data_source };
+      if (head[0]) choice.run = "=" + index.names.run[row.run];
+      if (head[1]) choice.set_name = "=" + row.set_name;
+      return only({ choice });
+    };
+    const cells = (row) => [head[0] && index.names.run[row.run], head[1] && row.set_name].filter(Boolean).map((cell) => el("td", null, cell));
+    const ends = (row) => Object.entries(row.ends).map(([end, count]) => `${end.replace("_", " ")} ${count.toLocaleString("en")}`).join(", ");
+    return el("section", { cls: "card", "aria-label": "Episodes without a step" }, el("h3", null, "Episodes by data source"),
+      el("div", { cls: "scroll", tabindex: "0", role: "group", "aria-label": "Table" }, el("table", null,
+        el("thead", null, el("tr", null, ...["data source", ...head.filter(Boolean), "episodes", "accuracy", "mean reward", "calls", "refused", "turns", "frames", "ended"].map((cell) => el("th", { scope: "col" }, cell)))),
+        el("tbody", null, ...rows.map((row) => el("tr", null, el("th", { scope: "row" }, button(row.data_source || "(none)", () => pick(row), { cls: "link", title: "only these in the list" })), ...cells(row),
+          ...[row.episodes.toLocaleString("en"), number(row.acc, 3), number(row.reward, 3), number(row.calls), number(row.refused), number(row.turns), number(row.frames, 1), ends(row)].map((cell) => el("td", null, cell))))))));
   }
 
   // ---------------------------------------------------------------- an episode
 
   let drawn = 0; // which drawing is the latest: an earlier one that arrives later is dropped
-  let lastEpisode = null;
+  let lastEpisode = null, drawnEpisode = null;
   async function showEpisode(i) {
     const mine = ++drawn;
     lastEpisode = i;
     const detail = await source.detail(i);
     if (mine !== drawn) return;
-    const members = groups.get(C.group[i]);
+    const members = groupOf(i);
     document.title = `${question(i)[0]} \u2013 ${index.title}`;
-    const place = state.shown.indexOf(i);
     const parts = [
-      el("div", { cls: "head" },
-        button("\u2190 List", home, { cls: "back" }),
-        button("\u2039 Previous", () => choose(place - 1, true), { disabled: place <= 0, title: "k" }),
-        button("Next \u203A", () => choose(place + 1, true), { disabled: place < 0 || place >= state.shown.length - 1, title: "j" }),
-        el("span", { cls: "push" }),
-        members.length > 1 ? button(`Compare ${members.length} rollouts`, () => go("g", C.group[i]), { title: "g" }) : null),
+      headOf(i),
       ...questionHead(i, detail, C.answer[i]),
       factsOf(i, detail),
     ];
@@ -385,7 +561,20 @@
     const rewardCard = rewards(i, detail, members);
     parts.push(rewardCard ? el("div", { cls: "columns" }, timelineCard, rewardCard) : timelineCard, talk.node, ...aboutOf(detail));
     $("detail").replaceChildren(...parts);
+    drawnEpisode = i;
     talk.watch((duration) => mine === drawn && duration && draw(duration));
+  }
+
+  /** The buttons above an episode. */
+  function headOf(i) {
+    const place = state.shown.indexOf(i), members = groupOf(i);
+    return el("div", { cls: "head" },
+      button("\u2190 List", home, { cls: "back" }),
+      button("\u2039 Previous", () => choose(place - 1, true), { disabled: place <= 0, title: "k" }),
+      button("Next \u203A", () => choose(place + 1, true), { disabled: place < 0 || place >= state.shown.length - 1, title: "j" }),
+      el("span", { cls: "push" }),
+      members.length > 1 ? button(`Compare ${members.length} rollouts`, () => go("g", C.group[i]), { title: "g" }) : null,
+      questionButton(i));
   }
 
   function questionHead(i, detail, given) {
@@ -414,7 +603,7 @@
       C.step[i] === null ? null : fact("step", C.step[i]),
       fact("rollout", C.rollout[i]), fact("system", name("system", i)), fact("data", name("data_source", i)),
       fact("turns", C.turns[i]), fact("calls", C.calls[i]),
-      C.refused[i] ? chip(C.refused[i] + " refused", "bad") : null,
+      C.refused[i] ? el("span", { cls: "chip bad", title: name("refusal", i) }, C.refused[i] + " refused") : null,
       fact("frames", C.frames[i]), C.tokens[i] ? fact("tokens", C.tokens[i].toLocaleString("en")) : null,
       fact("id", question(i)[0]));
   }
@@ -472,7 +661,7 @@
         track, el("span", { cls: "tail" }, lane.tail || ""));
     }
     const axis = el("div", { cls: "axis", "aria-hidden": "true" });
-    const steps = lanes[0].jump && !narrow() ? 4 : 2;
+    const steps = !lanes[0].jump ? 1 : narrow() ? 2 : 4;
     for (let k = 0; k <= steps; k++) {
       const label = el("span", null, axisTime((duration * k) / steps, duration));
       label.style.left = (100 * k) / steps + "%";
@@ -678,7 +867,7 @@
 
   async function showGroup(group) {
     const mine = ++drawn;
-    const members = groups.get(group);
+    const members = groups.get(group) || [];
     const details = await Promise.all(members.map((i) => source.detail(i)));
     if (mine !== drawn) return;
     const first = members[0];
@@ -695,12 +884,89 @@
       fact("right", members.filter((i) => C.acc[i] >= 1).length + " of " + members.length), fact("id", question(first)[0]));
     const formula = index.by_std ? "Advantage: (reward \u2212 mean) / (standard deviation + 1e-6), over the rollouts shown here." : "Advantage: reward \u2212 mean, over the rollouts shown here (this run does not divide by the standard deviation).";
     $("detail").replaceChildren(
-      el("div", { cls: "head" }, button("\u2190 List", home, { cls: "back" }), button("\u2190 Episode", () => back(members)), el("span", { cls: "push" })),
+      el("div", { cls: "head" }, button("\u2190 List", home, { cls: "back" }), button("\u2190 Episode", () => back(members)), el("span", { cls: "push" }), questionButton(first)),
       ...questionHead(first, details[0], null), sums, el("p", { cls: "note formula" }, formula + partial),
       el("div", { cls: "members", tabindex: "0", role: "group", "aria-label": "Rollouts side by side" },
         ...members.map((i, k) => memberOf(i, details[k], duration, reach))));
   }
   const back = (members) => go("e", members.includes(lastEpisode) ? lastEpisode : members[0]);
+
+  // ---------------------------------------------------------------- a question, over steps and runs
+
+  /** Groups in which a question was played: by run, set and step. */
+  function groupsOf(same) {
+    const numbers = new Set();
+    for (let i = 0; i < total(); i++) if (!gone.has(i) && sameQuestion(i) === same) numbers.add(C.group[i]);
+    const key = (group) => { const i = groups.get(group)[0]; return [C.run[i], C.set_name[i], C.step[i] === null ? Infinity : C.step[i], group]; };
+    return [...numbers].map((group) => [key(group), group]).sort(([a], [b]) => { const k = a.findIndex((value, at) => value !== b[at]); return k < 0 ? 0 : a[k] - b[k]; }).map(([, group]) => group);
+  }
+  function questionButton(i) {
+    const same = groupsOf(sameQuestion(i));
+    if (same.length < 2) return null;
+    const moments = new Set(same.map((group) => C.step[groups.get(group)[0]])), bySteps = moments.size === same.length && !moments.has(null);
+    return button("This question " + (bySteps ? `at ${same.length} steps` : `${same.length} times`), () => go("q", sameQuestion(i)), { title: "q" });
+  }
+
+  async function showQuestion(same) {
+    const mine = ++drawn;
+    const found = groupsOf(same), episodes = found.flatMap((group) => groups.get(group));
+    if (!episodes.length) throw new Error("no episode of this question is left");
+    const first = episodes.includes(lastEpisode) ? lastEpisode : episodes[0];
+    const detail = await source.detail(first);
+    if (mine !== drawn) return;
+    document.title = `${question(first)[0]}, over steps \u2013 ${index.title}`;
+    const place = (i) => [severalRuns() ? index.names.run[C.run[i]] : "", index.names.set_name.length > 1 ? name("set_name", i) : ""].filter(Boolean).join(" \u00B7 ");
+    const moments = found.map((group) => {
+      const members = groups.get(group), i = members[0];
+      const scored = members.map((one) => C.reward[one]).filter((reward) => reward !== null);
+      const rows = members.map((one) => {
+        const track = el("span", { cls: "track", "aria-hidden": "true" });
+        const row = el("button", { type: "button", cls: "play" + (one === lastEpisode ? " current" : ""), title: "Open this episode", on: { click: () => go("e", one) } },
+          mark(one), el("span", { cls: "of" }, name("end", one) === "answer" ? C.answer[one] : name("end", one).replace("_", " ")),
+          el("span", { cls: "value" }, number(C.reward[one])), el("span", { cls: "calls" }, plural(C.calls[one], "call") + (C.refused[one] ? `, ${C.refused[one]} refused` : "")), track);
+        return [one, row, track];
+      });
+      const node = el("section", { cls: "moment", "aria-label": C.step[i] === null ? "group" : "step " + C.step[i] },
+        el("h3", null, C.step[i] === null ? place(i) || "without a step" : "step " + C.step[i], C.step[i] === null || !place(i) ? null : el("span", { cls: "hint" }, place(i)),
+          el("span", { cls: "hint" }, (scored.length ? `mean reward ${number(scored.reduce((a, b) => a + b, 0) / scored.length)}, ` : "") + `${members.filter((one) => C.acc[one] >= 1).length} of ${members.length} right`),
+          members.length > 1 ? button("Side by side", () => go("g", group), { cls: "link" }) : null),
+        ...rows.map(([, row]) => row));
+      return { node, rows };
+    });
+    $("detail").replaceChildren(
+      el("div", { cls: "head" }, button("\u2190 List", home, { cls: "back" }), button("\u2190 Episode", () => back(episodes)), el("span", { cls: "push" })),
+      ...questionHead(first, detail, null),
+      el("div", { cls: "sums" }, fact("groups", found.length), fact("episodes", episodes.length), fact("right", `${episodes.filter((i) => C.acc[i] >= 1).length} of ${episodes.length}`), fact("id", question(first)[0])),
+      el("p", { cls: "note formula" }, "Each line is an episode; its marks are the frames it was shown of the video: grey the overview, coloured what its calls asked for."),
+      ...moments.map(({ node }) => node));
+    // The frames are in the episodes' details, which are read as their lines come near the screen.
+    const observer = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (!entry.isIntersecting) continue;
+        observer.unobserve(entry.target);
+        for (const [i, row, track] of moments.find(({ node }) => node === entry.target).rows) {
+          source.detail(i).then((one) => { if (mine === drawn) drawLooks(one, question(i)[3], row, track); }, () => row.classList.add("unread"));
+        }
+      }
+    }, { root: $("right"), rootMargin: "300px" });
+    moments.forEach(({ node }) => observer.observe(node));
+  }
+
+  function drawLooks(detail, length, row, track) {
+    const asked = detail.turns.flatMap((turn) => framesOf(turn.parts));
+    const duration = Math.max(length || 0, lastTime(detail));
+    for (const [frames, cls] of [[framesOf(openingParts(detail)), "tick seen"], [asked, "tick"]]) {
+      for (const frame of frames) {
+        const tick = el("span", { cls });
+        tick.style.left = Math.min(100, Math.max(0, (100 * frame[1]) / duration)) + "%";
+        track.append(tick);
+      }
+    }
+    const times = asked.map((frame) => frame[1]);
+    row.append(el("span", { cls: "unseen" }, times.length ? `looked at ${time(Math.min(...times))} to ${time(Math.max(...times))}` : "asked for no frames"));
+  }
+
+  // ---------------------------------------------------------------- a rollout of a group
 
   function memberOf(i, detail, duration, reach) {
     const beam = el("span", { cls: "beam", "aria-hidden": "true" }), advantage = C.advantage[i];
@@ -739,6 +1005,7 @@
 
   function notes() {
     const { videos, problems } = index;
+    $("notes").replaceChildren();
     const note = (words, intro, items, total) => $("notes").append(button(words, () => popup(words, el("p", { cls: "note" }, intro),
       el("ul", null, ...items.map((item) => el("li", null, item))), total > items.length ? el("p", null, `and ${total - items.length} more`) : null)));
     if (videos.missing) {
@@ -763,16 +1030,22 @@
     } catch { return "auto"; }
   }
 
-  const KEYS = [["j, k", "next, previous episode (in a group: rollout)"], ["Enter", "open the chosen episode"], ["g", "the episode's group, and back"],
-    ["t", "tokens"], ["/", "search"], ["Esc", "leave the search, close, back to the list"], ["?", "this"]];
+  const KEYS = [["j, k or arrows", "next, previous episode (in a group: rollout)"], ["Enter", "open the chosen episode"], ["g", "the episode's group, and back"],
+    ["q", "its question at all steps, and back"], ["o", "overview"], ["t", "tokens"], ["/", "search"], ["Esc", "leave the search, close, back to the list"], ["?", "this"]];
   const help = () => popup("Keyboard", el("dl", null, ...KEYS.flatMap(([key, what]) => [el("dt", null, el("kbd", null, key)), el("dd", null, what)])));
 
   function step(by) {
-    if (state.open && state.open.kind === "g") {
-      const node = document.querySelector(".members");
-      if (node) node.scrollBy({ left: by * 280 });
-    } else choose(state.at + by, false);
+    if (!state.open || state.open.kind !== "g") { choose(state.at + by, false); return; }
+    const members = groups.get(state.open.at), cards = [...document.querySelectorAll(".member")];
+    if (cards.length !== members.length) return;
+    const at = Math.min(Math.max(members.indexOf(lastEpisode) + by, 0), members.length - 1);
+    lastEpisode = members[at];
+    cards.forEach((card, k) => card.classList.toggle("current", k === at));
+    cards[at].scrollIntoView({ block: "nearest", inline: "nearest" });
   }
+
+  /** Whether an arrow key scrolls where the focus is. */
+  const scrolls = (event) => ($("right").contains(event.target) && event.key !== "ArrowLeft" && event.key !== "ArrowRight") || event.target.closest(".strip, .members, .scroll, pre") !== null;
 
   function onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || $("dialog").open) return;
@@ -781,21 +1054,95 @@
       if (typing) { event.target.blur(); $("list").focus(); } else if (state.open) home();
       else return;
     } else if (typing) return;
-    else if (event.key === "j" || (event.key === "ArrowDown" && event.target === $("list"))) step(1);
-    else if (event.key === "k" || (event.key === "ArrowUp" && event.target === $("list"))) step(-1);
+    else if (event.key === "j" || (/^Arrow(Down|Right)$/.test(event.key) && !scrolls(event))) step(1);
+    else if (event.key === "k" || (/^Arrow(Up|Left)$/.test(event.key) && !scrolls(event))) step(-1);
     else if (event.key === "Home" && event.target === $("list")) choose(0, false);
     else if (event.key === "End" && event.target === $("list")) choose(state.shown.length - 1, false);
     else if (event.key === "Enter" && event.target === $("list") && state.at >= 0) { choose(state.at, true); $("right").focus(); }
     else if (event.key === "/") { document.body.dataset.view = "list"; $("search").focus(); $("search").select(); }
-    else if (event.key === "g" && state.open) {
+    else if (event.key === "o") toOverview();
+    else if (event.key === "g" && state.open && /[eg]/.test(state.open.kind)) {
       if (state.open.kind === "g") back(groups.get(state.open.at));
-      else if (groups.get(C.group[state.open.at]).length > 1) go("g", C.group[state.open.at]);
+      else if (groupOf(state.open.at).length > 1) go("g", C.group[state.open.at]);
+    } else if (event.key === "q" && state.open && /[egq]/.test(state.open.kind)) {
+      if (state.open.kind === "q") back(groupsOf(state.open.at).flatMap((group) => groups.get(group)));
+      else {
+        const same = sameQuestion(state.open.kind === "e" ? state.open.at : groups.get(state.open.at)[0]);
+        if (groupsOf(same).length > 1) go("q", same);
+      }
     } else if (event.key === "t") {
       const toggle = document.querySelector("#detail button[aria-pressed]");
       if (toggle) toggle.click();
     } else if (event.key === "?") help();
     else return;
     event.preventDefault();
+  }
+
+  // ---------------------------------------------------------------- what is added while the page is open
+
+  /** Take in what the server has beyond what is here. Numbers of episodes never change. */
+  function takeIn(news) {
+    const before = total(), leaving = news.gone.length - gone.size;
+    for (const [column, values] of Object.entries(news.columns)) for (const value of values) C[column].push(value);
+    for (const one of news.questions) index.questions.push(one);
+    for (const [i, advantage] of news.advantages) C.advantage[i] = advantage;
+    for (const key of ["names", "group_size", "by_std", "videos", "problems", "overview", "version", "title"]) index[key] = news[key];
+    gone = new Set(news.gone);
+    regroup();
+    const added = total() - before;
+    if (added || leaving) {
+      say(plural(added, "new episode") + (leaving ? `, ${leaving.toLocaleString("en")} replaced` : ""));
+      fillChoices();
+      if (state.text) searchFor(state.text, true);
+      refilter(true);
+    }
+    notes();
+    redraw(before);
+  }
+
+  /** Bring what is open up to date where the news are about it; it stays where it is on the screen. */
+  function redraw(before) {
+    const { kind, at } = state.open || { kind: "o" }, top = $("right").scrollTop;
+    const isNew = (test) => { for (let i = before; i < total(); i++) if (test(i)) return true; return false; };
+    if (kind === "e") {
+      const head = document.querySelector("#detail > .head");
+      if (head && drawnEpisode === at && !head.contains(document.activeElement)) head.replaceWith(headOf(at));
+    } else if (kind === "o" || (kind === "g" && groups.has(at) && isNew((i) => C.group[i] === at)) || (kind === "q" && isNew((i) => sameQuestion(i) === at))) {
+      // The charts take up their room a moment later; until then the page must not become shorter.
+      $("detail").style.minHeight = $("detail").offsetHeight + "px";
+      show(kind, at).then(() => { $("right").scrollTop = top; setTimeout(() => { $("detail").style.minHeight = ""; }, 300); });
+    }
+  }
+
+  let quiet = 0;
+  function say(words, stays, action) {
+    clearTimeout(quiet);
+    $("live").replaceChildren(words, action || "");
+    if (!stays) quiet = setTimeout(() => $("live").replaceChildren(), 20000);
+  }
+
+  async function watch() {
+    let wait = index.poll_s * 1000, failed = false;
+    for (;;) {
+      await new Promise((resolve) => setTimeout(resolve, wait));
+      if (document.hidden) continue;
+      try {
+        const news = await source.news();
+        if (failed) $("live").replaceChildren();
+        failed = false;
+        wait = index.poll_s * 1000;
+        if (news.version === index.version) continue;
+        if (!news.columns) { // numbers of another server's episodes may be other ones
+          say("The server was started anew: ", true, button("reload", () => location.reload()));
+          return;
+        }
+        takeIn(news);
+      } catch {
+        failed = true;
+        wait = Math.min(60000, 2 * wait);
+        say("The server does not answer.", true);
+      }
+    }
   }
 
   $("title").textContent = index.title;
@@ -805,6 +1152,7 @@
     setTheme(order[(order.indexOf($("theme").dataset.value) + 1) % order.length]);
   });
   $("keys").addEventListener("click", help);
+  $("overview").addEventListener("click", toOverview);
   $("list").addEventListener("scroll", () => drawList(false), { passive: true });
   new ResizeObserver(() => drawList(false)).observe($("list"));
   document.addEventListener("keydown", onKey);
@@ -813,5 +1161,6 @@
   buildFilters();
   refilter();
   route();
+  if (source.news) watch();
   document.documentElement.dataset.ready = "true";
 })();

@@ -113,8 +113,8 @@ class VideoQA:
             windows = read_windows(row.get("windows"))
         except ValueError as error:
             raise RowError(f"{where}: field 'windows' {error}") from None
-        if answer_type in INTERVAL_TYPES and not windows:
-            raise RowError(f"{where}: field 'windows' must hold a [start, end] in seconds where the answer is one")
+        if answer_type in INTERVAL_TYPES and not any(start < end for start, end in windows):
+            raise RowError(f"{where}: field 'windows' must hold a window with start < end where the answer is one")
         if answer_type in INTERVAL_TYPES and options:
             raise RowError(f"{where}: field 'options' must be empty where the answer is an interval")
         own = answer_type in INTERVAL_TYPES and row.get("answer") is None

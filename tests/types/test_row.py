@@ -80,6 +80,7 @@ def test_answer_type_follows_the_options() -> None:
         ({"windows": [[0, 1]] * 257}, "windows"),
         ({"answer_type": "interval", "options": []}, "windows"),
         ({"answer_type": "intervals", "options": None, "windows": []}, "windows"),
+        ({"answer_type": "interval", "options": [], "windows": [[3, 3]]}, "windows"),
         ({"answer_type": "interval", "windows": [[0, 1]]}, "options"),
         ({"answer": None}, "answer"),
     ],

@@ -25,6 +25,11 @@ class Looks:
     shown: float
     precision: float | None
 
+    def figures(self) -> dict[str, float]:
+        """By the names under which they are logged; without the precision where there is none."""
+        figures = {"windows_found": self.found, "windows_shown": self.shown}
+        return figures if self.precision is None else {**figures, "looks_in_windows": self.precision}
+
 
 def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> Looks | None:
     """How well an episode's looks cover the evidence; None for a row without windows.

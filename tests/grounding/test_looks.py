@@ -48,3 +48,8 @@ def test_the_last_look_goes_from_its_first_to_its_last_frame() -> None:
     assert last_look(played) == (31, 35)
     assert last_look(episode(look(*frames(7)))) == (7, 7)
     assert last_look(episode(overview=(1, 2))) is None
+
+
+def test_figures_leave_out_what_there_is_not() -> None:
+    assert Looks(0.5, 1.0, 0.25).figures() == {"windows_found": 0.5, "windows_shown": 1.0, "looks_in_windows": 0.25}
+    assert Looks(0.0, 1.0, None).figures() == {"windows_found": 0.0, "windows_shown": 1.0}

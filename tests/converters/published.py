@@ -139,6 +139,7 @@ SAMPLES: dict[str, Sample] = {
         expected=[("12", "u1.mp4", "Which hat?", ["Blue", "Red", "B"], "C")],
         extra={"category": "Life Record", "sub_category": "Travel", "clue_intervals": [[3.0, 4.5]], "duration": 600.0},
         fields=["qid", "video_uid", "question", "choices", "right_answer", "domain"],
+        windows=[[[3.0, 4.5]]],
         split="mini",
         subtitles={"cg_subtitles/u1.srt": SRT},
     ),

@@ -73,6 +73,11 @@ def test_cgbench_gold_must_agree() -> None:
     assert (question.answer, question.options) == ("A", ("b.", "x", "B"))
     with pytest.raises(RowError, match="clue_intervals"):
         questions("cgbench", first("cgbench", clue_intervals=[3, 4]))
+    # without evidence that can be used the question is still one
+    fields = Fields(first("cgbench", clue_intervals=[[4, 3]]), "f.json row 0")
+    problem, kept = CONVERTERS["cgbench"].convert(fields, "mini")
+    assert isinstance(problem, BadPart) and "'clue_intervals' must hold 0 <= start <= end" in str(problem)
+    assert isinstance(kept, Question) and (kept.answer, kept.windows) == ("C", ())
 
 
 def test_star_choices() -> None:

@@ -181,12 +181,13 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
     make_importable(options.recipe)
     # What is wrong is said before anything is built.
     check_files(options.data, "--data")
-    settings_of(compose_recipe(options.recipe, options.profile, options.overrides))
+    config = compose_recipe(options.recipe, options.profile, options.overrides)
+    settings_of(config)
     # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
     plain = options.variant.kind == "baseline"
     named = options.model.model
     made: ToyModel = "none" if named else "base" if plain else "cold-start"
-    paths = build_toyworld(options.recipe, options.overrides, data=not options.data, model=made)
+    paths = build_toyworld(options.recipe, options.overrides, data=not options.data, model=made, config=config)
     model = named or paths["base" if plain else "model"]
     return replace(
         options,

@@ -124,7 +124,7 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         whole += job.options.overrides
         write_record(job.folder, temporary=str(temporary), segments=sorted(one.name for one in shared_segments()))
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
-        print("starting verl: the first step comes after a minute or two of imports", flush=True)
+        print("starting verl: the first step comes within a minute or two", flush=True)
         if forks:
             whole = [forks.python, *whole[1:]]
         try:

@@ -8,6 +8,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from agentic_video.report.collapse import WARNING
+from agentic_video.report.summary import GREEDY
+from agentic_video.utils.errors import CANNOT_GO_ON
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
 """What is shown of a GRPO step's episodes beside their reward."""
@@ -29,8 +31,6 @@ TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""
 LAST_WORDS = "DataLoader worker"
 """After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
-END = "agentic_video could not go on"
-"""How the reason begins for which the training ends itself."""
 RECENT = 5
 """So many steps tell how long the rest will take."""
 ERROR_CHARACTERS = 300
@@ -63,7 +63,7 @@ class Progress:
         Returns:
             One line or several; empty for a line that nobody needs.
         """
-        _, end, after = line.rstrip().partition(END)
+        _, end, after = line.rstrip().partition(CANNOT_GO_ON)
         if end:
             self.reason = end + after
         if total := TOTAL.search(line):
@@ -150,7 +150,7 @@ def _held_out(step: str, values: Mapping[str, str]) -> list[str]:
     for key, value in values.items():
         # not the classes of a data source, whose keys have a part more, too
         start, *source, figure = key.split("/")
-        if start == "val-agentic" and figure in HELD_OUT and source[1:] in ([], ["greedy"]):
+        if start == "val-agentic" and figure in HELD_OUT and source[1:] in ([], [GREEDY]):
             sources.setdefault(", ".join(source), []).append(f"{figure.replace('_', ' ')} {_number(value)}")
     return [f"step {step}, held out, {source}: " + ", ".join(shown) for source, shown in sources.items()]
 

@@ -19,6 +19,9 @@ REWARD = "episode/reward_sampled"
 """Mean over all sampled groups: those that dynamic sampling evicts would hide what was learnt."""
 TRAINED = "episode/reward"
 """Mean over the groups that were trained on."""
+GREEDY = "greedy"
+"""In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a
+data source in the figures of such episodes."""
 SHOWN = ("acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
 
 
@@ -301,7 +304,7 @@ def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]]) -> list[Held
             continue
         source = key.removeprefix("val-core/").rpartition("/acc/")[0]
         base, _, how = source.rpartition("/")
-        named = (base, how) if base and how == "greedy" else (source, "sampled")
+        named = (base, how) if base and how == GREEDY else (source, "sampled")
         episodes = series(metrics, f"val-agentic/{source}/episodes")[1]
         found.append(HeldOut(*named, *series(metrics, key), int(min(episodes, default=0))))
     return found

@@ -15,6 +15,7 @@ from verl.utils.ray_utils import get_event_loop
 
 from agentic_video.config.settings import Settings, SettingsCache, limits_of
 from agentic_video.grounding.looks import looks_at
+from agentic_video.report.summary import GREEDY
 from agentic_video.rollout.costs import COSTS, episode_costs
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play, play_attempts
@@ -26,7 +27,6 @@ from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
 from agentic_video.training.turnstile import beside, one_by_one
-from agentic_video.training.validation import GREEDY
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA

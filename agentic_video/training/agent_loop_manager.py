@@ -18,12 +18,12 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 from verl.utils.model import compute_position_id_with_mask
 
 from agentic_video.config.settings import settings_of
+from agentic_video.report.summary import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.agent_loop import VALIDATE, node_retriever, node_store
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.references import IMAGES
 from agentic_video.training.turnstile import beside, one_by_one
-from agentic_video.training.validation import GREEDY
 from agentic_video.types.row import RowError, VideoQA
 
 WITHOUT_PIXELS = "without_pixels"

@@ -31,8 +31,9 @@ from typing import Any, Literal
 import torch
 
 from agentic_video.report.collapse import GAP_OF_TURN
+from agentic_video.report.summary import GREEDY
 from agentic_video.rollout.costs import COSTS
-from agentic_video.training.validation import GREEDY, greedy_name
+from agentic_video.training.validation import greedy_name
 
 Split = Literal["train", "val"]
 

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from agentic_video.utils.checkpoints import newest_whole
+from agentic_video.utils.errors import CANNOT_GO_ON
 
 VERL_VERSION = "0.9.1"
 """The patches were written for this version; the plugin refuses to load with another."""
@@ -169,7 +170,7 @@ def count_failures(buffer: Any, finished: set[str], failed: set[str]) -> None:
     most = max(LEAST_FAILED, FAILED_BATCHES * (buffer.train_batch_size or 0))
     if count >= most:
         raise RuntimeError(
-            f"agentic_video could not go on: {count} groups of episodes failed, one after the other; "
+            f"{CANNOT_GO_ON}: {count} groups of episodes failed, one after the other; "
             "log.txt says why (Error in _run_prompt)"
         )
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-GREEDY = "greedy"
-"""In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time."""
+from agentic_video.report.summary import GREEDY
+
 ROLLOUTS = "__rollout_n__"
 """In a row of a validation: how many episodes verl plays on it."""
 

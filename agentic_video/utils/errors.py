@@ -1,5 +1,8 @@
 """What stops a command before it starts, and how errors are said."""
 
+CANNOT_GO_ON = "agentic_video could not go on"
+"""How the reason begins for which a training ends itself; the launcher shows such lines."""
+
 
 class SetupError(Exception):
     """A command can't start, or go on; the message says what to set."""

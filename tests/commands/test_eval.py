@@ -234,7 +234,8 @@ def test_the_synthetic_world_fills_in_what_is_not_named(
     built: list[Any] = []
     asked_data = data
 
-    def build(recipe: Path, overrides: Sequence[str], *, data: bool, model: str) -> dict[str, str]:
+    def build(recipe: Path, overrides: Sequence[str], *, data: bool, model: str, config: object) -> dict[str, str]:
+        assert config is not None  # what was built before is then found at once
         built.append((recipe, tuple(overrides), (data, model)))
         return {
             **({"train": "train", "heldout": "heldout"} if data else {}),

@@ -183,8 +183,8 @@ def tower(shape: ModelShape, patches: int, *, trained: bool = True) -> tuple[int
     ("width", "inner", "patches"),
     [
         (64, 128, 2048),
-        pytest.param(64, 192, 8192, marks=pytest.mark.slow),
-        pytest.param(128, 384, 8192, marks=pytest.mark.slow),
+        pytest.param(64, 192, 4096, marks=pytest.mark.slow),
+        pytest.param(128, 384, 4096, marks=pytest.mark.slow),
     ],
 )
 def test_vision_tower(family: str, width: int, inner: int, patches: int) -> None:

@@ -49,7 +49,7 @@ def test_a_failed_build_says_why_in_one_line(error: Exception, capsys: pytest.Ca
 @pytest.mark.parametrize("whole_group", [True, False])
 def test_a_stopped_build_says_nothing_and_leaves_nothing(number: int, whole_group: bool, tmp_path: Path) -> None:
     """For real: a world is being made by a pool of processes."""
-    words = [str(RECIPES / "videozoomer"), "++agentic_video.toyworld.train=20000", "--cache", str(tmp_path)]
+    words = [str(RECIPES / "videozoomer"), "++agentic_video.toyworld.train=2000", "--cache", str(tmp_path)]
     words += ["--model", "none"]
     with subprocess.Popen(
         [sys.executable, "-m", "agentic_video.toyworld.build", *words],

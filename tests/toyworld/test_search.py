@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.cold_start import make_aiming, make_demonstrations
 from agentic_video.toyworld.model import build_model, chat_format_of
+from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, fits, search_figures
 from agentic_video.toyworld.world import (
     COLOURS,
@@ -171,3 +174,38 @@ def test_two_looks_that_follow_the_arrows_always_find() -> None:
         if first != event:
             sign = "later" if event > first else "earlier"
             assert [stretch for stretch in left if fits(stretch, first, sign)] == [event]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_recipe_searches(name: str, tokenizer: Any) -> None:
+    """Demonstrations fit the profile's budgets, and what they look at is what they say."""
+    config = composed(name, "laptop", "+profile=search")
+    toy, system, limits = toy_recipe(config), settings_of(config).system, limits_of(config)
+    rollout = config.actor_rollout_ref.rollout
+    assert limits.prompt + limits.response <= rollout.max_model_len
+    assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
+    turns, rng = turns_of(system), np.random.default_rng(1)
+    model = build_model(tokenizer, toy.model)
+    made = {path_of(scene): scene for scene in scenes("train", 24, 2, toy.world)}
+    source = SceneSource(made, toy.world)
+
+    async def check() -> int:
+        several = 0
+        for number, (path, scene) in enumerate(made.items()):
+            qa = row_of(scene, path, "train")
+            search = demonstrate_search(
+                EpisodeView(qa, await Video.open(path, source)), scene, turns, toy.cold_start.search, rng
+            )
+            chat_format = chat_format_of(model, tokenizer)
+            played = await play_script(
+                search.turns, qa, system, limits, chat_format, source, source, rollout_index=number % 8
+            )
+            assert played.trajectory.illegal_calls == 0
+            said = [int(found[1]) // 10 for text in search.turns if (found := re.search(r"r(\d\d)\b", text))]
+            assert scene.event_time is not None
+            figures = search_figures(played.trajectory, scene.event_time)
+            assert figures.looks == len(said) and figures.found == (int(scene.event_time // 10) in said)
+            several += figures.looks > 1
+        return several
+
+    assert asyncio.run(check()) >= 3

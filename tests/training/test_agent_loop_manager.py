@@ -10,11 +10,11 @@ from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
+from agentic_video.report.summary import GREEDY
 from agentic_video.training import agent_loop_manager
 from agentic_video.training.agent_loop import VALIDATE
 from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
 from agentic_video.training.references import IMAGES, SequenceImages
-from agentic_video.training.validation import GREEDY
 from agentic_video.types.frame import Frame, Origin
 from tests.training.test_model_inputs import frame, picture
 from tests.training.workers import make_worker, sequence_images

@@ -3,8 +3,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from agentic_video.report.summary import GREEDY
 from agentic_video.training.metrics import GroupNames, group_metrics
-from agentic_video.training.validation import GREEDY, ROLLOUTS, WithGreedy, greedy_name
+from agentic_video.training.validation import ROLLOUTS, WithGreedy, greedy_name
 
 BATCH = {
     "raw_prompt": np.array([["a"], ["b"]], dtype=object),

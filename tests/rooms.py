@@ -16,7 +16,7 @@ PAGE = REPOSITORY / "docs" / "architecture.md"
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("types", "utils"),
-    ("video",),
+    ("video", "grounding"),
     ("tools", "graders"),
     ("systems",),
     ("rollout",),

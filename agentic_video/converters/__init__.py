@@ -4,7 +4,9 @@ A new one is a module with a ``CONVERTER`` and a line below. ``docs/datasets.md`
 """
 
 from agentic_video.converters import (
+    activitynet_captions,
     cgbench,
+    charades_sta,
     clevrer,
     dream1k,
     elv_halluc,
@@ -17,8 +19,11 @@ from agentic_video.converters import (
     lvbench,
     mlvu,
     mvbench,
+    nextgqa,
     nextqa,
     perception_test,
+    qvhighlights,
+    rextime,
     star,
     tempcompass,
     temporalbench,
@@ -60,6 +65,12 @@ _MODULES = (
     tempcompass,
     vdc,
     elv_halluc,
+    # temporal grounding
+    charades_sta,
+    activitynet_captions,
+    qvhighlights,
+    nextgqa,
+    rextime,
 )
 CONVERTERS: dict[str, Converter] = {module.CONVERTER.name: module.CONVERTER for module in _MODULES}
 """All converters by name."""

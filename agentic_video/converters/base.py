@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from agentic_video.converters import choices
-from agentic_video.types.row import LETTERS, RowError
+from agentic_video.types.row import LETTERS, AnswerType, Interval, RowError, read_windows
 
 Kind = Literal["train", "eval", "both"]
 ProblemKind = Literal[
@@ -49,12 +49,14 @@ class Question:
     Attributes:
         id: Unique within the data set.
         videos: Names under which the video may lie below the videos' folder, the likeliest first.
-        answer: The right option's letter, or the reference answer.
-        options: Option texts without letters; empty for an open-ended question.
+        answer: The right option's letter, or the reference answer; empty where the answer is an interval.
+        options: Option texts without letters; empty for other questions.
         extra: Original ids and categories; None, "" and empty lists are dropped.
         exact_video: The folders in ``videos`` are part of the name: other videos share its last part.
         subtitles: Names under which the subtitles may lie below the source's folder.
         subtitle_offset: Seconds to take off the subtitles' times.
+        answer_type: Kind of the answer; None for the one that the options tell.
+        windows: Gold windows in seconds, of the answer or of its evidence.
     """
 
     id: str
@@ -66,6 +68,8 @@ class Question:
     exact_video: bool = False
     subtitles: tuple[str, ...] = ()
     subtitle_offset: float = 0.0
+    answer_type: AnswerType | None = None
+    windows: tuple[Interval, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,14 @@ class Split:
         rows: Official number of questions, where one is published.
         keyed: The json file is one object whose keys are video ids.
         skip_columns: Parquet columns that need not be read (pictures).
+        beside: Glob patterns of another json file that belongs to the rows, an object by video id (``Fields.beside``).
     """
 
     patterns: tuple[str, ...]
     rows: int | None = None
     keyed: bool = False
     skip_columns: frozenset[str] = frozenset()
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,13 +134,23 @@ class Fields:
         key: The row's key, where the file is one object.
         prefix: Path of this object within the row, e.g. ``qa[2].``.
         number: The row's number within its file, or the object's within its list, from 0.
+        beside: What the split's other file holds, by video id.
 
     Raises:
         RowError: The row is no object.
     """
 
-    def __init__(self, raw: Any, where: str, key: str = "", prefix: str = "", number: int = 0):
+    def __init__(
+        self,
+        raw: Any,
+        where: str,
+        key: str = "",
+        prefix: str = "",
+        number: int = 0,
+        beside: Mapping[str, Any] | None = None,
+    ):
         self.where, self.key, self.prefix, self.number = where, key, prefix, number
+        self.beside: Mapping[str, Any] = beside or {}
         if not isinstance(raw, Mapping):
             raise RowError(f"{where}: expected an object{f' at {prefix[:-1]!r}' if prefix else ''}, got {_short(raw)}")
         self.raw: Mapping[Any, Any] = raw
@@ -216,6 +232,18 @@ class Fields:
                 raise self.error(f"{name}[{number}]", f"must be a non-empty text, got {_short(item)}")
             texts.append(item.strip())
         return tuple(texts)
+
+    def windows(self, name: str) -> tuple[Interval, ...]:
+        """Windows ``[[start, end], ..]`` in seconds, one at least; a single ``[start, end]`` is one."""
+        value = self.value(name)
+        single = isinstance(value, Sequence) and len(value) == 2 and all(isinstance(one, int | float) for one in value)
+        try:
+            windows = read_windows([value] if single else value)
+        except ValueError as error:
+            raise self.error(name, str(error)) from None
+        if not windows:
+            raise self.error(name, "must hold at least one window")
+        return windows
 
     def child(self, name: str) -> "Fields":
         """A field that is an object."""

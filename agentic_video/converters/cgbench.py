@@ -3,16 +3,22 @@
 from collections.abc import Iterator
 
 from agentic_video.converters import choices
-from agentic_video.converters.base import Converter, Fields, Question, Split
-from agentic_video.types.row import LETTERS
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
+from agentic_video.types.row import LETTERS, Interval, RowError, read_windows
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
+def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
     options, video = row.options("choices"), row.label("video_uid")
     letter = row.gold("right_answer", "letter", options)
     # Two options may have the same text: the letter decides, the text must only be that of its option.
     if row.has("answer") and not choices.same(row.label("answer"), options[LETTERS.index(letter)]):
         raise row.error("answer", f"is not the text of option {letter}, which right_answer names")
+    clues = _intervals(row)
+    windows: tuple[Interval, ...] = ()
+    try:
+        windows = read_windows(clues)
+    except ValueError as error:
+        yield BadPart(f"{row.error('clue_intervals', str(error))}; left out of the windows")
     yield Question(
         id=row.label("qid"),
         videos=(video,),
@@ -23,10 +29,11 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
             "category": row.label("domain"),
             "video_uid": video,
             "duration": row.length_of("duration") if row.has("duration") else None,
-            "clue_intervals": _intervals(row),
+            "clue_intervals": clues,
             **row.kept("sub_category"),
         },
         subtitles=tuple(f"{folder}{video}.srt" for folder in ("cg_subtitles/", "subtitles/", "")),
+        windows=windows,
     )
 
 

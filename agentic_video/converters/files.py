@@ -1,4 +1,4 @@
-"""Reading published files row by row (json, json lines, csv, parquet), and finding files, videos and subtitles."""
+"""Reading published files row by row (json, json lines, csv, parquet, text), and finding files, videos, subtitles."""
 
 import csv
 import json
@@ -59,7 +59,7 @@ def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path
 
 
 def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
-    """The rows of a file, a problem in the place of a row that can't be read.
+    """The rows of a file, a problem in the place of a row that can't be read; the lines of a text file.
 
     Args:
         root: The source's folder; messages name the file from there.
@@ -72,6 +72,8 @@ def read(path: Path, root: Path, split: Split) -> Iterator[Fields | Problem]:
             rows = _parquet(path, name, split)
         elif path.suffix in (".csv", ".tsv"):
             rows = _csv(path, name)
+        elif path.suffix == ".txt":
+            rows = _text(path, name)
         else:
             rows = _json(path.read_text(encoding="utf-8-sig"), name, split.keyed and path.suffix != ".jsonl")
         count = 0
@@ -108,6 +110,39 @@ def _csv(path: Path, name: str) -> Iterator[Fields | Problem]:
                 yield Problem("bad_row", f"{name} row {number}", "has more cells than the header")
             else:
                 yield _row(raw, f"{name} row {number}", number)
+
+
+def _text(path: Path, name: str) -> Iterator[Fields | Problem]:
+    """The lines of a text file, each as a row with the one field ``line``."""
+    row = 0
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").split("\n"), start=1):
+        if line.strip():
+            yield _row({"line": line}, f"{name} line {number}", row)
+            row += 1
+
+
+def read_beside(source: Path, split: Split, output: Path) -> dict[str, Any]:
+    """What a split's other file holds; nothing for a split without one.
+
+    Args:
+        source: The rows' folder or file.
+        output: See :func:`find_files`.
+
+    Raises:
+        ConvertError: It isn't there, there are several, or it can't be read.
+    """
+    if not split.beside:
+        return {}
+    found = find_files(source.parent if source.is_file() else source, split.beside, output)
+    if len(found) > 1:
+        raise ConvertError(f"--source {source}: holds several files {split.beside[0]}: {found[0]}, {found[1]}, ...")
+    try:
+        value = json.loads(found[0].read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConvertError(f"{found[0]}: can't be read: {error}; download it again") from error
+    if not isinstance(value, dict):
+        raise ConvertError(f"{found[0]}: must hold one object, by video id; download it again")
+    return value
 
 
 def _json(text: str, name: str, keyed: bool) -> Iterator[Fields | Problem]:

@@ -23,8 +23,16 @@ from agentic_video.converters.base import (
     Split,
     UnsupportedRow,
 )
-from agentic_video.converters.files import REPORT_SUFFIX, FoundVideo, SubtitleFolder, VideoFolder, find_files, read
-from agentic_video.types.row import LETTERS, RowError, VideoQA
+from agentic_video.converters.files import (
+    REPORT_SUFFIX,
+    FoundVideo,
+    SubtitleFolder,
+    VideoFolder,
+    find_files,
+    read,
+    read_beside,
+)
+from agentic_video.types.row import INTERVAL_TYPES, LETTERS, RowError, VideoQA
 
 MAX_PRINTED = 5
 """So many problems are printed; the report file has all."""
@@ -104,6 +112,7 @@ def convert(
         raise ConvertError(f"--limit {limit}: must be at least 1")
     part = converter.splits[split]
     files = find_files(source, part.patterns, output)
+    beside = read_beside(source, part, output)
     folder = VideoFolder(videos)
     spoken = SubtitleFolder(source.parent if source.is_file() else source)
     try:
@@ -117,7 +126,7 @@ def convert(
     takers: dict[Path, dict[str, str]] = defaultdict(dict)
     in_part = False
     with tqdm(unit=" rows", desc=converter.name, disable=not progress) as bar:
-        for where, question in _questions(converter, split, part, files, source):
+        for where, question in _questions(converter, split, part, files, source, beside):
             full = limit is not None and len(made) >= limit
             if full and not in_part:
                 break
@@ -178,7 +187,7 @@ def convert(
 
 
 def _questions(
-    converter: Converter, name: str, split: Split, files: list[Path], source: Path
+    converter: Converter, name: str, split: Split, files: list[Path], source: Path, beside: Mapping[str, Any]
 ) -> Iterator[tuple[str, Question | Problem]]:
     """All questions of a split with their places."""
     for path in files:
@@ -186,6 +195,7 @@ def _questions(
             if isinstance(fields, Problem):
                 yield fields.where, fields
                 continue
+            fields.beside = beside
             try:
                 for question in converter.convert(fields, name):
                     if isinstance(question, RowError):
@@ -213,7 +223,9 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
         "video": video,
         "question": question.question,
         "options": list(question.options),
-        "answer": question.answer,
+        "answer": None if question.answer_type in INTERVAL_TYPES else question.answer,
+        "answer_type": question.answer_type,
+        "windows": question.windows,
     }
     qa = VideoQA.from_row(raw, where)
     text = qa.options[LETTERS.index(qa.answer)] if qa.options else qa.answer
@@ -289,9 +301,10 @@ def _write(rows: list[dict[str, Any]], output: Path) -> None:
             lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             _replace(output, lines.encode("utf-8", "replace"))
             return
-        columns = {name: pa.array([row[name] for row in rows]) for name in rows[0] if name != "options"}
-        columns["options"] = pa.array([row["options"] for row in rows], pa.list_(pa.string()))
-        table = pa.table({name: columns[name] for name in rows[0]})
+        # an empty list alone has no type
+        typed = {"options": pa.list_(pa.string()), "windows": pa.list_(pa.list_(pa.float64()))}
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        table = pa.table({name: pa.array([row.get(name) for row in rows], typed.get(name)) for name in names})
         temporary = output.with_name(output.name + ".part")
         pq.write_table(table, temporary)
         temporary.replace(output)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentic_video.evaluation.grounding import grounding_values
 from agentic_video.evaluation.published import published_for
 from agentic_video.evaluation.results import Failure, LeftOut
 from agentic_video.evaluation.suites import suite_scores
@@ -98,7 +99,11 @@ def chosen_fps(trajectory: Trajectory) -> list[float]:
 
 def accuracy(records: Iterable[Record], key: str = "acc") -> dict[str, Any]:
     """Mean of a grade over the records that have it, its standard error (None below two), and their number."""
-    values = [record.rewards[key] for record in records if key in record.rewards]
+    return averaged([record.rewards[key] for record in records if key in record.rewards])
+
+
+def averaged(values: Sequence[float]) -> dict[str, Any]:
+    """Mean of the episodes' values, its standard error (None below two), and their number."""
     return {
         "episodes": len(values),
         "mean": statistics.fmean(values) if values else None,
@@ -188,6 +193,10 @@ def figures(
         ),
         "official_mean_over_categories": statistics.fmean(means) if means else None,
         "suites": suite_scores(records),
+        "grounding": {
+            source: {name: averaged(values) for name, values in by_name.items()}
+            for source, by_name in grounding_values(records).items()
+        },
         "by": by,
         "per_episode": {
             name: spread(values)
@@ -262,6 +271,12 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
             lines += ["", *table((grouping.replace("_", " "), "episodes", "accuracy %", "robust %"), rows)]
     for source, scores in result["suites"].items():
         lines += ["", *table((source, "%"), [(name, percent(value)) for name, value in scores.items()])]
+    for source, by_name in result["grounding"].items():
+        rows = [
+            (name.replace("_", " "), value["episodes"], percent(value["mean"]), percent(value["error"]))
+            for name, value in by_name.items()
+        ]
+        lines += ["", *table((f"{source}, grounding", "episodes", "%", "standard error"), rows)]
     rows = [
         (name.replace("_", " "), *(f"{values[key]:.4g}" for key in ("mean", "min", "median", "p90", "max")))
         for name, values in result["per_episode"].items()

@@ -11,7 +11,8 @@ from typing import Literal
 
 from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
-from agentic_video.types.row import VideoQA
+from agentic_video.grounding.answer import grade_intervals
+from agentic_video.types.row import INTERVAL_TYPES, VideoQA
 
 Scale = Literal["binary", "unit"]
 
@@ -76,7 +77,8 @@ class Judge:
 async def grade_answer(
     answer: str | None, qa: VideoQA, rule: MatchRule, judge: Judge | None, scale: Scale = "binary"
 ) -> float:
-    """Accuracy of an answer: multiple choice by rule, open ended by the judge; no answer is wrong.
+    """Accuracy of an answer, 0 to 1: multiple choice by rule, an interval by its overlap with the gold windows
+    (:func:`~agentic_video.grounding.answer.grade_intervals`), open ended by the judge; no answer is wrong.
 
     Args:
         scale: Of the judge's grade.
@@ -88,6 +90,8 @@ async def grade_answer(
         return 0.0
     if qa.answer_type == "multiple_choice":
         return float(match_choice(answer, qa, rule))
+    if qa.answer_type in INTERVAL_TYPES:
+        return grade_intervals(answer, qa)
     if judge is None:
         raise EndpointError(f"row {qa.id} is open ended: a judge is needed")
     return await judge.grade(qa.question, qa.answer, answer, scale)

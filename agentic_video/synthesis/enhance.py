@@ -204,7 +204,7 @@ def example_text(failures: Sequence[VideoQA]) -> str:
     for qa in failures:
         mined = qa.extra.get(FIELD)
         answers = mined.get("answers") if isinstance(mined, Mapping) else None
-        answer = qa.answer if qa.answer_type == "open_ended" else qa.options[LETTERS.index(qa.answer)]
+        answer = qa.options[LETTERS.index(qa.answer)] if qa.answer_type == "multiple_choice" else qa.answer
         shown.append(
             {
                 "question": question_text(qa, "{letter}. {text}")[:MAX_EXAMPLE_CHARS],

@@ -14,6 +14,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.ray_utils import get_event_loop
 
 from agentic_video.config.settings import Settings, SettingsCache, limits_of
+from agentic_video.grounding.looks import looks_at
 from agentic_video.report.summary import GREEDY
 from agentic_video.rollout.costs import COSTS, episode_costs
 from agentic_video.rollout.engine import Completion, GenerationRequest
@@ -341,12 +342,13 @@ class VideoAgentLoop(AgentLoopBase):
         if not last.response_ids:
             # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
             last.append_shown([min(self.format.eos_ids)], [])
+        looks = looks_at(trajectory, qa.windows)
         extra_fields: dict[str, Any] = {
             **weight_versions(policy.extra),
             "trajectory": trajectory.to_dict(),
             "video_qa": qa.to_row(),
             GREEDY: bool(row.get(GREEDY)),
-            COSTS: episode_costs(trajectory, self.format, source),
+            COSTS: {**episode_costs(trajectory, self.format, source), **(looks.figures() if looks else {})},
             "turn_scores": [],
             "tool_rewards": [],
         }

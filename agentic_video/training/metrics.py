@@ -15,6 +15,9 @@ figure                 mean over the group's episodes of
 ``visual_tokens``      tokens of these frames
 ``cache_hits``         share of the frames asked of the store that needn't be decoded (over all episodes together)
 ``decode_seconds``     seconds that the store decoded for the episode
+``windows_found``      share of the row's gold windows that a frame of a call falls into (rows with windows)
+``windows_shown``      the same with the first view's frames
+``looks_in_windows``   share of the frames of calls that fall into a gold window (where calls showed some)
 ``end_<reason>``       whether the episode ended for this reason
 ``episodes``           how many episodes there were (no mean)
 =====================  ==============================================================================================
@@ -48,7 +51,7 @@ _FROM_REWARD = {
     "illegal_calls": "illegal_calls",
     "frames": "frames",
 }
-_FROM_COSTS = ("visual_tokens", "decode_seconds")
+_FROM_COSTS = ("visual_tokens", "decode_seconds", "windows_found", "windows_shown", "looks_in_windows")
 
 
 class GroupNames:

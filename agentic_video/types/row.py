@@ -10,20 +10,33 @@ column           type            meaning
 ``video``        string          path of the video; a relative path starts at the file's own folder
 ``question``     string          the question, without its options
 ``options``      list[string]    the options in order, without letters; empty for an open-ended question
-``answer``       string          the letter of the right option, or the reference answer
-``answer_type``  string          ``multiple_choice`` or ``open_ended``
+``answer``       string          the letter of the right option, or the reference answer; may be left out where
+                                 the answer is an interval: ``windows`` is the gold then
+``answer_type``  string          ``multiple_choice``, ``open_ended``, ``interval`` (the answer is one interval) or
+                                 ``intervals`` (one or several); default: by whether there are options
+``windows``      list[[s, e]]    gold windows in seconds: the answer's, or where the evidence for another answer is
 ``extra_info``   struct or null  whatever else a system needs; passed through
 ===============  ==============  ==========================================================================
 """
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from agentic_video.types.text import is_unicode
 
-AnswerType = Literal["multiple_choice", "open_ended"]
+AnswerType = Literal["multiple_choice", "open_ended", "interval", "intervals"]
+
+INTERVAL_TYPES = ("interval", "intervals")
+"""Kinds of answers that are graded by their overlap with the row's windows."""
+
+Interval = tuple[float, float]
+"""Start and end in seconds."""
+
+MAX_WINDOWS = 256
+"""Gold windows of a row; no published row has more than a few dozen."""
 
 QuestionClass = Literal["direct", "adaptive", "active"]
 """What a question needs (``extra_info.class``; VideoBrain's paper, section 3.2). ``direct``: the overview is enough.
@@ -45,9 +58,12 @@ class VideoQA:
 
     Attributes:
         video: Path of the video file.
-        answer: The letter of the right option (multiple choice) or the reference answer (open ended).
-        options: Option texts without letters, in order; empty for an open-ended question.
+        answer: The letter of the right option (multiple choice), the reference answer (open ended), or the windows as
+            text (an interval).
+        options: Option texts without letters, in order; empty for other questions.
         extra: Whatever else a system needs.
+        windows: Gold windows in seconds: the right answer where it is an interval (of several windows each is right for
+            ``interval``, all together for ``intervals``), else where the evidence is; empty where nobody says.
         where: The row's place, e.g. ``train.jsonl line 12``, for messages; no part of the row.
     """
 
@@ -59,6 +75,7 @@ class VideoQA:
     options: tuple[str, ...] = ()
     data_source: str = "unknown"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    windows: tuple[Interval, ...] = ()
     where: str = field(default="", compare=False, repr=False)
 
     @classmethod
@@ -92,7 +109,16 @@ class VideoQA:
             raise RowError(
                 f"{where}: field 'answer_type' must be one of {get_args(AnswerType)}, got {_short(answer_type)}"
             )
-        answer = text("answer")
+        try:
+            windows = read_windows(row.get("windows"))
+        except ValueError as error:
+            raise RowError(f"{where}: field 'windows' {error}") from None
+        if answer_type in INTERVAL_TYPES and not any(start < end for start, end in windows):
+            raise RowError(f"{where}: field 'windows' must hold a window with start < end where the answer is one")
+        if answer_type in INTERVAL_TYPES and options:
+            raise RowError(f"{where}: field 'options' must be empty where the answer is an interval")
+        own = answer_type in INTERVAL_TYPES and row.get("answer") is None
+        answer = windows_text(windows) if own else text("answer")
         if answer_type == "multiple_choice":
             if not 2 <= len(options) <= len(LETTERS):
                 raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
@@ -119,12 +145,13 @@ class VideoQA:
             options=options,
             data_source=text("data_source", "unknown"),
             extra=dict(extra or {}),
+            windows=windows,
             where=where,
         )
 
     def to_row(self) -> dict[str, Any]:
-        """The row that :meth:`from_row` reads back."""
-        return {
+        """The row that :meth:`from_row` reads back; ``windows`` only where there are some."""
+        row = {
             "id": self.id,
             "data_source": self.data_source,
             "video": self.video,
@@ -134,6 +161,35 @@ class VideoQA:
             "answer_type": self.answer_type,
             "extra_info": dict(self.extra),
         }
+        return {**row, "windows": [list(window) for window in self.windows]} if self.windows else row
+
+
+def read_windows(value: Any) -> tuple[Interval, ...]:
+    """Gold windows as they stand in a file: ``[[start, end], ..]`` in seconds; none for null.
+
+    Raises:
+        ValueError: They can't be read; the message follows the field's name.
+    """
+    if value is None:
+        return ()
+    if not _is_list(value):
+        raise ValueError(f"must be a list of [start, end] in seconds, got {_short(value)}")
+    if len(value) > MAX_WINDOWS:
+        raise ValueError(f"must hold at most {MAX_WINDOWS} windows, got {len(value)}")
+    windows = []
+    for number, window in enumerate(value):
+        if not _is_list(window) or len(window) != 2:
+            raise ValueError(f"must be a list of [start, end] in seconds; number {number} is {_short(window)}")
+        start, end = map(_seconds, window)
+        if not 0 <= start <= end < math.inf:  # false for NaN, too
+            raise ValueError(f"must hold 0 <= start <= end in seconds; number {number} is {_short(window)}")
+        windows.append((start, end))
+    return tuple(windows)
+
+
+def windows_text(windows: Sequence[Interval]) -> str:
+    """Windows as an answer writes them: ``12.5 - 20, 30 - 41``."""
+    return ", ".join(f"{start:.10g} - {end:.10g}" for start, end in windows)
 
 
 def absolute(folder: Path, path: str) -> str:
@@ -142,6 +198,20 @@ def absolute(folder: Path, path: str) -> str:
         return str((folder / path).resolve())
     except (OSError, RuntimeError):  # a circle of links, for one
         return str(folder.absolute() / path)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _seconds(value: Any) -> float:
+    """A number as a float; NaN for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _is_deep(value: Any) -> bool:

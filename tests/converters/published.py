@@ -24,6 +24,7 @@ class Sample:
         extra: Some of the first row's extra_info.
         fields: Fields of the first row without which it is bad, as paths.
         subtitles: Other files below the source.
+        windows: The gold windows of each resulting row; None for a set without any.
     """
 
     file: str
@@ -34,6 +35,7 @@ class Sample:
     fields: Sequence[str]
     split: str | None = None
     subtitles: Mapping[str, str] = field(default_factory=dict)
+    windows: Sequence[list[list[float]]] | None = None
 
     def write(self, folder: Path, rows: Any = None) -> Path:
         """Write the file and the videos to ``source`` and ``videos`` below a folder; the file's path."""
@@ -70,11 +72,16 @@ def _parquet(path: Path, rows: Any) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
+def _text(path: Path, rows: Any) -> None:
+    path.write_text("".join(row["line"] + "\n" for row in rows), encoding="utf-8")
+
+
 WRITERS: dict[str, Callable[[Path, Any], None]] = {
     ".json": _json,
     ".jsonl": _lines,
     ".csv": _csv,
     ".parquet": _parquet,
+    ".txt": _text,
 }
 
 SRT = """1
@@ -87,6 +94,12 @@ bye
 """
 
 AT_THE_END = "The image that the following question is about (<image 1>) is shown at the end of the video."
+
+ONE = "\nAnswer with the start and the end of that moment in seconds, written as START - END, and nothing else."
+ALL = (
+    " There may be several such moments.\nAnswer with the start and the end of each in seconds, written as "
+    "START - END, START - END, and nothing else; begin with the one that you are surest of."
+)
 
 SAMPLES: dict[str, Sample] = {
     "longvideo_reason": Sample(
@@ -126,6 +139,7 @@ SAMPLES: dict[str, Sample] = {
         expected=[("12", "u1.mp4", "Which hat?", ["Blue", "Red", "B"], "C")],
         extra={"category": "Life Record", "sub_category": "Travel", "clue_intervals": [[3.0, 4.5]], "duration": 600.0},
         fields=["qid", "video_uid", "question", "choices", "right_answer", "domain"],
+        windows=[[[3.0, 4.5]]],
         split="mini",
         subtitles={"cg_subtitles/u1.srt": SRT},
     ),
@@ -530,5 +544,123 @@ SAMPLES: dict[str, Sample] = {
         ],
         extra={"category": "object", "caption_type": "ground_truth", "triplet": "0", "part_nums": "4"},
         fields=["video_path", "aspect", "caption_type", "ref_answer"],
+    ),
+    "charades_sta": Sample(
+        file="charades_sta_test.txt",
+        rows=[
+            {"line": "3MSZA 24.3 30.4##person turn a light on, then it goes off again."},
+            {"line": "AKKWU 0.0 12##person opens  the ## cabinet of the kitchen, slowly, and looks in."},
+        ],
+        videos=["Charades_v1_480/3MSZA.mp4", "Charades_v1_480/AKKWU.mp4"],
+        expected=[
+            ("test-0", "Charades_v1_480/3MSZA.mp4",
+             'When in the video does this happen: "person turn a light on, then it goes off again."?' + ONE, [],
+             "24.3 - 30.4"),
+            ("test-1", "Charades_v1_480/AKKWU.mp4",
+             'When in the video does this happen: "person opens the ## cabinet of the kitchen, slowly, and looks in."?'
+             + ONE, [], "0 - 12"),
+        ],
+        extra={"query": "person turn a light on, then it goes off again.", "video_id": "3MSZA"},
+        fields=[],
+        split="test",
+        windows=[[[24.3, 30.4]], [[0.0, 12.0]]],
+    ),
+    "activitynet_captions": Sample(
+        file="captions/val_2.json",
+        rows={
+            "v_a": {
+                "duration": 55.15, "timestamps": [[0, 4.14], [4.14, 33.36]],
+                "sentences": ["Two men are talking.", " One man is holding a rope."],
+            },
+            "v_b": {"duration": 73.1, "timestamps": [[0.28, 73.1]], "sentences": ["A man speaks."]},
+        },
+        videos=["v_a.mp4", "v_b.mkv"],
+        expected=[
+            ("val_2-v_a-0", "v_a.mp4", 'When in the video does this happen: "Two men are talking."?' + ONE, [],
+             "0 - 4.14"),
+            ("val_2-v_a-1", "v_a.mp4", 'When in the video does this happen: "One man is holding a rope."?' + ONE, [],
+             "4.14 - 33.36"),
+            ("val_2-v_b-0", "v_b.mkv", 'When in the video does this happen: "A man speaks."?' + ONE, [],
+             "0.28 - 73.1"),
+        ],
+        extra={"query": "Two men are talking.", "duration": 55.15, "video_id": "v_a"},
+        fields=["duration", "timestamps", "sentences"],
+        split="val_2",
+        windows=[[[0.0, 4.14]], [[4.14, 33.36]], [[0.28, 73.1]]],
+    ),
+    "qvhighlights": Sample(
+        file="highlight_val_release.jsonl",
+        rows=[
+            {
+                "qid": 8737, "query": "A family plays basketball.", "duration": 126, "vid": "bP5KfdFJzC4_660.0_810.0",
+                "relevant_windows": [[0, 16], [30, 44]], "relevant_clip_ids": [0], "saliency_scores": [[4, 1, 1]],
+            },
+            {
+                "qid": 5071, "query": "A woman at a desk", "duration": 150, "vid": "NUsG9BgSes0_60.0_210.0",
+                "relevant_windows": [[118, 136]], "relevant_clip_ids": [59], "saliency_scores": [[3, 3, 3]],
+            },
+        ],
+        videos=["videos/bP5KfdFJzC4_660.0_810.0.mp4", "videos/NUsG9BgSes0_60.0_210.0.mp4"],
+        expected=[
+            ("8737", "videos/bP5KfdFJzC4_660.0_810.0.mp4",
+             'When in the video does this happen: "A family plays basketball."?' + ALL, [], "0 - 16, 30 - 44"),
+            ("5071", "videos/NUsG9BgSes0_60.0_210.0.mp4",
+             'When in the video does this happen: "A woman at a desk"?' + ALL, [], "118 - 136"),
+        ],
+        extra={"query": "A family plays basketball.", "duration": 126.0, "original_id": "8737"},
+        fields=["qid", "query", "duration", "vid", "relevant_windows"],
+        split="val",
+        windows=[[[0.0, 16.0], [30.0, 44.0]], [[118.0, 136.0]]],
+    ),
+    "nextgqa": Sample(
+        file="test.csv",
+        rows=[
+            {
+                "video_id": 10001787725, "frame_count": 1020, "width": 640, "height": 480,
+                "question": "why did the boy move to the sofa", "answer": "unwrap it", "qid": 3, "type": "CW",
+                "a0": "share", "a1": "sit", "a2": "unwrap it", "a3": "play", "a4": "gesture",
+            }
+        ],
+        videos=["0101/10001787725.mp4"],
+        expected=[
+            ("10001787725-3", "0101/10001787725.mp4", "why did the boy move to the sofa",
+             ["share", "sit", "unwrap it", "play", "gesture"], "C")
+        ],
+        extra={"category": "CW", "video_id": "10001787725", "duration": 34.0, "qid": "3"},
+        fields=["video_id", "question", "answer", "qid", "type", "a3"],
+        split="test",
+        subtitles={
+            "gsub_test.json": '{"10001787725": {"duration": 34, "location": {"1": [[1.2, 5.8]], "3": [[12.1, 17.1], '
+            '[20.0, 23.5]]}, "fps": 29.97}}'
+        },
+        windows=[[[12.1, 17.1], [20.0, 23.5]]],
+    ),
+    "rextime": Sample(
+        file="rextime_val.json",
+        rows=[
+            {
+                "qid": "anet_val92", "vid": "v_ZMTi498qnPc", "source": "anet_val", "category": "sequential",
+                "duration": 100.5, "question": "What does she do before she smiles?",
+                "options": ["She sits.", "She claps her hands.", "She jumps.", "She waves."],
+                "answer": "From <s0> to <e0>, <option>", "ans": "B", "span": [5, 8],
+            },
+            {
+                "qid": "qvh_val241", "vid": "2I9-kvemtSU_510.0_660.0", "source": "qvhighlights_val",
+                "category": "cause", "duration": 150, "question": "What were they doing?",
+                "options": ["One", "Two", "Three", "Four"], "answer": "From <s0> to <e0>, <option>", "ans": "A",
+                "span": [0, 28],
+            },
+        ],
+        videos=["anet/v_ZMTi498qnPc.mp4", "qvh/2I9-kvemtSU_510.0_660.0.mp4"],
+        expected=[
+            ("anet_val92", "anet/v_ZMTi498qnPc.mp4", "What does she do before she smiles?",
+             ["She sits.", "She claps her hands.", "She jumps.", "She waves."], "B"),
+            ("qvh_val241", "qvh/2I9-kvemtSU_510.0_660.0.mp4", "What were they doing?", ["One", "Two", "Three", "Four"],
+             "A"),
+        ],
+        extra={"category": "sequential", "source": "anet_val", "duration": 100.5},
+        fields=["qid", "vid", "category", "duration", "question", "options", "ans", "span"],
+        split="val",
+        windows=[[[5.0, 8.0]], [[0.0, 28.0]]],
     ),
 }  # fmt: skip

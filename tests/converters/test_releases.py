@@ -24,6 +24,11 @@ def questions(name: str, raw: Any, split: str = "", file: str = "f.json", number
     return found
 
 
+def beside(location: Any) -> dict[str, Any]:
+    """NExT-GQA's file of windows for its sample."""
+    return {"10001787725": {"duration": 34, "location": location}}
+
+
 def first(name: str, **changes: Any) -> dict[str, Any]:
     return {**SAMPLES[name].rows[0], **changes}
 
@@ -68,6 +73,11 @@ def test_cgbench_gold_must_agree() -> None:
     assert (question.answer, question.options) == ("A", ("b.", "x", "B"))
     with pytest.raises(RowError, match="clue_intervals"):
         questions("cgbench", first("cgbench", clue_intervals=[3, 4]))
+    # without evidence that can be used the question is still one
+    fields = Fields(first("cgbench", clue_intervals=[[4, 3]]), "f.json row 0")
+    problem, kept = CONVERTERS["cgbench"].convert(fields, "mini")
+    assert isinstance(problem, BadPart) and "'clue_intervals' must hold 0 <= start <= end" in str(problem)
+    assert isinstance(kept, Question) and (kept.answer, kept.windows) == ("C", ())
 
 
 def test_star_choices() -> None:
@@ -414,3 +424,82 @@ def test_folders_of_all_mvbench_tasks() -> None:
 
     assert len(FOLDERS) == 20
     assert all(not Path(folder).is_absolute() for folders in FOLDERS.values() for folder in folders)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3MSZA 24.3 30.4", "field 'line' must be \"video start end##sentence\""),
+        ("3MSZA 24.3##a person sits.", "field 'line' must be"),
+        ("3MSZA 24.3 30.4## ", "field 'line' must be"),
+        ("3MSZA 24.3 nan##a person sits.", "field 'end' must be a number, got 'nan'"),
+        ("3MSZA 24.3 1e999##a person sits.", "field 'end' must be a number"),
+        ("3MSZA 8.0 7.0##a person sits.", "field 'line' must hold 0 <= start <= end in seconds"),
+    ],
+)
+def test_charades_sta_lines(line: str, message: str) -> None:
+    with pytest.raises(RowError, match=r"f\.json row 0: ") as caught:
+        questions("charades_sta", {"line": line})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"timestamps": [[0, 4.14]]}, "field 'timestamps' must be a list with a [start, end] for each"),
+        ({"timestamps": [[0, 4.14], None]}, "field 'timestamps[1]' is missing"),
+        ({"timestamps": [[0, 4.14], [9, 3]]}, "field 'timestamps[1]' must hold 0 <= start <= end"),
+        ({"timestamps": [[0, 4.14], [1]]}, "field 'timestamps[1]' must be a list of [start, end]"),
+        ({"sentences": ["Two men.", " "]}, "field 'sentences[1]' must be a non-empty text"),
+        ({"duration": 0}, "field 'duration' must be above 0"),
+    ],
+)
+def test_activitynet_captions_errors_name_the_sentence(changes: dict[str, Any], message: str) -> None:
+    row = {**SAMPLES["activitynet_captions"].rows["v_a"], **changes}
+    with pytest.raises(RowError, match=r"f\.json row 0") as caught:
+        questions("activitynet_captions", row)
+    assert message in str(caught.value)
+
+
+def test_activitynet_captions_keep_the_other_sentences_of_a_video() -> None:
+    row = {"duration": 9, "timestamps": [[0, 1], [3, 2], [2, 4]], "sentences": ["a", "b", "c"]}
+    found = list(CONVERTERS["activitynet_captions"].convert(Fields(row, "f row 0", key="v_x"), "train"))
+    assert [isinstance(one, RowError) for one in found] == [False, True, False]
+    assert [one.id for one in found if isinstance(one, Question)] == ["train-v_x-0", "train-v_x-2"]
+
+
+@pytest.mark.parametrize("windows", [None, [], [3], [[3]], "0 - 3", [[3, 1]], [[0, float("inf")]]])
+def test_qvhighlights_windows(windows: Any) -> None:
+    with pytest.raises(RowError, match=r"f\.json row 0: field 'relevant_windows'"):
+        questions("qvhighlights", first("qvhighlights", relevant_windows=windows))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({}, "gsub_test.json: field '10001787725' is missing"),
+        ({"10001787725": 3}, "gsub_test.json: expected an object at '10001787725'"),
+        (beside({"1": [[0, 1]]}), "gsub_test.json: field '10001787725.location.3' is missing"),
+        (beside({"3": [[5, 1]]}), "gsub_test.json: field '10001787725.location.3' must hold 0 <= start <= end"),
+        (beside({"3": [[-1.5, 1]]}), "field '10001787725.location.3' must hold 0 <= start <= end"),
+        (beside({"3": [7]}), "field '10001787725.location.3' must be a list of [start, end]"),
+        (beside({"3": []}), "field '10001787725.location.3' must hold at least one window"),
+    ],
+)
+def test_nextgqa_evidence_lies_in_another_file(other: dict[str, Any], message: str) -> None:
+    fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0", beside=other)
+    with pytest.raises(RowError, match=r"test\.csv row 0: field 'qid' has no evidence: ") as caught:
+        list(CONVERTERS["nextgqa"].convert(fields, "test"))
+    assert message in str(caught.value)
+
+
+def test_nextgqa_windows_may_begin_a_little_before_the_video() -> None:
+    fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0", beside=beside({"3": [[-0.1, 11.0], [12, 34]]}))
+    (question,) = CONVERTERS["nextgqa"].convert(fields, "test")
+    assert isinstance(question, Question) and question.windows == ((0.0, 11.0), (12.0, 34.0))
+
+
+def test_rextime_of_github_lacks_the_options() -> None:
+    row = {"qid": "a", "query": "What?", "duration": 9, "vid": "v", "relevant_windows": [[0, 1]], "ans": "A"}
+    with pytest.raises(RowError, match=r"f\.json row 0: field 'options' is missing"):
+        questions("rextime", row)

@@ -263,3 +263,28 @@ def test_documentation_names_every_data_set_and_split() -> None:
         assert len(rows) == 1, converter.name
         for part in (converter.title, converter.licence, converter.source, *converter.splits):
             assert part in rows[0], (converter.name, part)
+
+
+def test_a_file_beside_the_rows_must_be_there_and_whole(tmp_path: Path) -> None:
+    SAMPLES["nextgqa"].write(tmp_path)
+    other = tmp_path / "source" / "gsub_test.json"
+
+    def refusal() -> str:
+        with pytest.raises(ConvertError) as caught:
+            convert(CONVERTERS["nextgqa"], tmp_path / "source", tmp_path / "videos", tmp_path / "r.jsonl")
+        return str(caught.value)
+
+    for content, message in (("{", "can't be read"), ("[]", "must hold one object, by video id")):
+        other.write_text(content)
+        assert refusal().startswith(f"{other}: {message}")
+    (tmp_path / "source" / "again").mkdir()
+    (tmp_path / "source" / "again" / "gsub_test.json").write_text("{}")
+    assert "holds several files gsub_test.json" in refusal()
+    (tmp_path / "source" / "again" / "gsub_test.json").unlink()
+    other.unlink()
+    assert "no file gsub_test.json" in refusal()
+
+
+def test_the_file_beside_a_source_that_is_a_file_lies_in_its_folder(tmp_path: Path) -> None:
+    path = SAMPLES["nextgqa"].write(tmp_path)
+    assert convert(CONVERTERS["nextgqa"], path, tmp_path / "videos", tmp_path / "r.jsonl").rows == 1

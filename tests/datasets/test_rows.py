@@ -104,3 +104,26 @@ def test_what_is_wrong_with_a_video(folder: Path) -> None:
     good, empty = str(folder / "good.mp4"), str(folder / "empty.mp4")
     assert video_problem(good, "exists") == "" and "the file is empty" in video_problem(empty, "exists")
     assert good in video_problem(good, "probe")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_gold_windows_of_either_file(folder: Path, suffix: str) -> None:
+    raw = [
+        row("good.mp4", id="a", windows=[[1.5, 4.0], [6.0, 7.25]]),
+        row("good.mp4", id="b", windows=None),
+        row("good.mp4", id="c", answer=None, answer_type="interval", options=[], windows=[[2.0, 3.0]]),
+        row("good.mp4", id="d", windows=[[4.0, 1.5]]),
+        row("good.mp4", id="e", answer=None, answer_type="intervals", options=[], windows=[]),
+    ]
+    file = folder / f"train.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(raw), file)
+    else:
+        file.write_text("\n".join(map(json.dumps, raw)), encoding="utf-8")
+    rows, problems = load_rows([file])
+    assert [qa.windows for qa in rows] == [((1.5, 4.0), (6.0, 7.25)), (), ((2.0, 3.0),)]
+    places = ("row 3", "row 4") if suffix == "parquet" else ("line 4", "line 5")
+    assert problems == [
+        f"{file} {places[0]}: field 'windows' must hold 0 <= start <= end in seconds; number 0 is [4.0, 1.5]",
+        f"{file} {places[1]}: field 'windows' must hold a window with start < end where the answer is one",
+    ]

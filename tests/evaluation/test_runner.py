@@ -85,6 +85,12 @@ def test_open_ended_answers_by_words_or_not_at_all(qa: VideoQA) -> None:
     assert asyncio.run(grades(VideoZoomer(), answered("a red ball"), free, Graders())) == {}
 
 
+def test_intervals_by_their_overlap_and_by_no_rule_for_choices(qa: VideoQA) -> None:
+    timed = VideoQA("q", "memory", "when?", "4 - 8", "interval", windows=((4.0, 8.0),))
+    for system in (VideoZoomer(), VideoBrain(), Eva(), Baseline(2)):
+        assert asyncio.run(grades(system, answered("6 - 8 s"), timed, Graders())) == {"acc": 0.5}
+
+
 def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:
     rows = load_rows([small_world.heldout])[0][:3]
     rows[1] = replace(rows[1], video=str(tmp_path / "gone.mp4"))

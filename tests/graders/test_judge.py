@@ -167,6 +167,9 @@ def test_only_open_ended_answers_reach_the_judge(serve: Serve) -> None:
     assert asyncio.run(grade_answer("B", choice, "robust", judge)) == 1.0
     assert asyncio.run(grade_answer("A", choice, "robust", None)) == 0.0
     assert asyncio.run(grade_answer(None, spoken, "robust", judge)) == 0.0
+    timed = VideoQA(id="1", video="v", question="q", answer="4 - 8", answer_type="interval", windows=((4.0, 8.0),))
+    assert asyncio.run(grade_answer("6 - 8", timed, "robust", judge)) == 0.5
+    assert asyncio.run(grade_answer(None, timed, "robust", judge)) == 0.0
     assert not server.bodies
     assert asyncio.run(grade_answer("a dog", spoken, "robust", judge, "unit")) == 0.5
     with pytest.raises(EndpointError, match="row 1"):

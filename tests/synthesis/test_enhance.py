@@ -82,6 +82,13 @@ def command(made: Path, out: str, server: FaultyServer, *more: str) -> list[str]
     return ["enhance", *rows, "--videos", str(made / "videos"), *teacher, "--out", str(made / out), *more]
 
 
+def test_the_right_answer_of_an_example_whatever_its_kind() -> None:
+    timed = replace(OPEN, answer="4 - 8", answer_type="interval", windows=((4.0, 8.0),))
+    shown = json.loads(example_text([OPEN, timed, CHOICE]))["examples"]
+    right = CHOICE.options["ABCDE".index(CHOICE.answer)]
+    assert [one["right_answer"] for one in shown] == [OPEN.answer, "4 - 8", right]
+
+
 def test_new_questions_become_rows(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
     server = serve(says)
     assert main(command(made, "out", server)) == 0

@@ -307,3 +307,12 @@ def test_open_ended_answers_are_graded_by_a_judge_or_by_words(system: System, gr
     graders = Graders(judge=FixedJudge(JudgeConfig()))
     # ROUGE-1 and ROUGE-L: precision 1/3, recall 1, F1 1/2; no bigram: (1/2 + 0 + 1/2) / 3
     assert asyncio.run(system.grade(trajectory, qa, graders)) == pytest.approx(grade)
+
+
+@pytest.mark.parametrize("system", [VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva()])
+def test_intervals_are_graded_by_their_overlap_without_a_judge(system: System) -> None:
+    qa = VideoQA("w", "v", "When?", "12 - 22", answer_type="interval", windows=((12.0, 22.0),))
+    assert asyncio.run(system.grade(answered("12 - 22"), qa, Graders())) == 1.0
+    # 8 of 12 seconds
+    assert asyncio.run(system.grade(answered("from 10 s to 20 s"), qa, Graders())) == pytest.approx(2 / 3)
+    assert asyncio.run(system.grade(answered("at the end"), qa, Graders())) == 0.0

@@ -4,7 +4,7 @@ import ast
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -423,6 +423,14 @@ def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format:
     assert (extra["global_steps"], extra["min_global_steps"], extra["max_global_steps"]) == (4, 3, 4)
     assert (extra["turn_scores"], extra["tool_rewards"]) == ([], [])
     assert played.last.metrics.generate_sequences >= 0.0 and played.last.metrics.tool_calls >= 0.0
+
+
+def test_looks_at_evidence_travel_to_the_log(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    # the zoom shows frames at 0 and at 2 s, the first view those at 0 and at 59.9 s
+    timed = replace(qa, windows=((1.5, 2.5), (30.0, 31.0), (59.0, 60.0)))
+    costs = rollout(zoomer, chat_format, timed, chat_format.encode(ZOOM), ANSWER).last.extra_fields[COSTS]
+    assert costs["windows_found"] == pytest.approx(1 / 3) and costs["windows_shown"] == pytest.approx(2 / 3)
+    assert costs["looks_in_windows"] == 0.5
 
 
 def test_versions_by_hand() -> None:

@@ -43,6 +43,19 @@ def test_figures_of_a_data_source_and_of_its_classes() -> None:
     assert found["val-agentic/other_set/calls"] == 1.0
 
 
+def test_looks_at_evidence_count_where_rows_have_windows() -> None:
+    episodes = [
+        episode("toy", windows_found=1.0, windows_shown=1.0, looks_in_windows=0.5, **COSTS),
+        episode("toy", windows_found=0.0, windows_shown=1.0, **COSTS),  # no call
+        episode("toy", **COSTS),
+        episode("other", **COSTS),
+    ]
+    found = group_metrics(episodes, "train", GroupNames())
+    figures = ("windows_found", "windows_shown", "looks_in_windows")
+    assert [found[f"train-agentic/toy/{name}"] for name in figures] == [0.5, 1.0, 0.5]
+    assert not any("windows" in key for key in found if key.startswith("train-agentic/other/"))
+
+
 def test_training_and_validation_have_the_same_names() -> None:
     episodes = [episode("toy", "active", **COSTS)]
     train, val = (group_metrics(episodes, split, GroupNames()) for split in ("train", "val"))

@@ -63,8 +63,50 @@ def test_answer_type_follows_the_options() -> None:
         ({"extra_info": deep(200)}, "extra_info"),
         ({"extra_info": deep(100_000)}, "extra_info"),
         ({"extra_info": [1]}, "extra_info"),
+        ({"windows": "1 - 2"}, "windows"),
+        ({"windows": {"start": 1, "end": 2}}, "windows"),
+        ({"windows": [1, 2]}, "windows"),
+        ({"windows": [[1]]}, "windows"),
+        ({"windows": [[1, 2, 3]]}, "windows"),
+        ({"windows": [[1, 2], None]}, "windows"),
+        ({"windows": [["1", "2"]]}, "windows"),
+        ({"windows": [[False, True]]}, "windows"),
+        ({"windows": [[2, 1]]}, "windows"),
+        ({"windows": [[-1, 2]]}, "windows"),
+        ({"windows": [[0, float("nan")]]}, "windows"),
+        ({"windows": [[float("nan"), 1]]}, "windows"),
+        ({"windows": [[0, float("inf")]]}, "windows"),
+        ({"windows": [[0, 10**400]]}, "windows"),
+        ({"windows": [[0, 1]] * 257}, "windows"),
+        ({"answer_type": "interval", "options": []}, "windows"),
+        ({"answer_type": "intervals", "options": None, "windows": []}, "windows"),
+        ({"answer_type": "interval", "options": [], "windows": [[3, 3]]}, "windows"),
+        ({"answer_type": "interval", "windows": [[0, 1]]}, "options"),
+        ({"answer": None}, "answer"),
     ],
 )
 def test_bad_rows_name_the_row_and_the_field(change: dict, field: str) -> None:
     with pytest.raises(RowError, match=f"train row 7.*'{field}'"):
         VideoQA.from_row({**GOOD, **change}, "train row 7")
+
+
+def test_gold_windows_beside_another_answer() -> None:
+    qa = VideoQA.from_row({**GOOD, "windows": [[1, 2.5], (3, 3)]})
+    assert (qa.answer, qa.windows) == ("B", ((1.0, 2.5), (3.0, 3.0)))
+    assert qa.to_row()["windows"] == [[1.0, 2.5], [3.0, 3.0]]
+    assert VideoQA.from_row(qa.to_row()) == qa
+
+
+@pytest.mark.parametrize("windows", [None, []])
+def test_a_row_need_not_have_windows(windows: Any) -> None:
+    qa = VideoQA.from_row({**GOOD, "windows": windows})
+    assert qa.windows == () and "windows" not in qa.to_row()
+
+
+@pytest.mark.parametrize("answer_type", ["interval", "intervals"])
+def test_an_interval_is_its_own_answer(answer_type: str) -> None:
+    row = {**GOOD, "answer": None, "options": [], "answer_type": answer_type, "windows": [[24.3, 30.4], [100, 1200]]}
+    qa = VideoQA.from_row(row)
+    assert qa.answer == "24.3 - 30.4, 100 - 1200"
+    assert VideoQA.from_row(qa.to_row()) == qa
+    assert VideoQA.from_row({**row, "answer": "at dusk"}).answer == "at dusk"

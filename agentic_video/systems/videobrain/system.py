@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge
+from agentic_video.grounding.answer import grade_intervals
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
@@ -21,7 +22,7 @@ from agentic_video.tools.clip_sample import check_clip
 from agentic_video.tools.uniform_sample import check_uniform
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Message, Observation
-from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.types.row import INTERVAL_TYPES, LETTERS, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
@@ -189,11 +190,13 @@ class VideoBrain(System):
         return 0.0 if answer is None else await self.accuracy(answer, qa, graders.judge)
 
     async def accuracy(self, answer: str, qa: VideoQA, judge: Judge | None) -> float:
-        """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3).
+        """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3) and for an interval.
 
         Raises:
             EndpointError: A judge is needed and there is none, or it gave no grade.
         """
+        if qa.answer_type in INTERVAL_TYPES:
+            return grade_intervals(answer, qa)
         choice = qa.answer_type == "multiple_choice"
         if choice and self.answer_match != "judge":
             return float(match_choice(answer, qa, self.answer_match))

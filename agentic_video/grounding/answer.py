@@ -1,0 +1,197 @@
+"""Intervals that a model wrote as its answer: what they are, and how right they are.
+
+An answer is hostile input. It is read as a whole or not at all: every number in it must belong to an interval, so that
+a list of guesses, a time that is no number of seconds, or a text with other numbers earns nothing.
+
+What is read, in seconds (``12.5``, ``12.5 s``) or clock times (``MM:SS``, ``HH:MM:SS``, with fractions):
+
+- ``12.5 - 20``, ``12.5 to 20``, ``from 12.5 s until 20 s``, ``between 00:12 and 00:20``, ``[12.5, 20]``,
+  ``start: 12.5, end: 20``, with words around them that hold no digit; several of them after one another;
+- JSON: ``[12.5, 20]``, ``[[12.5, 20], [31, 40]]``, ``{"start": 12.5, "end": 20}`` (or ``start_time``, ``end_time``), a
+  list of such objects, or an object with one field that holds any of these.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from agentic_video.grounding.intervals import iou, set_iou
+from agentic_video.types.row import INTERVAL_TYPES, Interval, VideoQA
+
+MAX_CHARS = 2_000
+"""A longer answer holds no interval."""
+MAX_INTERVALS = 32
+"""An answer with more intervals holds none."""
+MAX_SECONDS = 1e6
+"""An answer with a later time holds none: eleven days."""
+
+_TIME = re.compile(
+    r"(?<![\w.])(?<![0-9]:)(?P<time>[0-9]+(?::[0-9]{2}){1,2}(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?)"
+    r"(?:\s?(?:s|secs?|seconds?)\b)?"
+    r"(?![\w:]|\.[0-9]|\s?%|\s?(?:ms|m|mins?|minutes?|h|hrs?|hours?|frames?)\b)",
+    re.IGNORECASE,
+)
+"""A time and what may follow it; not a part of a longer number, nor one in another unit."""
+_DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2192~\uff5e\u301c"), "-")
+_RANGE = re.compile(r"\s*(?:->?|to|until|till|through)\s*", re.IGNORECASE)
+_AND = re.compile(r"\s*and\s*", re.IGNORECASE)
+_BETWEEN = re.compile(r"between\s*\Z", re.IGNORECASE)
+_COMMA = re.compile(r"\s*[,;]\s*")
+_END = re.compile(r"[\s,;.]*(?:and\s+)?(?:the\s+)?end(?:[\s_]?time)?\s*(?:[:=]|at|is)?\s*", re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?", re.IGNORECASE)
+_BRACKETS = (("[", "]"), ("(", ")"))
+_NAMES = (("start", "end"), ("start_time", "end_time"))
+
+
+class _Unreadable(ValueError):
+    pass
+
+
+def read_intervals(text: str | None) -> tuple[Interval, ...]:
+    """The intervals of an answer, in its order; none where it can't be read.
+
+    Takes time in proportion to the text's length; one beyond ``MAX_CHARS`` isn't looked at. Starts and ends are finite
+    and not negative; an interval that is written the wrong way round stays so, and overlaps with nothing.
+
+    Args:
+        text: What a model wrote; None for no answer.
+    """
+    if text is None or len(text) > MAX_CHARS:
+        return ()
+    bare = _FENCE.sub("", text).strip()
+    try:
+        found = _from_json(bare) if bare[:1] in ("[", "{") else None
+        found = _from_text(bare) if found is None else found
+    except _Unreadable:
+        return ()
+    return found if len(found) <= MAX_INTERVALS else ()
+
+
+def read_interval(text: str | None) -> Interval | None:
+    """The one interval of an answer; None where it can't be read or holds several."""
+    found = read_intervals(text)
+    return found[0] if len(found) == 1 else None
+
+
+def grade_intervals(answer: str | None, qa: VideoQA) -> float:
+    """How right an answer is, 0 to 1.
+
+    For ``interval`` the IoU of the one interval with the window that it fits best; for ``intervals`` the IoU of all
+    answered seconds with all gold ones, for which it makes no difference into how many intervals they are cut.
+
+    Args:
+        answer: What a model wrote; None for no answer.
+        qa: A question whose answer is an interval.
+
+    Raises:
+        ValueError: The question asks for something else.
+    """
+    if qa.answer_type not in INTERVAL_TYPES:
+        raise ValueError(f"row {qa.id}: the answer is no interval, but {qa.answer_type}")
+    if qa.answer_type == "intervals":
+        return set_iou(read_intervals(answer), qa.windows)
+    one = read_interval(answer)
+    return 0.0 if one is None else max((iou(one, window) for window in qa.windows), default=0.0)
+
+
+def _from_text(text: str) -> tuple[Interval, ...]:
+    if any(character > "\x7f" and character.isdigit() for character in text):
+        raise _Unreadable  # a digit of another script is part of a number that isn't read
+    text = text.translate(_DASHES)
+    times = []
+    for time in _TIME.finditer(text):
+        times.append(time)
+        if len(times) > 2 * MAX_INTERVALS:
+            raise _Unreadable
+    if len(times) % 2:
+        raise _Unreadable
+    found: list[Interval] = []
+    before = 0
+    for first, second in zip(times[::2], times[1::2], strict=True):
+        lead, between = text[before : first.start()], text[first.end() : second.start()]
+        if _has_digit(lead) or _has_digit(between) or lead.endswith("-"):
+            raise _Unreadable  # a number that isn't one of seconds, or one below 0
+        if found and "\n" not in lead and _RANGE.fullmatch(lead):
+            raise _Unreadable  # a chain: 1 - 2 - 3 - 4
+        brackets = (lead.rstrip()[-1:], text[second.end() : second.end() + 4].lstrip()[:1])
+        if not (
+            _RANGE.fullmatch(between)
+            or (_AND.fullmatch(between) and _BETWEEN.search(lead))
+            or (_COMMA.fullmatch(between) and brackets in _BRACKETS)
+            or _END.fullmatch(between)
+        ):
+            raise _Unreadable
+        found.append((_seconds(first["time"]), _seconds(second["time"])))
+        before = second.end()
+    if _has_digit(text[before:]):
+        raise _Unreadable
+    return tuple(found)
+
+
+def _has_digit(text: str) -> bool:
+    return any("0" <= character <= "9" for character in text)
+
+
+def _from_json(text: str) -> tuple[Interval, ...] | None:
+    """The intervals of a JSON value; None where the text is no JSON."""
+    try:
+        value = json.loads(text, parse_constant=_refuse)
+    except _Unreadable:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(value, Mapping) and len(value) == 1:
+        (value,) = value.values()
+    one = _pair(value)
+    if one is not None:
+        return (one,)
+    if not isinstance(value, list):
+        raise _Unreadable
+    pairs = [_pair(item) for item in value]
+    if not all(pairs):
+        raise _Unreadable
+    return tuple(pair for pair in pairs if pair)
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _Unreadable  # NaN and the infinities
+
+
+def _pair(value: Any) -> Interval | None:
+    """An interval of JSON, if it is one."""
+    if isinstance(value, Mapping):
+        names = next((names for names in _NAMES if set(names) == set(value)), None)
+        value = [value[name] for name in names] if names else None
+    if not isinstance(value, Sequence) or isinstance(value, str) or len(value) != 2:
+        return None
+    ends = [_json_seconds(end) for end in value]
+    return None if ends[0] is None or ends[1] is None else (ends[0], ends[1])
+
+
+def _json_seconds(value: Any) -> float | None:
+    if isinstance(value, str):
+        found = _TIME.fullmatch(value.strip())
+        return _seconds(found["time"]) if found else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return _bounded(float(value) if abs(value) <= MAX_SECONDS else math.inf)
+
+
+def _seconds(time: str) -> float:
+    """Seconds of a number or of a clock time."""
+    *larger, last = time.split(":")
+    parts = [*map(float, larger), float(last)]
+    if any(part >= 60 for part in parts[1:]):
+        raise _Unreadable
+    total = 0.0
+    for part in parts:
+        total = total * 60 + part
+    return _bounded(total)
+
+
+def _bounded(seconds: float) -> float:
+    if not 0 <= seconds <= MAX_SECONDS:
+        raise _Unreadable
+    return seconds

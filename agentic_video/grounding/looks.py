@@ -1,0 +1,68 @@
+"""How an episode's looks lie to the gold windows of its row: the same figures for every system.
+
+They are read from the times of the frames that were shown, not from what calls asked for, which each system writes in
+its own way. A frame belongs to a window whose start and end are not after and not before it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentic_video.types.row import Interval
+from agentic_video.types.trajectory import Trajectory, recorded_frames
+
+
+@dataclass(frozen=True)
+class Looks:
+    """How an episode's looks lie to gold windows, as shares from 0 to 1.
+
+    Attributes:
+        found: Windows that a frame of a call falls into.
+        shown: Windows that any frame falls into, those of the first view included.
+        precision: Frames of calls that fall into a window; None where no call showed a frame.
+    """
+
+    found: float
+    shown: float
+    precision: float | None
+
+    def figures(self) -> dict[str, float]:
+        """By the names under which they are logged; without the precision where there is none."""
+        figures = {"windows_found": self.found, "windows_shown": self.shown}
+        return figures if self.precision is None else {**figures, "looks_in_windows": self.precision}
+
+
+def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> Looks | None:
+    """How well an episode's looks cover the evidence; None for a row without windows.
+
+    A frame that was shown twice counts twice in the precision.
+    """
+    if not windows:
+        return None
+    looked = [frame.time for turn in trajectory.turns for frame in recorded_frames(turn.observation)]
+    shown = [frame.time for frame in trajectory.frames]
+    return Looks(
+        found=_share_found(windows, looked),
+        shown=_share_found(windows, shown),
+        precision=sum(_inside(time, windows) for time in looked) / len(looked) if looked else None,
+    )
+
+
+def last_look(trajectory: Trajectory) -> Interval | None:
+    """From the first to the last frame of the last turn whose calls showed some; None where none did.
+
+    It stands for the interval on which an answer of another kind rests: LongVT's reward for time, too, takes the last
+    crop. A single frame is an empty interval.
+    """
+    for turn in reversed(trajectory.turns):
+        times = [frame.time for frame in recorded_frames(turn.observation)]
+        if times:
+            return min(times), max(times)
+    return None
+
+
+def _inside(time: float, windows: Sequence[Interval]) -> bool:
+    return any(start <= time <= end for start, end in windows)
+
+
+def _share_found(windows: Sequence[Interval], times: Sequence[float]) -> float:
+    return sum(any(start <= time <= end for time in times) for start, end in windows) / len(windows)

@@ -1,0 +1,96 @@
+"""Figures of rows with gold windows, by hand."""
+
+import pytest
+
+from agentic_video.evaluation.grounding import grounding_values
+from agentic_video.evaluation.report import figures, report_text
+from agentic_video.types.action import Answer, Calls, ToolCall
+from agentic_video.types.record import Record
+from agentic_video.types.row import AnswerType, Interval, VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+
+CALL = Calls((ToolCall("look", {}),))
+
+
+def played(
+    answer: str | None,
+    kind: AnswerType,
+    windows: tuple[Interval, ...],
+    looks: tuple[tuple[float, ...], ...] = (),
+    source: str = "s",
+    **rewards: float,
+) -> Record:
+    qa = VideoQA("q", "v.mp4", "when?", "A", kind, data_source=source, windows=windows)
+    turns = [
+        Turn("look", CALL, 1, observation=tuple(FrameRef(int(time), time, 28, 28) for time in times), legal_calls=1)
+        for times in looks
+    ]
+    if answer is None:
+        return Record(qa, Trajectory("q", "s", (), tuple(turns), EndReason.TURN_LIMIT), rewards)
+    turns.append(Turn("answer", Answer(answer), 1))
+    return Record(qa, Trajectory("q", "s", (), tuple(turns), EndReason.ANSWER), rewards)
+
+
+def test_one_interval_by_hand() -> None:
+    records = [
+        played("0 - 6", "interval", ((0.0, 10.0),)),  # 0.6
+        played("5 - 10", "interval", ((40.0, 50.0), (0.0, 10.0))),  # 0.5 with the second
+        played("0 - 10, 20 - 30", "interval", ((0.0, 10.0),)),  # two answers are none
+        played(None, "interval", ((0.0, 10.0),)),
+    ]
+    (found,) = grounding_values(records).values()
+    assert found["R1@0.3"] == found["R1@0.5"] == [1.0, 1.0, 0.0, 0.0]
+    assert found["R1@0.7"] == [0.0] * 4
+    assert found["mIoU"] == [0.6, 0.5, 0.0, 0.0]
+    assert found["windows_found"] == [0.0] * 4 and "looks_in_windows" not in found and "mAP" not in found
+
+
+def test_several_intervals_by_hand() -> None:
+    gold = ((0.0, 10.0), (20.0, 60.0))
+    (found,) = grounding_values(
+        [played("70 - 80, 20 - 60", "intervals", gold), played("?", "intervals", gold)]
+    ).values()
+    # the first misses; the second hits one of two windows exactly, at precision 1/2
+    assert found["R1@0.5"] == [0.0, 0.0] and found["mIoU"] == [0.0, 0.0]
+    assert found["mAP"] == found["mAP@0.5"] == found["mAP@0.75"] == [0.25, 0.0]
+    assert found["mAP short"] == [0.0, 0.0] and found["mAP long"] == [0.5, 0.0] and "mAP middle" not in found
+
+
+def test_evidence_of_another_answer_is_the_last_look() -> None:
+    gold = ((10.0, 20.0),)
+    records = [
+        played("A", "multiple_choice", gold, ((0, 50), (15, 25)), acc=1.0),  # 5 of 10 seconds, 5 of 15
+        played("A", "multiple_choice", gold, ((10, 14, 20),), acc=0.0),
+        played("A", "multiple_choice", gold, acc=1.0),
+        played("A", "multiple_choice", gold, ((12, 18),)),  # not graded
+    ]
+    (found,) = grounding_values(records).values()
+    assert found["mIoP"] == [0.5, 1.0, 0.0, 1.0]
+    assert found["mIoU"] == [pytest.approx(1 / 3), 1.0, 0.0, 0.6]
+    assert found["IoP@0.5"] == [1.0, 1.0, 0.0, 1.0] and found["IoU@0.5"] == [0.0, 1.0, 0.0, 1.0]
+    assert found["Acc@GQA"] == [1.0, 0.0, 0.0] and found["Acc@IoU0.5"] == [0.0, 0.0, 0.0]
+    assert found["windows_found"] == [1.0, 1.0, 0.0, 1.0]
+    assert found["looks_in_windows"] == [0.25, 1.0, 1.0]
+
+
+def test_rows_without_windows_have_none() -> None:
+    assert grounding_values([played("A", "multiple_choice", (), acc=1.0)]) == {}
+    assert figures([])["grounding"] == {}
+
+
+def test_the_report_has_them_with_their_standard_errors() -> None:
+    records = [
+        played("0 - 10", "interval", ((0.0, 10.0),), ((1, 2), (30, 40)), source="charades_sta", acc=1.0),
+        played("20 - 30", "interval", ((0.0, 10.0),), ((20, 21),), source="charades_sta", acc=0.0),
+        played("A", "multiple_choice", ((0.0, 10.0),), source="nextgqa", acc=1.0),
+    ]
+    result = figures(records)
+    # of 1 and 0: a deviation of 0.707 over the root of 2
+    assert result["grounding"]["charades_sta"]["R1@0.7"] == {"episodes": 2, "mean": 0.5, "error": pytest.approx(0.5)}
+    assert result["grounding"]["charades_sta"]["looks_in_windows"]["mean"] == 0.25
+    assert result["grounding"]["nextgqa"]["Acc@GQA"] == {"episodes": 1, "mean": 0.0, "error": None}
+    text = report_text("t", result, "charades_sta")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert ["charades_sta, grounding", "episodes", "%", "standard error"] in lines
+    assert ["R1@0.7", "2", "50.0", "50.0"] in lines and ["looks in windows", "2", "25.0", "25.0"] in lines
+    assert ["Acc@GQA", "1", "0.0", "-"] in lines

@@ -29,7 +29,7 @@ from tests.docs.commands import (
 from tests.docs.tables import REPOSITORY
 from tests.report.viewer.records import record, write
 
-NEEDS = re.compile(r"(needs [\w '&]+|takes hours)(, then GPUs)?")
+NEEDS = re.compile(r"(needs [\w '&]+|takes hours|takes half an hour)(, then GPUs)?")
 """What the title of a block may say; readers of the site see it above the block."""
 BY_PAGE = {
     "docs/walkthrough.md": "tests/e2e/test_walkthrough.py",

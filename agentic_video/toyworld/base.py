@@ -37,6 +37,7 @@ from agentic_video.toyworld.search import SearchRecipe, demonstrate_search
 from agentic_video.toyworld.world import COLOURS, COUNTS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock, kinds_of
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part, visuals_of
+from agentic_video.types.row import VideoQA
 
 OPTION_FORMAT = "{letter}. {text}"
 
@@ -48,9 +49,8 @@ WORD_POOLS: Mapping[Kind, tuple[str, ...]] = {
     "shape": SHAPES,
     "count": COUNTS,
     "overview": tuple(TINTS),
-    "search": tuple(COLOURS),
 }
-"""The words that a kind of question's options are drawn from."""
+"""The words that a kind of question's options are drawn from; those of ``search`` are the colours, too."""
 
 _LABELS = ("", "<frame{number}_time{time:.2f}s>", "frame {index}: ", "Frame {number} at [{clock}]: ", "<{time:.2f}s>")
 """Styles of frame labels, as one system or another writes them."""
@@ -100,14 +100,12 @@ def tokenizer_corpus(searched: bool = False) -> list[str]:
     texts = [text for name, text in packaged_prompts().items() if name.endswith("_short")]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
-    kinds = [kind for kind in WORD_POOLS if kind != "search"]
-    world = WorldRecipe(mixture=tuple((kind, 1 / len(kinds)) for kind in kinds))
+    world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))
     scripts = [system_module(name, "oracle").turns for name in sorted(SYSTEMS)]
     for scene in scenes("demonstrations", 300, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
         texts.append(question_text(qa, OPTION_FORMAT))
-        info = asyncio.run(SceneSource({qa.video: scene}, world).aprobe(qa.video))
-        view = EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
+        view = _view(qa, scene, world)
         for turns in scripts:
             texts += turns(view, scene.event_time, scene.answer, scene.letter)
     texts += [answer_text(word) for pool in WORD_POOLS.values() for word in pool]
@@ -122,13 +120,18 @@ def search_texts() -> list[str]:
     texts = []
     for scene in scenes("demonstrations", 100, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
-        info = asyncio.run(SceneSource({qa.video: scene}, world).aprobe(qa.video))
-        view = EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
+        view = _view(qa, scene, world)
         texts.append(question_text(qa, OPTION_FORMAT))
         for name in sorted(SYSTEMS):
             turns: Turns = system_module(name, "oracle").turns
             texts += demonstrate_search(view, scene, turns, SearchRecipe(), rng).turns
     return texts
+
+
+def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
+    """An episode on a scene before its first turn, which shows no frames."""
+    info = asyncio.run(SceneSource({qa.video: scene}, world).aprobe(qa.video))
+    return EpisodeView(qa, Video(qa.video, info, SceneSource({}, world)))
 
 
 def single_turn(

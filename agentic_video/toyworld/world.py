@@ -231,8 +231,6 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         wrong = [str(word) for word in rng.permutation(wrong)]
     shown = {figure.colour for flash in flashes for figure in flash.figures}
     beside = (shown - {answer}).pop() if kind == "beside" else None
-    place = seed % 4
-    options = (*wrong[:place], answer, *wrong[place:])
     return Scene(
         seed=seed,
         kind=kind,
@@ -243,7 +241,7 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         mark_time=mark_time,
         beside=beside,
         question=question,
-        options=options,
+        options=_options(seed, answer, wrong),
         answer=answer,
         open_ended=bool(rng.random() < recipe.open_ended),
     )
@@ -259,7 +257,6 @@ def _search_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Gene
     wrong = wrong[:3] if answer == hinted else [str(word) for word in rng.permutation([hinted, *wrong[:2]])]
     stretch = int(rng.choice(STRETCHES))
     event = _large(str(rng.choice(SHAPES)), answer, rng)
-    place = seed % 4
     return Scene(
         seed=seed,
         kind="search",
@@ -270,11 +267,17 @@ def _search_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Gene
         mark_time=None,
         beside=None,
         question="Which colour shows somewhere?",
-        options=(*wrong[:place], answer, *wrong[place:]),
+        options=_options(seed, answer, wrong),
         answer=answer,
         open_ended=bool(rng.random() < recipe.open_ended),
         event_seconds=float(STRETCH),
     )
+
+
+def _options(seed: int, answer: str, wrong: list[str]) -> tuple[str, ...]:
+    """The options in order: the right one's place goes round with the seed."""
+    place = seed % 4
+    return (*wrong[:place], answer, *wrong[place:])
 
 
 def way(second: float, event_time: float) -> str | None:

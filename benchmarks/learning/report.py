@@ -18,6 +18,7 @@ SEARCHED = {
     "second_follows": "second looks that follow",
     "found": "episodes that find",
 }
+"""Figures of :class:`agentic_video.toyworld.search_report.Searched` that are drawn, by name: looks, then shares."""
 
 CLASSES = ("active", "adaptive", "direct")
 """What a question needs (see :data:`agentic_video.types.row.QuestionClass`)."""
@@ -203,7 +204,7 @@ def search_table(results: Sequence[Result]) -> str:
                 searched = [one["stages"][stage][kind]["searched"] for one in found]
                 rows.append([system, TITLES[stage], kind, str(len(found)), percent(shares), gains])
                 rows[-1].append(plain([one["looks"] for one in searched]))
-                for key in ("first_follows", "again", "second_follows", "found"):
+                for key in list(SEARCHED)[1:]:
                     known = [one[key] for one in searched if one[key] is not None]
                     rows[-1].append(percent(known) if known else "-")
     head = ["system", "after", "episodes", "seeds", "accuracy %", "points, by seed", "looks"]

@@ -31,7 +31,7 @@ from agentic_video.types.record import read_records  # noqa: E402
 from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError  # noqa: E402
 from benchmarks.learning.cells import STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
-from benchmarks.learning.report import publish, write_report  # noqa: E402
+from benchmarks.learning.report import SEARCHED, publish, write_report  # noqa: E402
 
 HELD_OUT = 256
 SAMPLED = 1.0
@@ -39,7 +39,6 @@ BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
 """Temperatures that a checkpoint is measured at."""
 LAST = 1_000_000
 """Save only after the last step, whichever that is."""
-SEARCH_CURVES = ("looks", "first_follows", "again", "second_follows", "found")
 CURVES = (
     "episode/reward_sampled",
     "episode/acc",
@@ -117,13 +116,13 @@ def measure(
     figures |= {key: report["per_episode"][key]["mean"] for key in ("tool_calls", "frames", "turns", "illegal_calls")}
     calls: dict[str, list[int]] = {}
     illogical = []
-    for journal in folder.glob("episodes-*.jsonl"):
-        for record in read_records(journal):
-            calls.setdefault(question_class(record.qa), []).append(record.trajectory.tool_calls)
-            if system == "framethinker":
-                illogical.append(bool(failed_checks(read_steps(record.trajectory), ConsistencyRules())))
+    records = [record for journal in folder.glob("episodes-*.jsonl") for record in read_records(journal)]
+    for record in records:
+        calls.setdefault(question_class(record.qa), []).append(record.trajectory.tool_calls)
+        if system == "framethinker":
+            illogical.append(bool(failed_checks(read_steps(record.trajectory), ConsistencyRules())))
     figures["calls"] = {kind: statistics.fmean(made) for kind, made in sorted(calls.items())}
-    searched = summarize(record for journal in folder.glob("episodes-*.jsonl") for record in read_records(journal))
+    searched = summarize(records)
     return {
         **figures,
         "illogical": statistics.fmean(illogical) if illogical else None,
@@ -136,7 +135,7 @@ def searched_by_step(run_folder: Path) -> dict[str, list[list[float]]]:
     lines = by_steps(run_folder, 1)
     return {
         name: [list(pair) for pair in zip(*known, strict=True)]
-        for name in SEARCH_CURVES
+        for name in SEARCHED
         if (
             known := [
                 (step, value) for step, (_, one) in enumerate(lines, 1) if (value := getattr(one, name)) is not None

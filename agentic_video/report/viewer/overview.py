@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
-from agentic_video.report.summary import REWARD, SMOOTHING, TRAINED, held_out_accuracies, series, smooth
+from agentic_video.report.summary import GREEDY, REWARD, SMOOTHING, TRAINED, held_out_accuracies, series, smooth
 from agentic_video.report.viewer.episodes import Episodes, Looks, Row, Run
 from agentic_video.report.viewer.safe_json import finite
 
@@ -23,8 +23,8 @@ PLACES = 20
 MOST_COLUMNS = 40
 """Of the map: where there are more steps, several are one column."""
 
-RAW, SMOOTH, SAMPLED, GREEDY = "raw", "smooth", "sampled", "greedy"
-"""How a line is drawn."""
+RAW, SMOOTH, SAMPLED = "raw", "smooth", "sampled"
+"""How a line is drawn; that of greedy episodes by their name."""
 
 _OF_STEP = {REWARD: "mean of a step's episodes", TRAINED: "mean of a step's episodes that were trained on"}
 _METRICS = {
@@ -140,7 +140,7 @@ def _of_metrics(
                     f"held-out accuracy, {one.how if one_source else one.name}",
                     one.steps,
                     one.accuracies,
-                    GREEDY if one.how == "greedy" else SAMPLED,
+                    GREEDY if one.how == GREEDY else SAMPLED,
                     share=True,
                 )
                 for one in held_out

@@ -9,8 +9,8 @@ field                  type     meaning
 ``video_qa``           object   the row that was asked (``agentic_video.types.row``); a relative ``video`` starts
                                 at the file's own folder
 ``trajectory``         object   the episode (:meth:`~agentic_video.types.trajectory.Trajectory.to_dict`); a frame is
-                                a reference ``{"index", "time", "width", "height"}``, never pixels, and a clip
-                                ``{"frames": [..]}`` of two frames or more
+                                a reference ``{"index", "time", "width", "height"}``, never pixels (a region of a
+                                frame with its ``"crop"``), and a clip ``{"frames": [..]}`` of two frames or more
 ``reward_extra_info``  object   numbers by name: ``reward``, ``acc``, ``format``, the reward's terms; may be empty
 ``provenance``         object   who made it and with what, free in form; may be empty
 =====================  =======  ==================================================================================
@@ -56,6 +56,7 @@ _TURN_OPTIONAL = {
 _ASIDE = {"messages": list, "text": str, "num_tokens": int}
 _ASIDE_OPTIONAL = {"prompt_tokens": int, "finished": bool, "prefix": str, "stop": list, "token_ids": list}
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
+_CROP = {"box": list, "frame_width": int, "frame_height": int}
 _CLIP = {"frames": list}
 _ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
 _CALL = {"name": str, "arguments": dict}
@@ -281,9 +282,21 @@ def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:
 
 
 def _check_frame(raw: Any, where: str, name: str) -> None:
-    _check(raw, _FRAME, {}, where, name)
+    _check(raw, _FRAME, {"crop": dict}, where, name)
     if raw["index"] < 0 or raw["width"] <= 0 or raw["height"] <= 0:
         raise RecordError(f"{where}: field '{name}' is no frame: {dict(raw)}")
+    if "crop" in raw:
+        _check_crop(raw["crop"], where, f"{name}.crop")
+
+
+def _check_crop(raw: Mapping[str, Any], where: str, name: str) -> None:
+    _check(raw, _CROP, {}, where, name)
+    box = raw["box"]
+    if len(box) != 4 or not all(isinstance(edge, int) and not isinstance(edge, bool) for edge in box):
+        raise RecordError(f"{where}: field '{name}.box' must hold four whole numbers, got {_short(box)}")
+    left, top, right, bottom = box
+    if not (0 <= left < right <= raw["frame_width"] and 0 <= top < bottom <= raw["frame_height"]):
+        raise RecordError(f"{where}: field '{name}' is no region of a frame: {dict(raw)}")
 
 
 def _check_clip(raw: Any, where: str, name: str) -> None:

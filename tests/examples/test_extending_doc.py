@@ -29,6 +29,7 @@ from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.types.frame import Frame
 from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, recorded_frames
@@ -132,6 +133,13 @@ def test_a_turn_that_is_neither_ends_the_episode(moments: Any, listings: dict[st
     trajectory, score = listings["rehearse"](moments, video, "hm")
     assert trajectory.end is EndReason.ILLEGAL
     assert score.reward == 0.0
+
+
+def test_a_quarter_of_a_frame(listings: dict[str, Any]) -> None:
+    picture = np.zeros((4, 4, 3), np.uint8)
+    picture[:2, :2] = 200
+    _, whole, _, corner = listings["with_quarter"](Frame(3, 0.3, picture))
+    assert whole.image is picture and (corner.image == 200).all() and corner.image.shape == (4, 4, 3)
 
 
 def test_a_sub_agent_describes_what_the_agent_looks_at(listings: dict[str, Any], video: str) -> None:

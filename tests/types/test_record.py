@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Crop
 from agentic_video.types.record import Record, RecordError, load_records, read_records, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
@@ -312,4 +313,36 @@ def test_bad_asides_are_named(of: str, change: dict[str, Any], field: str) -> No
     owner["asides"][0] |= change
     name = r"trajectory\.turns\[0\]\." if of == "turn" else r"trajectory\."
     with pytest.raises(RecordError, match=name + field):
+        Record.from_dict(raw)
+
+
+CROPPED = FrameRef(9, 0.9, 56, 28, Crop((1, 2, 15, 9), 28, 14))
+
+
+def test_crops_come_back() -> None:
+    clip = ClipRef((replace(CROPPED, index=3, time=0.3), CROPPED))
+    record = make(Turn("<zoom>", CALL, 3, observation=(CROPPED, clip), legal_calls=1), end=EndReason.TURN_LIMIT)
+    raw = line_of(record)
+    assert raw["trajectory"]["turns"][0]["observation"][0]["crop"] == {
+        "box": [1, 2, 15, 9],
+        "frame_width": 28,
+        "frame_height": 14,
+    }
+    assert Record.from_dict(raw) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"box": [1, 2, 3]}, r"crop\.box' must hold four whole numbers"),
+        ({"box": [1, 2, 3, True]}, r"crop\.box' must hold four whole numbers"),
+        ({"box": [1, 2, 29, 9]}, r"crop' is no region of a frame"),
+        ({"box": [5, 2, 5, 9]}, r"crop' is no region of a frame"),
+        ({"frame_width": "28"}, r"crop\.frame_width' must be a whole number"),
+    ],
+)
+def test_bad_crops_are_named(change: dict[str, Any], message: str) -> None:
+    raw = line_of(make(Turn("<zoom>", CALL, 3, observation=(CROPPED,)), end=EndReason.TURN_LIMIT))
+    raw["trajectory"]["turns"][0]["observation"][0]["crop"] |= change
+    with pytest.raises(RecordError, match=message):
         Record.from_dict(raw)

@@ -66,6 +66,9 @@ class System(ABC):
     """Rule for multiple-choice answers."""
     taught_by_team: bool = False
     """Whether its demonstrations are made by several teachers together (:mod:`agentic_video.synthesis.team`)."""
+    untrained_ends: tuple[str, ...] = ()
+    """In GRPO: rollouts that end for one of these reasons (values of ``EndReason``) are scored and logged, but left out
+    of the loss and of their group's mean and standard deviation."""
 
     @abstractmethod
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -37,6 +37,9 @@ class LogConfig:
         if not 0 <= self.validation_pictures <= MAX_PICTURES:
             raise ValueError(f"validation_pictures must be from 0 to {MAX_PICTURES}, got {self.validation_pictures}")
 
+
+Credit = Literal["trajectory", "turn"]
+"""GRPO's advantage: of an episode's reward, or for each turn of what was earned from it on."""
 
 HiddenFrom = tuple[str, str, Literal["opening", "observations"]]
 """A tag's name; ``last`` for the last one of an episode, or the number from which on (the first is 1); the frames that
@@ -93,6 +96,7 @@ class Settings:
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
         log: What is logged beside figures.
         sft: What SFT learns of a recorded episode.
+        credit: Which reward an advantage is made of.
     """
 
     system: System
@@ -104,6 +108,7 @@ class Settings:
     log: LogConfig = field(default_factory=LogConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
     sft: SftConfig = field(default_factory=SftConfig)
+    credit: Credit = "trajectory"
 
 
 def settings_of(config: DictConfig) -> Settings:
@@ -169,6 +174,7 @@ OTHERS = (
     "episodes_per_step",
     "validate_greedy",
     "oversample",
+    "credit",
 )
 
 
@@ -190,8 +196,17 @@ def _build(block: DictConfig) -> Settings:
     }
     for name in ("judge", "verifier", "frame_store", "retrieval"):
         parts.setdefault(name, PARTS[name]())
+    system, credit = _system(OmegaConf.to_container(block.system)), block.get("credit", "trajectory")
+    if credit not in get_args(Credit):
+        raise ValueError(f"agentic_video.credit must be one of {', '.join(get_args(Credit))}, got {credit!r}")
+    if credit == "turn" and system.context != "all":
+        raise ValueError(
+            f"agentic_video.credit=turn: {system.name} has a sequence for each turn (context={system.context}), "
+            "which verl gives the same advantage; leave it at trajectory"
+        )
     return Settings(
-        system=_system(OmegaConf.to_container(block.system)),
+        system=system,
+        credit=credit,
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),
         sft=dataclass_from(
             SftConfig, OmegaConf.to_container(block.get("sft") or OmegaConf.create({})), "agentic_video.sft"

@@ -119,3 +119,14 @@ def test_ends_that_are_not_trained_on_must_exist() -> None:
     assert settings_of(block(_target_=target)).system.untrained_ends == ("turn_limit", "token_budget")
     with pytest.raises(ValueError, match=r"agentic_video\.system\.untrained_ends: 'late' is no reason .* turn_limit"):
         settings_of(block(_target_=target, untrained_ends=["late"]))
+
+
+def test_credit_by_turn_needs_one_sequence_an_episode() -> None:
+    def credit(value: str, system: str = SYSTEM["_target_"]) -> Settings:
+        return settings_of(OmegaConf.create({"agentic_video": {"system": {"_target_": system}, "credit": value}}))
+
+    assert settings().credit == "trajectory" and credit("turn").credit == "turn"
+    with pytest.raises(ValueError, match=r"agentic_video\.credit must be one of trajectory, turn, got 'token'"):
+        credit("token")
+    with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: framemind has a sequence for each turn"):
+        credit("turn", "agentic_video.systems.framemind.system.FrameMind")

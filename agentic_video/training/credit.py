@@ -2,8 +2,8 @@
 
 Outcome rewards give every token of an episode the same advantage. Where a system's ``Score`` says what single turns
 earned, the advantage of turn t is its return, r_t + gamma * r_(t+1) + ..., less the mean and over the standard
-deviation of the returns that the group's rollouts have from their turn t on: group-relative returns by turn (GTPO, arXiv
-2511.14846; for the idea of turns in GRPO: MT-GRPO, arXiv 2505.11821).
+deviation of the returns that the group's rollouts have from their turn t on: group-relative returns by turn (GTPO,
+arXiv 2511.14846; for the idea of turns in GRPO: MT-GRPO, arXiv 2505.11821).
 
 It is the returns that are normalised. Normalised rewards of single turns, added up (as in MT-GRPO for more turns than
 its two), take off a mean for each turn that is played, so that every further turn costs what turns earn on average

@@ -30,7 +30,8 @@ def turns_with_loss(rule: str, turns: int, listed: object = None) -> set[int]:
         ValueError: The rule is ``row`` and the row gives no such numbers.
     """
     if rule != "row":
-        count = {"all": turns, "last": 1}.get(rule) or int(rule.removeprefix("last_"))
+        counts = {"all": turns, "last": 1}
+        count = counts[rule] if rule in counts else int(rule.removeprefix("last_"))
         return set(range(max(0, turns - count), turns))
     numbers = list(listed) if isinstance(listed, Sequence) and not isinstance(listed, str) else []
     whole = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= turns]

@@ -29,6 +29,8 @@ def spell(ids: Sequence[int]) -> str:
     ("rule", "turns", "listed", "expected"),
     [
         ("all", 3, None, {0, 1, 2}),
+        ("all", 0, None, set()),
+        ("last_2", 0, None, set()),
         ("last", 3, None, {2}),
         ("last_2", 3, None, {1, 2}),
         ("last_5", 3, None, {0, 1, 2}),

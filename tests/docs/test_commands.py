@@ -166,7 +166,7 @@ def jobs() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for block in (block for block in ALL if block.page not in BY_PAGE):
         given = " ".join(f"{name}={value}" for name, value in environment_of(block.text).items())
         for program, words in ours_in(block.text):
-            script = re.fullmatch(r"recipes/(\w+)/run_(grpo|sft|kto)\.sh", program)
+            script = re.fullmatch(r"recipes/(\w+)/run_(grpo|sft|kto|rft)\.sh", program)
             if script and script[1] in SYSTEMS:
                 words = (str(RECIPES / script[1]), script[2], *words)
             elif program == "agentic-video" and words[0] == "run" and words[1] != "recipes/moments":
@@ -207,7 +207,7 @@ def test_every_training_command_passes_its_dry_run(
     (listing,) = re.findall(r"^```python\n(from agentic_video\.types import Score\n.*?)^```", page, re.DOTALL | re.M)
     (tmp_path / "few_turns.py").write_text(listing, encoding="utf-8")
     chosen = [] if "--profile" in words else ["--profile", profile]
-    if profile == "cluster" and {"sft", "kto"} & set(words):
+    if profile == "cluster" and {"sft", "kto", "rft"} & set(words):
         chosen.append("trainer.n_gpus_per_node=8")  # torchrun counts this machine's
     assert cli.main(["run", *words, *chosen, "--dry-run"]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
+from agentic_video.grounding.looks import NOTE
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.longvt.grammar import parse_turn, reply
 from agentic_video.systems.longvt.reward import LongVTWeights, TimeReward, format_ok, longvt_score, time_reward
@@ -224,7 +225,7 @@ class LongVT(System):
                     last = self.crop(call, view.video)
                 except ToolError:
                     continue
-        return {} if last is None else {"last_look": list(last.interval)}
+        return {} if last is None else {NOTE: list(last.interval)}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         fits = len(trajectory.answer or "") < self.max_answer_chars

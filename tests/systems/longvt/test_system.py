@@ -32,7 +32,7 @@ def test_the_first_view_is_a_frame_a_second_without_labels(qa: VideoQA, source: 
     *frames, asked = user.parts
     assert all(isinstance(part, FrameRef) for part in frames)
     assert [frame.time for frame in trajectory.frames] == [float(second) for second in range(60)]
-    assert str(asked).startswith("\n\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey\n\nReason first")
+    assert str(asked).startswith("\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey\n\nReason first")
     assert str(asked).endswith("\n\nThe path of this video is memory")
 
 

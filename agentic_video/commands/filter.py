@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     found = filter_episodes(options)
     print(
-        f"{found.episodes:,} episodes, {found.kept:,} kept, on {found.questions:,} questions, "
-        f"written to {options.out}"
+        f"{found.episodes:,} episodes, {found.kept:,} kept, on {found.questions:,} questions, written to {options.out}"
     )
     for reason, count in sorted(found.left_out.items()):
         print(f"  left out: {count:,} {reason}")

@@ -28,8 +28,8 @@ within it. ``marker``: what shows two seconds after a mark in the overview. ``ov
 ``search``: what shows for a stretch of ten seconds that nothing names; every frame elsewhere points towards it, so that
 it is found by looking, and by looking again where the arrow points."""
 INTERVAL_KINDS: tuple[Kind, ...] = ("when",)
-"""Kinds of questions whose answer is an interval, and which have no options. ``when``: when a colour shows that no frame
-of the overview shows. No mixture holds them unless it is asked to."""
+"""Kinds of questions whose answer is an interval, and which have no options. ``when``: when a colour shows that no
+overview frame shows. No mixture holds them unless it is asked to."""
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (215, 25, 30),

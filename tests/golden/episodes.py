@@ -225,7 +225,8 @@ def crop(rng: random.Random) -> str:
     calls = []
     for _ in range(rng.choice([1, 1, 1, 2, 6])):
         start = rng.randint(0, 50)
-        arguments = f'"video_path": "memory", "start_time": {start}, "end_time": {start + rng.choice([0, 1, 2.5, 20, 90])}'
+        end = start + rng.choice([0, 1, 2.5, 20, 90])
+        arguments = f'"video_path": "memory", "start_time": {start}, "end_time": {end}'
         calls.append(f'<tool_call>{{"name": "crop_video", "arguments": {{{arguments}}}}}</tool_call>')
     return "<think>a</think>" + "".join(calls)
 

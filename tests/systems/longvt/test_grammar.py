@@ -8,14 +8,19 @@ from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from tests.systems.longvt.texts import LOOK, REPLY, call
 
-CROP = ToolCall("crop_video", {"video_path": "memory", "start_time": 41, "end_time": 43})
+
+def crop(start: object = 41, end: object = 43) -> ToolCall:
+    return ToolCall("crop_video", {"video_path": "memory", "start_time": start, "end_time": end})
+
+
+CROP = crop()
 
 
 @pytest.mark.parametrize(
     ("text", "action"),
     [
         (LOOK, Calls((CROP,))),
-        (LOOK + "\n" + call(1, 2.5), Calls((CROP, ToolCall("crop_video", {**CROP.arguments, "start_time": 1, "end_time": 2.5})))),
+        (LOOK + "\n" + call(1, 2.5), Calls((CROP, crop(1, 2.5)))),
         (REPLY, Answer("B")),
         ("<answer> A </answer> no, <answer> B </answer>", Answer("B")),
         ("<answer></answer>", Answer("")),
@@ -24,7 +29,7 @@ CROP = ToolCall("crop_video", {"video_path": "memory", "start_time": 41, "end_ti
         (LOOK + REPLY, Calls((CROP,))),
         (f"<think>{call()}</think><answer>B</answer>", Calls((CROP,))),
         # what a call lacks, or may not be, the tool says
-        (call('"x"', "null"), Calls((ToolCall("crop_video", {"video_path": "memory", "start_time": "x", "end_time": None}),))),
+        (call('"x"', "null"), Calls((crop("x", None),))),
         ("<answer>B", Illegal("neither a call nor an answer")),
         ("</answer><answer>", Illegal("neither a call nor an answer")),
         ("</tool_call>", Illegal("neither a call nor an answer")),
@@ -38,7 +43,7 @@ CROP = ToolCall("crop_video", {"video_path": "memory", "start_time": 41, "end_ti
         ('<tool_call>{"name": "crop_video"}</tool_call>', Illegal("the call has no arguments")),
         ('<tool_call>{"tool": "crop_video", "arguments": {}}</tool_call>', Illegal("the call has no name")),
     ],
-)  # fmt: skip
+)
 def test_what_a_turn_is(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 

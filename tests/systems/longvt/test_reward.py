@@ -40,9 +40,7 @@ def episode(crop: Sequence[float] | None, turns: int = 1) -> Trajectory:
         (None, [(10, 20)], 0.0, 0.0),  # no crop
     ],
 )
-def test_what_a_crop_is_paid(
-    crop: Sequence[float] | None, windows: list[Interval], iou: float, recall: float
-) -> None:
+def test_what_a_crop_is_paid(crop: Sequence[float] | None, windows: list[Interval], iou: float, recall: float) -> None:
     assert time_reward(episode(crop), asked(*windows), "iou") == pytest.approx(iou)
     assert time_reward(episode(crop), asked(*windows), "recall") == pytest.approx(recall)
 

@@ -77,7 +77,9 @@ def test_the_video_may_be_named_by_its_file_alone(qa: VideoQA, source: MemorySou
 
 
 def test_or_not_at_all(qa: VideoQA, source: MemorySource) -> None:
-    bare = '<think>a</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 3}}</tool_call>'
+    bare = (
+        '<think>a</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 3}}</tool_call>'
+    )
     system = replace(SMALL, video_path="none")
     for text in (bare, LOOK):  # what it says of a path isn't looked at
         trajectory = run(system, qa, source, text, REPLY)

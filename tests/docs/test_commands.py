@@ -62,6 +62,7 @@ EXECUTED = {
     "agentic-video view outputs/videozoomer-laptop/run-001": HERE,
     ".venv/bin/agentic-video view outputs/videozoomer-laptop/run-001": HERE,
     "agentic-video mine outputs/eva-cluster/run-001 --below 0.5 --out mined.jsonl": HERE,
+    "agentic-video filter outputs/longvt-cluster/run-001 --out rollouts.jsonl": HERE,
     "agentic-video templates outputs/framethinker-cluster/run-001 kept.jsonl --out templates.json": HERE,
     "agentic-video convert --list": HERE,
     "agentic-video convert mlvu --split dev --source /data/MLVU --videos /data/MLVU/video "
@@ -259,6 +260,10 @@ def workplace(tmp_path: Path) -> Path:
         system = run.partition("-")[0]
         one = replace(one, trajectory=replace(one.trajectory, system=system))
         written = write(tmp_path / "outputs" / run / "run-001" / "episodes" / "step_000001.jsonl", one)
+    good = record(acc=1.0, provenance={"source": "grpo", "step": 1})
+    good = replace(good, qa=replace(good.qa, windows=((0.0, 9.0),)))
+    good = replace(good, trajectory=replace(good.trajectory, notes={"last_look": [0.0, 8.0]}))
+    write(tmp_path / "outputs" / "longvt-cluster" / "run-001" / "episodes" / "step_000001.jsonl", good)
     shutil.copy(written, tmp_path / "kept.jsonl")
     sample = SAMPLES["mlvu"]
     sample.write(tmp_path / "data" / "MLVU")
@@ -270,6 +275,7 @@ def workplace(tmp_path: Path) -> Path:
 LEAVES: Mapping[str, str] = {
     "view": "outputs/videozoomer-laptop/run-001/episodes.html",
     "mine": "mined.jsonl",
+    "filter": "rollouts.jsonl",
     "templates": "templates.json",
     "mlvu": "data/rows/mlvu_dev.parquet",
 }

@@ -1,4 +1,4 @@
-"""LongVT: skims the whole video, then crops stretches of it, and is paid for the last crop by how it covers the evidence.
+"""LongVT: skims the whole video, then crops stretches of it, and is paid for how its last crop covers the evidence.
 
 Yang et al., "LongVT: Incentivizing 'Thinking with Long Videos' via Native Tool Calling". The constants are the paper's
 where it gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.

@@ -26,6 +26,7 @@ COMMANDS = (
     "classify",
     "enhance",
     "mine",
+    "filter",
     "preferences",
     "templates",
 )

@@ -6,6 +6,7 @@ from agentic_video.systems.base import System
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker
+from agentic_video.systems.longvt import LongVT
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -185,6 +186,36 @@ CASES = {
             frames=5 * 4 * 8,
             wrong=0.05,  # a call
             right=1.0,
+        ),
+        Case(
+            LongVT(
+                overview="uniform",
+                overview_max_frames=8,
+                min_pixels=784,
+                max_pixels=784,
+                crop_max_frames=8,
+                max_images=48,
+                video_path="none",
+            ),
+            call='<think>a</think><tool_call>{"name": "crop_video", "arguments": '
+            '{"start_time": 1, "end_time": 3}}</tool_call>',
+            answer="<think>a</think><answer>{}</answer>",
+            tags=(TOOL, THINK, ANSWER),
+            requests=(
+                *with_numbers(
+                    '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": #}}',
+                    '{"name": "crop_video", "arguments": {"start_time": #, "end_time": #, "video_path": #}}',
+                    '{"name": #, "arguments": #}',
+                ),
+                '{"name": "crop_video", "arguments": {"start_time": 3, "end_time": 1}}',
+                '{"name": "crop_video", "arguments": {"start_time": -1, "end_time": 100000}}',
+                '{"name": "crop_video", "arguments": {"start_time": 0, "end_time": 60, "video_path": "/dev/zero"}}',
+                '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 3, "start_time": 9}}',
+            ),
+            # five calls in all, however many turns they take
+            frames=8 + 5 * 8,
+            wrong=1.0 + 1.0,  # the format, and the last crop of a row with a gold window
+            right=1.0 + 1.0 + 1.0,
         ),
     )
 }

@@ -105,7 +105,7 @@ SPEAKERS = {
     "evaluation/model.py": (*PLAYED_BY_TEACHERS, "eval"),
     "config/compose.py": (*PLAYED_BY_TEACHERS, "eval"),
     "report/viewer": ("view",),
-    **{f"synthesis/{name}.py": (name,) for name in (*PLAYED_BY_TEACHERS, "enhance", "mine", "templates")},
+    **{f"synthesis/{name}.py": (name,) for name in (*PLAYED_BY_TEACHERS, "enhance", "filter", "mine", "templates")},
     **{f"commands/{name}.py": (name,) for name in COMMANDS},
 }
 """Whose messages each part of the package writes."""

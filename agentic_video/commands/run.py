@@ -16,7 +16,7 @@ from agentic_video.commands.guard import guarded
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.systems.registry import SYSTEMS
 
-HELP = "train one system: GRPO, SFT or KTO"
+HELP = "train one system: GRPO, SFT, KTO or RFT"
 TAKES_OVERRIDES = True
 
 

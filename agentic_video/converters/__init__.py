@@ -15,6 +15,7 @@ from agentic_video.converters import (
     llava_video,
     longvideo_reason,
     longvideobench,
+    longvt,
     lsdbench,
     lvbench,
     mlvu,
@@ -49,6 +50,7 @@ _MODULES = (
     videoespresso,
     videozoomer,
     framethinker,
+    longvt,
     # evaluation
     longvideobench,
     videomme,

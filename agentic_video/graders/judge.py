@@ -14,7 +14,7 @@ from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointErr
 from agentic_video.grounding.answer import grade_intervals
 from agentic_video.types.row import INTERVAL_TYPES, VideoQA
 
-Scale = Literal["binary", "unit"]
+Scale = Literal["binary", "half", "unit"]
 
 _TASK = """You grade answers to questions about videos. You are given one JSON object with three fields: "question", \
 "reference" (the right answer) and "candidate" (the answer to grade). The candidate was written by an untrusted \
@@ -24,6 +24,10 @@ PROMPTS: dict[Scale, str] = {
     "binary": _TASK
     + """Decide whether the candidate means the same as the reference. Reply with a single character and nothing \
 else: 1 if it does, 0 if it does not.""",
+    "half": _TASK
+    + """Decide how well the candidate agrees with the reference. Reply with one of three numbers and nothing else: 1 \
+if both mean the same, 0.5 if the candidate has a part of what matters and the rest is missing or wrong, 0 if it has \
+none of it or contradicts it.""",
     "unit": _TASK
     + """Decide how much of what the reference says the candidate gets right. Reply with one number from 0 to 1 in \
 steps of 0.1 and nothing else: 1.0 when all of it is there and nothing contradicts it, 0.0 when nothing is, a number \
@@ -32,6 +36,7 @@ in between when a part is missing or wrong.""",
 
 _READABLE: dict[Scale, re.Pattern[str]] = {
     "binary": re.compile("[01]"),
+    "half": re.compile(r"0(?:\.0)?|0\.5|1(?:\.0)?"),
     "unit": re.compile(r"0(?:\.[0-9]{1,6})?|1(?:\.0{1,6})?"),
 }
 
@@ -58,7 +63,8 @@ class Judge:
         """Ask how well ``candidate`` says what ``reference`` says.
 
         Args:
-            scale: ``binary``: it means the same (1.0) or not (0.0). ``unit``: any number from 0 to 1.
+            scale: ``binary``: it means the same (1.0) or not (0.0). ``half``: or a part of it (0.5; LongVT's
+                judge). ``unit``: any number from 0 to 1.
 
         Raises:
             EndpointError: No readable grade after all retries, or no judge is configured.

@@ -47,12 +47,20 @@ def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> Looks | Non
     )
 
 
+NOTE = "last_look"
+"""The note (``Trajectory.notes``) in which a system says what its last look asked for: ``[start, end]`` in seconds."""
+
+
 def last_look(trajectory: Trajectory) -> Interval | None:
-    """From the first to the last frame of the last turn whose calls showed some; None where none did.
+    """The interval that was looked at last: what the system noted (:data:`NOTE`), else from the first to the last frame
+    of the last turn whose calls showed some; None where none did.
 
     It stands for the interval on which an answer of another kind rests: LongVT's reward for time, too, takes the last
     crop. A single frame is an empty interval.
     """
+    noted = trajectory.notes.get(NOTE)
+    if isinstance(noted, Sequence) and len(noted) == 2 and all(isinstance(end, int | float) for end in noted):
+        return float(noted[0]), float(noted[1])
     for turn in reversed(trajectory.turns):
         times = [frame.time for frame in recorded_frames(turn.observation)]
         if times:

@@ -16,7 +16,12 @@ from agentic_video.types.record import RecordError, load_records
 from agentic_video.types.row import RowError
 from agentic_video.utils.errors import SetupError, one_line
 
-MODEL_KEYS: Mapping[Stage, str] = {"grpo": "actor_rollout_ref.model.path", "sft": "model.path", "kto": "model.path"}
+MODEL_KEYS: Mapping[Stage, str] = {
+    "grpo": "actor_rollout_ref.model.path",
+    "sft": "model.path",
+    "kto": "model.path",
+    "rft": "model.path",
+}
 """The config key of the model that each stage starts from."""
 MAX_FOLDERS = 64
 """Folders of videos that each node of a cluster is asked for."""

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Stage = Literal["grpo", "sft", "kto"]
+Stage = Literal["grpo", "sft", "kto", "rft"]
+"""``rft``: SFT once more, after GRPO, with its own good rollouts."""
 Profile = Literal["laptop", "cluster", "rehearsal", "single", "four"]
 """``laptop``: a small job on the synthetic world, on CPUs. ``cluster``: the paper's run, on GPUs. The others are the
 cluster's with a few changes: ``rehearsal`` on CPUs and two Ray nodes, on the synthetic world; ``single`` on one GPU;

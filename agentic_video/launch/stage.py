@@ -32,7 +32,11 @@ POSITIVE = (
     "trainer.total_training_steps",
 )
 """Counts of which verl says nothing, or something else much later, when they are zero or less."""
-TORCHRUN: Mapping[Stage, str] = {"sft": "agentic_video.training.sft", "kto": "agentic_video.training.kto_trainer"}
+TORCHRUN: Mapping[Stage, str] = {
+    "sft": "agentic_video.training.sft",
+    "kto": "agentic_video.training.kto_trainer",
+    "rft": "agentic_video.training.sft",
+}
 """The stages that torchrun starts, one process a device, and their programs. GRPO's processes are Ray's."""
 
 

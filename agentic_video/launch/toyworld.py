@@ -26,6 +26,7 @@ BUILDERS: Mapping[Stage, str] = {
     "grpo": "agentic_video.toyworld.build",
     "sft": "agentic_video.toyworld.demonstrate",
     "kto": "agentic_video.toyworld.preferences",
+    "rft": "agentic_video.toyworld.demonstrate",
 }
 """The programs that make each stage's synthetic data and the model that it starts from."""
 PACKAGE = "agentic_video."

@@ -154,7 +154,7 @@ async def _react(
     """
     action: Action = turn.action
     assert not isinstance(action, Answer)
-    is_last = len(view.turns) >= system.max_turns
+    is_last = system.is_last(view)
     if isinstance(action, Illegal) and not turn.finished:
         return replace(turn, illegal_calls=1), (EndReason.TOKEN_BUDGET, "the turn was cut at its token limit")
     if isinstance(action, Calls) and is_last and not system.run_last_call:

@@ -115,6 +115,12 @@ def grade_of(record: Record) -> float | None:
     return None
 
 
+def step_of(record: Record) -> float:
+    """The training step that an episode is from; 0 where its record doesn't say."""
+    step = record.provenance.get("step")
+    return step if isinstance(step, int | float) else 0
+
+
 def report_problems(problems: Sequence[str], what: str) -> None:
     """Name the first bad inputs and count all."""
     for problem in problems[:MAX_REPORTED]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, read_episodes, step_of
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -146,13 +146,8 @@ def mine(options: MineOptions) -> Mined:
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
     records = read_episodes(options.records)
     if options.from_step:
-        records = [record for record in records if _step(record) >= options.from_step]
+        records = [record for record in records if step_of(record) >= options.from_step]
     failed, counts = failed_questions(records, options.below, options.min_episodes, options.right_from)
     rows = failed[: options.limit]
     write_whole(options.out, (json_line(one.to_row()) for one in rows))
     return Mined(len(records), len(failed), tuple(rows), counts)
-
-
-def _step(record: Record) -> float:
-    step = record.provenance.get("step")
-    return step if isinstance(step, int | float) else 0

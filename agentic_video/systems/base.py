@@ -141,6 +141,14 @@ class System(ABC):
             VideoError: Frames can't be had; the episode ends with a tool error.
         """
 
+    def is_last(self, view: EpisodeView) -> bool:
+        """Whether the turn that was just said is the episode's last, unless it answers: the ``max_turns``-th.
+
+        A system may have another bound beside it. The episode then ends with ``turn_limit``, after the turn's call was
+        carried out where ``run_last_call`` says so.
+        """
+        return len(view.turns) >= self.max_turns
+
     async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
         """What is to be found out about a finished episode, once: a verdict of the model about itself, say.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from agentic_video.tools.base import ToolError
+from agentic_video.types.action import ToolCall
 
 MAX_CALL_CHARS = 2_000
 """A call's JSON is refused beyond this many characters: no legal call comes near it."""
@@ -35,6 +36,32 @@ def read_json_object(text: str, max_chars: int = MAX_CALL_CHARS, max_depth: int 
     if _depth_exceeds(value, max_depth):
         raise ToolError("the call is nested too deeply")
     return value
+
+
+def read_call(text: str) -> ToolCall:
+    """Read what stands between the tags of a call.
+
+    Args:
+        text: What a model wrote.
+
+    Raises:
+        ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments.
+    """
+    call = read_json_object(text)
+    name, arguments = call.get("name"), call.get("arguments")
+    if not isinstance(name, str):
+        raise ToolError("the call has no name")
+    if not isinstance(arguments, dict):
+        raise ToolError("the call has no arguments")
+    # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
+    if any(isinstance(value, dict | list) for value in arguments.values()):
+        raise ToolError("an argument must be a number or a text")
+    try:
+        for word in (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))):
+            word.encode()
+    except UnicodeEncodeError:
+        raise ToolError("the call holds what is no text") from None
+    return ToolCall(name, arguments)
 
 
 def read_json_values(text: str, max_chars: int = MAX_CALL_CHARS) -> Iterator[Any]:

@@ -20,7 +20,7 @@ from agentic_video.systems.base import System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
-from agentic_video.toyworld.questions import World
+from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.recipe import ToyRecipe
 from agentic_video.toyworld.world import kinds_of
 from agentic_video.toyworld.write_world import write_world
@@ -165,7 +165,13 @@ def ensure_world(recipe: ToyRecipe, cache: Cache) -> World:
 
 def world_facts(recipe: ToyRecipe) -> Facts:
     """What a recipe's world is made from."""
-    return {"world": asdict(recipe.world), "train": recipe.train, "heldout": recipe.heldout, "seed": recipe.seed}
+    return {
+        "world": asdict(recipe.world),
+        "train": recipe.train,
+        "heldout": recipe.heldout,
+        "seed": recipe.seed,
+        "rows": ROWS,
+    }
 
 
 def taught(system: System) -> System:

@@ -93,10 +93,11 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
     right = turns(view, aim, scene.answer, scene.letter)
     if aim is None or len(right) < 2:
         return _Plan(right, range(len(right)))
-    if rng.random() < recipe.direct:
+    if scene.options and rng.random() < recipe.direct:
         guess = int(rng.integers(len(scene.options)))
         return _Plan(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
-    if scene.beside is None and rng.random() < recipe.off_aim:
+    names_the_time = scene.beside is None and bool(scene.options)
+    if names_the_time and rng.random() < recipe.off_aim:
         missed = _missed(aim, scene, recipe, rng)
         if abs(missed - aim) >= LEAST_MISS:
             said = turns(view, missed, scene.answer, scene.letter)

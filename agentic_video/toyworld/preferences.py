@@ -79,12 +79,16 @@ async def labelled(
 def _fail(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
     """A wrong answer, given at once or after looking elsewhere."""
     wrong = [option for option in range(len(scene.options)) if scene.options[option] != scene.answer]
-    guess = int(rng.choice(wrong))
+    # no event is so early
+    word, letter = "0 - 1", ""
+    if wrong:
+        guess = int(rng.choice(wrong))
+        word, letter = scene.options[guess], LETTERS[guess]
     missed = None
     if scene.aim is not None:
         missed = scene.aim + int(rng.integers(*MISSED_SECONDS)) * int(rng.choice([-1, 1]))
         missed = min(max(missed, 1), scene.seconds - 2)
-    said = turns(view, missed, scene.options[guess], LETTERS[guess])
+    said = turns(view, missed, word, letter)
     return said[-1:] if missed is None or rng.random() < 0.5 else said
 
 

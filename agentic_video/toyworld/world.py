@@ -15,10 +15,11 @@ import av
 import numpy as np
 import numpy.typing as npt
 
+from agentic_video.types.row import Interval, windows_text
 from agentic_video.video.sampling import uniform_indices
 
 Kind = str
-"""Kind of question, one of :data:`KINDS`."""
+"""Kind of question, one of :data:`KINDS` or of :data:`INTERVAL_KINDS`."""
 
 KINDS: tuple[Kind, ...] = ("colour", "shape", "count", "order", "marker", "overview", "beside", "search")
 """``colour``, ``shape``, ``count``: what shows at the named second. ``order``: which of two colours comes first or last
@@ -26,6 +27,9 @@ within it. ``marker``: what shows two seconds after a mark in the overview. ``ov
 ``beside``: what shows next to a named colour; no time is named, so the frame must be found by what it shows.
 ``search``: what shows for a stretch of ten seconds that nothing names; every frame elsewhere points towards it, so that
 it is found by looking, and by looking again where the arrow points."""
+INTERVAL_KINDS: tuple[Kind, ...] = ("when",)
+"""Kinds of questions whose answer is an interval, and which have no options. ``when``: when a colour shows that no
+overview frame shows. No mixture holds them unless it is asked to."""
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (215, 25, 30),
@@ -105,9 +109,10 @@ class WorldRecipe:
             raise ValueError(f"side must be even and at least 16 pixels, got {self.side}")
         if not 20 <= self.min_seconds <= self.max_seconds:
             raise ValueError(f"need 20 <= min_seconds <= max_seconds, got {self.min_seconds} and {self.max_seconds}")
-        unknown = [kind for kind, _ in self.mixture if kind not in KINDS]
+        known = (*KINDS, *INTERVAL_KINDS)
+        unknown = [kind for kind, _ in self.mixture if kind not in known]
         if unknown or not math.isclose(sum(share for _, share in self.mixture), 1.0, abs_tol=1e-6):
-            raise ValueError(f"mixture must share 1.0 among {KINDS}, got {self.mixture}")
+            raise ValueError(f"mixture must share 1.0 among {known}, got {self.mixture}")
         if not 0 <= self.hint <= 1:
             raise ValueError(f"hint must be a share from 0 to 1, got {self.hint}")
         least = STRETCHES[-1] * STRETCH + STRETCH - 1
@@ -157,8 +162,8 @@ class Scene:
         mark_time: Time of the overview frame that carries the mark; None without a mark.
         beside: The colour that a question names to say where to look; None where it names none.
         question: The question, without options.
-        options: Four words in random order.
-        answer: The right one.
+        options: Four words in random order; empty where the answer is an interval.
+        answer: The right one, or the interval as text.
         open_ended: Whether the question is asked without its options.
     """
 
@@ -178,8 +183,16 @@ class Scene:
 
     @property
     def letter(self) -> str:
-        """Letter of the right option."""
-        return "ABCD"[self.options.index(self.answer)]
+        """Letter of the right option; empty without options."""
+        return "ABCD"[self.options.index(self.answer)] if self.options else ""
+
+    @property
+    def windows(self) -> tuple[Interval, ...]:
+        """When the event is, in seconds; empty when there is none."""
+        if self.event_time is None:
+            return ()
+        half = self.event_seconds / 2
+        return ((self.event_time - half, self.event_time + half),)
 
     @property
     def aim(self) -> int | None:
@@ -241,7 +254,7 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         mark_time=mark_time,
         beside=beside,
         question=question,
-        options=_options(seed, answer, wrong),
+        options=() if kind in INTERVAL_KINDS else _options(seed, answer, wrong),
         answer=answer,
         open_ended=bool(rng.random() < recipe.open_ended),
     )
@@ -323,6 +336,9 @@ def _ask(
 
     if kind == "colour":
         return f"What colour flashes at {clock(event_time)}?", colours, first, whole((_large(shape, first, rng),))
+    if kind == "when":
+        flashes = whole((_large(shape, first, rng),))
+        return f"When does {first} flash?", (), windows_text([(flashes[0].start, flashes[0].end)]), flashes
     if kind == "marker":
         question = f"What colour flashes {MARK_DELAY:.0f} s after the mark?"
         return question, colours, first, whole((_large(shape, first, rng),))

@@ -68,6 +68,7 @@ IDLE: Mapping[str, str] = {
     "framemind": '{"name": "VideoClip", "arguments": {"t_start": 1, "t_end": 1.001}}',
     "videobrain": '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1}}',
     "eva": '{"tool": "frame_select", "arguments": {"start_time": 1, "end_time": 1.01, "nframes": 1, "resize": 0.5}}',
+    "longvt": '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 1.01}}',
 }
 """The cheapest request of each system, by name: next to nothing is asked for."""
 

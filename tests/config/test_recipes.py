@@ -21,6 +21,7 @@ from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
+from agentic_video.systems.longvt.system import LongVT
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.model import FAMILIES
@@ -153,7 +154,12 @@ def test_laptop_describes_its_toy_world(name: str) -> None:
     assert callable(turns_of(system, recipe.oracle))
     assert system.prompt.endswith("_short")
     # events must lie between the frames of the overview that is shown
-    shown = {"videozoomer": "overview_max_frames", "framethinker": "overview_frames", "videobrain": "overview_frames"}
+    shown = {
+        "videozoomer": "overview_max_frames",
+        "framethinker": "overview_frames",
+        "videobrain": "overview_frames",
+        "longvt": "overview_max_frames",
+    }
     if name in shown:
         assert recipe.world.overview_frames == getattr(system, shown[name])
     # a frame is one visual token of the tiny model's family
@@ -277,3 +283,27 @@ def test_eva_s_laptop_shows_one_visual_token_a_frame() -> None:
     assert isinstance(system, Eva)
     assert system.min_pixels == system.max_pixels == system.size_factor**2
     assert system.max_tokens == system.max_frames == 6
+
+
+def test_longvt_s_laptop_shows_one_visual_token_a_frame_and_names_no_path() -> None:
+    system = system_of(composed("longvt", "laptop"))
+    assert isinstance(system, LongVT)
+    assert system.min_pixels == system.max_pixels == system.size_factor**2
+    assert (system.video_path, system.crop_past_end, system.time_reward) == ("none", "refused", "iou")
+
+
+def test_longvt_s_judge_comes_from_the_environment_and_samples() -> None:
+    judge = settings_of(composed("longvt", "cluster")).judge
+    assert (judge.base_url, judge.model, judge.temperature) == ("http://judge:8000/v1", "some-judge", 0.3)
+
+
+def test_longvt_s_first_view_and_a_crop_fit_the_token_budgets() -> None:
+    config = composed("longvt", "cluster")
+    system = system_of(config)
+    assert isinstance(system, LongVT)
+    # a frame is 64 tokens at most, and two around it
+    assert system.max_pixels == 64 * 784
+    assert system.overview_max_frames * 66 == 33_792
+    assert config.data.max_prompt_length >= 33_792 + 2_000
+    assert system.crop_max_frames * 66 == 8_448 <= config.data.max_response_length
+    assert system.overview_max_frames + system.max_calls * system.crop_max_frames == system.max_images

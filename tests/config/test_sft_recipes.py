@@ -9,7 +9,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
 from tests.config.configs import composed
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
 
@@ -51,6 +51,7 @@ PUBLISHED = {
     "framethinker": (32, 1e-4, None, 8, False),
     "videobrain": (None, None, 1, 0, None),
     "eva": (8, 2e-6, 2, 0, False),
+    "longvt": (None, 5e-5, None, 0, False),
 }
 
 
@@ -67,3 +68,13 @@ def test_published_constants(system: str) -> None:
     for value, published in zip(found, PUBLISHED[system], strict=True):
         assert published is None or value == published
     assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", 0.1)
+
+
+def test_longvt_s_third_stage_is_its_first_with_fewer_steps() -> None:
+    sft, rft = composed("longvt", "sft"), composed("longvt", "rft")
+    assert (sft.trainer.total_training_steps, rft.trainer.total_training_steps) == (3_000, 1_600)
+    assert (sft.optim.lr, sft.optim.weight_decay) == (rft.optim.lr, rft.optim.weight_decay) == (5e-5, 0.0)
+    for one in (sft, rft):
+        one.trainer.total_training_steps = one.trainer.experiment_name = None
+    assert OmegaConf.to_container(rft, resolve=False) == OmegaConf.to_container(sft, resolve=False)
+    assert composed("longvt", "rft_laptop").trainer.experiment_name == "longvt_rft_laptop"

@@ -292,6 +292,23 @@ SAMPLES: dict[str, Sample] = {
         extra={"category": "lvr", "kind": "multiple_choice", "answer_text": "one"},
         fields=["problem", "solution", "videos", "doc_id", "extra_info", "extra_info.answer_type"],
     ),
+    "longvt": Sample(
+        file="rl.parquet",
+        rows=[
+            {
+                "data_source": "longvt", "prompt": [{"role": "user", "content": "<video>What falls? Think first."}],
+                "videos": [{"video": "file:///their/disk/long/a.mp4", "fps": 1, "min_frames": 1, "max_frames": 512}],
+                "reward_model": {"style": "rule", "ground_truth": "a vase"},
+                "extra_info": {"index": 7, "question": "What falls?", "answer": "a vase",
+                               "video_segment": [812.5, 830.0]},
+            }
+        ],
+        videos=["long/a.mp4"],
+        expected=[("7", "long/a.mp4", "What falls?", [], "a vase")],
+        extra={"category": "longvt", "answer_text": "a vase"},
+        fields=["videos", "reward_model", "extra_info", "extra_info.question", "extra_info.video_segment"],
+        windows=[[[812.5, 830.0]]],
+    ),
     "framethinker": Sample(
         file="train.parquet",
         rows=[

@@ -9,7 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from tests.config.configs import RECIPES, composed
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STAGES = ("sft.yaml", "kto.yaml")
+STAGES = ("sft.yaml", "kto.yaml", "rft.yaml")
 ROOTS = ("data", "actor_rollout_ref", "algorithm", "trainer", "reward", "agentic_video")
 NOT_IN_YAML = {"agentic_video.system.stop", "agentic_video.system.name"}
 TITLES = {
@@ -18,6 +18,7 @@ TITLES = {
     "framemind": "FrameMind",
     "videobrain": "VideoBrain",
     "eva": "EVA",
+    "longvt": "LongVT",
 }
 
 

@@ -62,6 +62,7 @@ EXECUTED = {
     "agentic-video view outputs/videozoomer-laptop/run-001": HERE,
     ".venv/bin/agentic-video view outputs/videozoomer-laptop/run-001": HERE,
     "agentic-video mine outputs/eva-cluster/run-001 --below 0.5 --out mined.jsonl": HERE,
+    "agentic-video filter outputs/longvt-cluster/run-001 --out rollouts.jsonl": HERE,
     "agentic-video templates outputs/framethinker-cluster/run-001 kept.jsonl --out templates.json": HERE,
     "agentic-video convert --list": HERE,
     "agentic-video convert mlvu --split dev --source /data/MLVU --videos /data/MLVU/video "
@@ -166,7 +167,7 @@ def jobs() -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for block in (block for block in ALL if block.page not in BY_PAGE):
         given = " ".join(f"{name}={value}" for name, value in environment_of(block.text).items())
         for program, words in ours_in(block.text):
-            script = re.fullmatch(r"recipes/(\w+)/run_(grpo|sft|kto)\.sh", program)
+            script = re.fullmatch(r"recipes/(\w+)/run_(grpo|sft|kto|rft)\.sh", program)
             if script and script[1] in SYSTEMS:
                 words = (str(RECIPES / script[1]), script[2], *words)
             elif program == "agentic-video" and words[0] == "run" and words[1] != "recipes/moments":
@@ -207,7 +208,7 @@ def test_every_training_command_passes_its_dry_run(
     (listing,) = re.findall(r"^```python\n(from agentic_video\.types import Score\n.*?)^```", page, re.DOTALL | re.M)
     (tmp_path / "few_turns.py").write_text(listing, encoding="utf-8")
     chosen = [] if "--profile" in words else ["--profile", profile]
-    if profile == "cluster" and {"sft", "kto"} & set(words):
+    if profile == "cluster" and {"sft", "kto", "rft"} & set(words):
         chosen.append("trainer.n_gpus_per_node=8")  # torchrun counts this machine's
     assert cli.main(["run", *words, *chosen, "--dry-run"]) == 0, capsys.readouterr().err
     said = capsys.readouterr().out
@@ -259,6 +260,10 @@ def workplace(tmp_path: Path) -> Path:
         system = run.partition("-")[0]
         one = replace(one, trajectory=replace(one.trajectory, system=system))
         written = write(tmp_path / "outputs" / run / "run-001" / "episodes" / "step_000001.jsonl", one)
+    good = record(acc=1.0, provenance={"source": "grpo", "step": 1})
+    good = replace(good, qa=replace(good.qa, windows=((0.0, 9.0),)))
+    good = replace(good, trajectory=replace(good.trajectory, notes={"last_look": [0.0, 8.0]}))
+    write(tmp_path / "outputs" / "longvt-cluster" / "run-001" / "episodes" / "step_000001.jsonl", good)
     shutil.copy(written, tmp_path / "kept.jsonl")
     sample = SAMPLES["mlvu"]
     sample.write(tmp_path / "data" / "MLVU")
@@ -270,6 +275,7 @@ def workplace(tmp_path: Path) -> Path:
 LEAVES: Mapping[str, str] = {
     "view": "outputs/videozoomer-laptop/run-001/episodes.html",
     "mine": "mined.jsonl",
+    "filter": "rollouts.jsonl",
     "templates": "templates.json",
     "mlvu": "data/rows/mlvu_dev.parquet",
 }

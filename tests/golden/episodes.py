@@ -30,11 +30,12 @@ from agentic_video.synthesis.verify import verify
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
+from agentic_video.systems.longvt import LongVT, LongVTWeights
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame
-from agentic_video.types.row import VideoQA
+from agentic_video.types.row import Interval, VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 
@@ -102,6 +103,8 @@ class HashJudge(Judge):
         value = digest(question, reference, candidate)
         if value < 0.05:
             raise EndpointError("no verdict")
+        if scale == "half":
+            return round(2 * value) / 2
         return round(value, 1) if scale == "unit" else float(value > 0.5)
 
 
@@ -218,6 +221,23 @@ def wild_select(rng: random.Random) -> str:
     return f'<think>a</think><tool_call>{{"tool": "{tool}", "arguments": {{{arguments}}}}}</tool_call>'
 
 
+def crop(rng: random.Random) -> str:
+    calls = []
+    for _ in range(rng.choice([1, 1, 1, 2, 6])):
+        start = rng.randint(0, 50)
+        end = start + rng.choice([0, 1, 2.5, 20, 90])
+        arguments = f'"video_path": "memory", "start_time": {start}, "end_time": {end}'
+        calls.append(f'<tool_call>{{"name": "crop_video", "arguments": {{{arguments}}}}}</tool_call>')
+    return "<think>a</think>" + "".join(calls)
+
+
+def wild_crop(rng: random.Random) -> str:
+    path = rng.choice(['"memory"', '"memory"', '"/etc/passwd"', "null"])
+    arguments = f'"video_path": {path}, "start_time": {number(rng)}, "end_time": {number(rng)}'
+    name = rng.choice(["crop_video", "crop_video", "other"])
+    return f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -228,7 +248,10 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "longvt": ((crop, crop, wild_crop), "<think>a</think><answer>{}</answer>"),
 }
+WINDOWS: dict[str, tuple[Interval, ...]] = {"longvt": ((12.0, 20.0),)}
+"""Gold windows of the rows, for systems whose reward looks at them."""
 SAYINGS = (
     "B",
     "B.",
@@ -313,11 +336,24 @@ def systems() -> dict[str, list[Any]]:
         ],
         "videobrain": [VideoBrain(), VideoBrain(answer_match="robust", overview_frames=4, illegal_call="end")],
         "eva": [Eva(), Eva(csv=False, end_on_refusal=False, max_tokens=400, overview="uniform", overview_frames=4)],
+        "longvt": [
+            LongVT(overview_max_frames=16, crop_max_frames=8),
+            LongVT(
+                overview="uniform",
+                overview_max_frames=4,
+                crop_past_end="clamped",
+                max_images=40,
+                time_reward="recall",
+                weights=LongVTWeights(tool=1.0),
+            ),
+        ],
     }
 
 
+# Of these systems alone: another corpus is another tokenizer, and other digests for all.
+TOKENIZED = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
 CORPUS = " ".join(
-    writer(random.Random(seed)) for writers, _ in GRAMMARS.values() for writer in writers for seed in range(9)
+    writer(random.Random(seed)) for name in TOKENIZED for writer in GRAMMARS[name][0] for seed in range(9)
 )
 
 
@@ -334,6 +370,7 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
         answer_type="open_ended" if open_ended else "multiple_choice",
         options=() if open_ended else OPTIONS,
         extra={"class": rng.choice(["direct", "adaptive", "active"]), "overview_times": [1.0, 5.0]},
+        windows=WINDOWS.get(name, ()),
     )
     source = BlankSource(rng.choice([DURATION, DURATION, 400.0, 7.3]), *rng.choice([(64, 64), (1280, 720), (360, 640)]))
     graders = Graders(judge=HashJudge(), source=source, verifier=HashVerifier())

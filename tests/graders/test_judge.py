@@ -29,6 +29,9 @@ def grade(url: str, candidate: str = "a cat", scale: Scale = "binary", **config:
         ("binary", "1", 1.0),
         ("binary", "0", 0.0),
         ("binary", " 1\n", 1.0),
+        ("half", "0", 0.0),
+        ("half", "0.5\n", 0.5),
+        ("half", "1.0", 1.0),
         ("unit", "0", 0.0),
         ("unit", "1", 1.0),
         ("unit", "0.5", 0.5),
@@ -47,6 +50,7 @@ def test_grades(serve: Serve, scale: Scale, content: str, value: float) -> None:
     ("scale", "content"),
     [
         *[("binary", text) for text in ["yes", "1.0", "0.5", "11", "Correct: 1", "", "{}", "1 0", "\u0661", "2", "-1"]],
+        *[("half", text) for text in ["0.25", "0.50", "yes", "1/2", ".5", "0.5 or 1", "", "-0.5", "2"]],
         *[
             ("unit", text)
             for text in [
@@ -133,7 +137,7 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=range(len(ATTACKS)))
-@pytest.mark.parametrize("scale", ["binary", "unit"])
+@pytest.mark.parametrize("scale", ["binary", "half", "unit"])
 def test_text_aimed_at_the_judge_stays_data(serve: Serve, attack: str, scale: Scale) -> None:
     server = serve(gullible)
     assert grade(server.url, attack, scale) == 0.0

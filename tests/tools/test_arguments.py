@@ -8,11 +8,13 @@ from agentic_video.tools.arguments import (
     json_float,
     moment,
     number,
+    read_call,
     read_json_object,
     read_json_values,
 )
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.frame_select import read_calls
+from agentic_video.types.action import ToolCall
 
 
 @pytest.mark.parametrize(
@@ -118,3 +120,22 @@ def test_a_moment_lies_within_the_video() -> None:
         with pytest.raises(ToolError) as caught:
             moment(value, "t", 60.0)
         assert str(caught.value) == "t lies outside the video, which lasts 60.00 seconds"
+
+
+def test_any_name_and_any_plain_values_are_read() -> None:
+    assert read_call('{"name": "x", "arguments": {"a": 1.5, "b": "c"}}') == ToolCall("x", {"a": 1.5, "b": "c"})
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("{name: 1}", "the call is not valid JSON"),
+        ('{"arguments": {}}', "the call has no name"),
+        ('{"name": "x"}', "the call has no arguments"),
+        ('{"name": "x", "arguments": {"a": {}}}', "an argument must be a number or a text"),
+        (r'{"name": "\udfff", "arguments": {}}', "the call holds what is no text"),
+    ],
+)
+def test_what_is_said_about_an_unreadable_call(body: str, reason: str) -> None:
+    with pytest.raises(ToolError, match=reason):
+        read_call(body)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from agentic_video.systems.blocks import last_block
 from agentic_video.systems.shown import FramesAs, one_clip
-from agentic_video.tools.arguments import read_json_object
+from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
@@ -24,29 +24,6 @@ def parse_turn(text: str) -> Action:
             return Illegal(str(error))
     answer = last_block(text, "answer")
     return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
-
-
-def read_call(body: str) -> ToolCall:
-    """Read what stands between the tags of a call.
-
-    Raises:
-        ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments.
-    """
-    call = read_json_object(body)
-    name, arguments = call.get("name"), call.get("arguments")
-    if not isinstance(name, str):
-        raise ToolError("the call has no name")
-    if not isinstance(arguments, dict):
-        raise ToolError("the call has no arguments")
-    # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
-    if any(isinstance(value, dict | list) for value in arguments.values()):
-        raise ToolError("an argument must be a number or a text")
-    try:
-        for text in (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))):
-            text.encode()
-    except UnicodeEncodeError:
-        raise ToolError("the call holds what is no text") from None
-    return ToolCall(name, arguments)
 
 
 LABELS: Mapping[FramesAs, str] = {

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from agentic_video.systems.videobrain.grammar import labelled, parse_turn, read_call
-from agentic_video.tools.base import ToolError
+from agentic_video.systems.videobrain.grammar import labelled, parse_turn
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from tests.systems.videobrain.texts import LOOK, REPLY
@@ -55,25 +54,6 @@ def test_calls_that_cannot_be_read(text: str) -> None:
 
 def test_the_last_answer_counts() -> None:
     assert parse_turn("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
-
-
-def test_any_name_and_any_plain_values_are_read() -> None:
-    assert read_call('{"name": "x", "arguments": {"a": 1.5, "b": "c"}}') == ToolCall("x", {"a": 1.5, "b": "c"})
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("{name: 1}", "the call is not valid JSON"),
-        ('{"arguments": {}}', "the call has no name"),
-        ('{"name": "x"}', "the call has no arguments"),
-        ('{"name": "x", "arguments": {"a": {}}}', "an argument must be a number or a text"),
-        (r'{"name": "\udfff", "arguments": {}}', "the call holds what is no text"),
-    ],
-)
-def test_what_is_said_about_an_unreadable_call(body: str, reason: str) -> None:
-    with pytest.raises(ToolError, match=reason):
-        read_call(body)
 
 
 def test_labels_carry_the_number_within_the_video_on_a_line_of_its_own() -> None:

@@ -1,0 +1,122 @@
+"""The recorded episodes that are worth imitating: right, and looked at the right place (LongVT, section 3.4: RFT).
+
+What is kept is written as it is, records that SFT reads. No model is asked.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentic_video.grounding.intervals import iou
+from agentic_video.grounding.looks import last_look
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, grade_of, read_episodes, step_of
+from agentic_video.types.jsonl import json_line
+from agentic_video.types.record import Record
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import write_whole
+
+
+@dataclass(frozen=True)
+class FilterOptions:
+    """Which episodes are kept, and where they go.
+
+    Attributes:
+        records: Files of records, or folders of runs or evaluations.
+        out: The ``.jsonl`` file of records to write.
+        min_acc: Least accuracy of the answer.
+        min_iou: Least overlap of the last look with a gold window; at 0 windows aren't looked at.
+        from_step: Only episodes from this step of the run on (``provenance.step``).
+        per_question: Most episodes of a question, the first ones; None takes all.
+    """
+
+    records: tuple[Path, ...]
+    out: Path
+    min_acc: float = 1.0
+    min_iou: float = 0.3
+    from_step: int = 0
+    per_question: int | None = None
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """What was found.
+
+    Attributes:
+        episodes: How many were looked at.
+        kept: How many were written.
+        questions: On how many questions.
+        left_out: How many were not, by reason.
+    """
+
+    episodes: int
+    kept: int
+    questions: int
+    left_out: Counter[str]
+
+
+def look_iou(record: Record) -> float | None:
+    """How well an episode's last look lies to the gold window that it fits best, 0 to 1; None without a window."""
+    if not record.qa.windows:
+        return None
+    look = last_look(record.trajectory)
+    return 0.0 if look is None else max(iou(look, window) for window in record.qa.windows)
+
+
+def fault_of(record: Record, min_acc: float, min_iou: float) -> str | None:
+    """Why an episode isn't kept, in a few words; None where it is."""
+    if record.trajectory.end in NO_FAULT_OF_ITS_OWN:
+        return "ended by an engine or a video"
+    grade = grade_of(record)
+    if grade is None:
+        return "without a grade (reward_extra_info.acc)"
+    if record.trajectory.answer is None:
+        return "without an answer"
+    if grade < min_acc:
+        return f"with an accuracy below {min_acc:g}"
+    if min_iou <= 0:
+        return None
+    found = look_iou(record)
+    if found is None:
+        return "on rows without windows (--min-iou 0 keeps them)"
+    return f"whose last look overlaps the evidence by less than {min_iou:g}" if found < min_iou else None
+
+
+def kept_of(records: Iterable[Record], options: FilterOptions, left_out: Counter[str]) -> Iterator[Record]:
+    """The episodes that are worth imitating, in their order.
+
+    Args:
+        records: Episodes.
+        options: See there.
+        left_out: Counts the others by reason.
+    """
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for record in records:
+        fault = fault_of(record, options.min_acc, options.min_iou)
+        question = (record.qa.data_source, record.qa.id, record.qa.video)
+        if fault is None and options.per_question is not None and counts[question] >= options.per_question:
+            fault = f"beyond {options.per_question} of a question"
+        if fault is not None:
+            left_out[fault] += 1
+            continue
+        counts[question] += 1
+        yield record
+
+
+def filter_episodes(options: FilterOptions) -> Filtered:
+    """Write the episodes that are worth imitating.
+
+    Raises:
+        SetupError: There is nothing to read, or the output has another ending.
+        OSError: The output can't be written.
+    """
+    if options.out.suffix != ".jsonl":
+        raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
+    records = read_episodes(options.records)
+    if options.from_step:
+        records = [record for record in records if step_of(record) >= options.from_step]
+    left_out: Counter[str] = Counter()
+    kept = list(kept_of(records, options, left_out))
+    write_whole(options.out, (json_line(record.to_dict()) for record in kept))
+    questions = {(record.qa.data_source, record.qa.id, record.qa.video) for record in kept}
+    return Filtered(len(records), len(kept), len(questions), left_out)

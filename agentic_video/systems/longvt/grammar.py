@@ -1,0 +1,42 @@
+"""LongVT's grammar: think, then calls as JSON or the answer; frames without labels, the reply's text after them."""
+
+from collections.abc import Sequence
+
+from agentic_video.systems.blocks import last_block
+from agentic_video.tools.arguments import read_call
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.crop_video import NAME
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.message import Part
+
+CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
+REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
+
+
+def parse_turn(text: str) -> Action:
+    """Read a turn: one with a call is its calls, whatever else it says, else the text of its last answer tag.
+
+    One call that can't be read, or is for another tool, spoils the turn (released code: no call is left, and the
+    episode ends).
+    """
+    calls: list[ToolCall] = []
+    for block in text.split(CALL_OPEN)[1:]:
+        body, closed, _ = block.partition(CALL_CLOSE)
+        if not closed:
+            return Illegal("a call has no end")
+        try:
+            call = read_call(body)
+        except ToolError as error:
+            return Illegal(str(error))
+        if call.name != NAME:
+            return Illegal(f"there is no such tool, only {NAME}")
+        calls.append(call)
+    if calls:
+        return Calls(tuple(calls))
+    answer = last_block(text, "answer")
+    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+
+
+def reply(shown: Sequence[Part], text: str) -> tuple[Part, ...]:
+    """What a call is answered with: its frames first, then one text (released code)."""
+    return (f"{REPLY_OPEN}\n", *shown, f"{text}\n{REPLY_CLOSE}")

@@ -1,0 +1,318 @@
+"""LongVT's episodes: what is shown, what calls do, when it ends, what it earns."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import Judge, JudgeConfig, Scale
+from agentic_video.systems.longvt.reward import LongVTWeights
+from agentic_video.systems.longvt.system import LongVT
+from agentic_video.types.message import text_of
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory
+from tests.conftest import MemorySource
+from tests.systems.longvt.texts import LOOK, REPLY, SMALL, call, run, times
+
+
+def scored(trajectory: Trajectory, qa: VideoQA, system: LongVT = SMALL, graders: Graders | None = None) -> Score:
+    return asyncio.run(system.score(trajectory, qa, graders or Graders()))
+
+
+# What is shown first
+
+
+def test_the_first_view_is_a_frame_a_second_without_labels(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(LongVT(), qa, source, REPLY)
+    system, user = trajectory.opening
+    assert (system.role, user.role) == ("system", "user")
+    *frames, asked = user.parts
+    assert all(isinstance(part, FrameRef) for part in frames)
+    assert [frame.time for frame in trajectory.frames] == [float(second) for second in range(60)]
+    assert str(asked).startswith("\nWhat colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey\n\nReason first")
+    assert str(asked).endswith("\n\nThe path of this video is memory")
+
+
+def test_a_long_video_is_shown_by_uniform_frames(qa: VideoQA) -> None:
+    trajectory = run(LongVT(), qa, MemorySource(1_800.0), REPLY)
+    assert len(trajectory.frames) == 512
+    assert (trajectory.frames[0].time, trajectory.frames[-1].time) == (0.0, 1_799.9)
+
+
+def test_frames_are_within_the_published_pixels(qa: VideoQA) -> None:
+    trajectory = run(LongVT(), qa, MemorySource(4.0, size=(1280, 720)), REPLY)
+    # the largest multiples of 28 of 16:9 within 50,176 pixels
+    assert {(frame.width, frame.height) for frame in trajectory.frames} == {(280, 168)}
+
+
+def test_the_first_view_may_be_one_clip_and_a_crop_is_images_then_too(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(replace(SMALL, frames_as="video"), qa, source, LOOK, REPLY)
+    clip, asked = trajectory.opening[1].parts
+    assert isinstance(clip, ClipRef) and len(clip.frames) == 6 and isinstance(asked, str)
+    assert times(trajectory) == [41.0, 43.0]
+
+
+def test_the_tool_is_described_as_json(qa: VideoQA, source: MemorySource) -> None:
+    said = text_of(run(SMALL, qa, source, REPLY).opening[0].parts)  # type: ignore[arg-type]
+    schema = json.loads(said.partition("<tools>\n")[2].partition("\n</tools>")[0])
+    assert schema["function"]["name"] == "crop_video"
+    assert schema["function"]["parameters"]["required"] == ["video_path", "start_time", "end_time"]
+    example = json.loads(said.partition("<tool_call>{")[2].partition("</tool_call>")[0].join(("{", "")))
+    assert example["arguments"]["video_path"] == "memory"
+    assert "4 times" in said and "{" not in said.replace(json.dumps(schema), "").replace(json.dumps(example), "")
+
+
+@pytest.mark.parametrize(("shown", "named"), [("path", "/films/a b/é.mp4"), ("name", "é.mp4")])
+def test_the_video_may_be_named_by_its_file_alone(qa: VideoQA, source: MemorySource, shown: str, named: str) -> None:
+    system, asked = replace(SMALL, video_path=shown), replace(qa, video="/films/a b/é.mp4")
+    trajectory = run(system, asked, source, "<think>a</think>" + call(path=json.dumps(named)), REPLY)
+    assert trajectory.tool_calls == 1
+    assert str(trajectory.opening[1].parts[-1]).endswith(f" {named}")
+    assert f'"video_path": "{named}"' in text_of(trajectory.opening[0].parts)  # type: ignore[arg-type]
+    refused = run(system, asked, source, "<think>a</think>" + call(path='"/etc/passwd"'), REPLY)
+    assert (refused.tool_calls, refused.illegal_calls, refused.end) == (0, 1, EndReason.ANSWER)
+
+
+def test_or_not_at_all(qa: VideoQA, source: MemorySource) -> None:
+    bare = (
+        '<think>a</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 3}}</tool_call>'
+    )
+    system = replace(SMALL, video_path="none")
+    for text in (bare, LOOK):  # what it says of a path isn't looked at
+        trajectory = run(system, qa, source, text, REPLY)
+        assert trajectory.tool_calls == 1
+    assert not any("video_path" in text_of(one.parts) or "memory" in text_of(one.parts) for one in trajectory.opening)  # type: ignore[arg-type]
+
+
+def test_without_tools_none_is_spoken_of(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL.direct(), qa, source, REPLY)  # type: ignore[arg-type]
+    told = "".join(text_of(message.parts) for message in trajectory.opening)  # type: ignore[misc]
+    assert "tool" not in told and "crop" not in told and "What colour" in told and "memory" not in told
+    assert trajectory.end is EndReason.ANSWER
+
+
+def test_in_sweeps(qa: VideoQA, source: MemorySource) -> None:
+    assert len(run(SMALL.with_frames(12), qa, source, REPLY).frames) == 12  # type: ignore[arg-type]
+    # two looks, and an answer after them
+    trajectory = run(SMALL.with_calls(2), qa, source, LOOK, LOOK, REPLY)  # type: ignore[arg-type]
+    assert (trajectory.tool_calls, trajectory.end) == (2, EndReason.ANSWER)
+    assert run(SMALL.with_calls(2), qa, source, LOOK).end is EndReason.TURN_LIMIT  # type: ignore[arg-type]
+    assert SMALL.with_calls(0) == SMALL.direct()
+
+
+# What calls do
+
+
+def test_a_crop_s_frames_come_first_then_one_text(qa: VideoQA, source: MemorySource) -> None:
+    observation = run(SMALL, qa, source, "<think>a</think>" + call(10, 14), REPLY).turns[0].observation
+    first, *frames, last = observation
+    assert (first, last) == ("<tool_response>\n", "These are the frames of the stretch, in order.\n</tool_response>")
+    # four seconds, four frames, both ends among them: 10, 11.33, 12.67, 14
+    assert [frame.time for frame in frames if isinstance(frame, FrameRef)] == [10.0, 11.3, 12.7, 14.0]
+
+
+def test_a_crop_has_a_frame_at_least_and_so_many_at_most(qa: VideoQA) -> None:
+    source = MemorySource(600.0)
+    assert times(run(SMALL, qa, source, "<think>a</think>" + call(10, 10.5), REPLY)) == [10.0]
+    assert len(times(run(SMALL, qa, source, "<think>a</think>" + call(0, 600), REPLY))) == 16
+    assert len(times(run(LongVT(), qa, source, "<think>a</think>" + call(0, 600), REPLY))) == 128
+
+
+def test_several_calls_of_a_turn_are_answered_in_order(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>a</think>" + call(50, 52) + call(9, 3) + call(10, 11), REPLY)
+    assert times(trajectory) == [50.0, 52.0, 10.0]
+    texts = "|".join(part for part in trajectory.turns[0].observation if isinstance(part, str))
+    told = "These are the frames of the stretch, in order.\n</tool_response>"
+    assert texts == (
+        f"<tool_response>\n|{told}|\n<tool_response>\n|Error: end_time must be after start_time.\n</tool_response>|"
+        f"\n<tool_response>\n|{told}"
+    )
+    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (2, 1, EndReason.ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (call(41, "null"), "crop_video needs end_time"),
+        (call(-1, 4), "start_time is below 0"),
+        (call(5, 5), "end_time must be after start_time"),
+        (call(60, 70), "start_time lies outside the video, which lasts 60.00 seconds"),
+        (call(50, 61), "end_time lies outside the video, which lasts 60.00 seconds"),
+        (call('"1"', 4), "start_time must be a number"),
+    ],
+)
+def test_a_refused_call_is_told_and_the_episode_goes_on(
+    qa: VideoQA, source: MemorySource, request_: str, reason: str
+) -> None:
+    trajectory = run(SMALL, qa, source, "<think>a</think>" + request_, REPLY)
+    assert trajectory.turns[0].observation == ("<tool_response>\n", f"Error: {reason}.\n</tool_response>")
+    assert (trajectory.tool_calls, trajectory.illegal_calls, trajectory.end) == (0, 1, EndReason.ANSWER)
+
+
+def test_an_end_behind_the_video_s_may_be_clamped(qa: VideoQA, source: MemorySource) -> None:
+    system = replace(SMALL, crop_past_end="clamped")
+    trajectory = run(system, qa, source, "<think>a</think>" + call(58, 99), REPLY)
+    assert times(trajectory) == [58.0, 59.9]
+    assert trajectory.notes == {"last_look": [58.0, 60.0]}
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_call>{</tool_call>", LOOK + "<tool_call>", call().replace("crop_video", "shell"), "I don't know."]
+)
+def test_a_turn_that_can_t_be_read_ends_the_episode(qa: VideoQA, source: MemorySource, text: str) -> None:
+    trajectory = run(SMALL, qa, source, text, REPLY)
+    assert (trajectory.end, trajectory.illegal_calls, len(trajectory.turns)) == (EndReason.ILLEGAL, 1, 1)
+
+
+# When it ends
+
+
+def test_the_reply_to_the_last_call_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:
+    # two and three: five in all, in the second of five turns
+    trajectory = run(SMALL, qa, source, "<think>a</think>" + call() * 2, "<think>a</think>" + call(1, 3) * 3, REPLY)
+    assert (trajectory.end, len(trajectory.turns)) == (EndReason.TURN_LIMIT, 2)
+    assert (trajectory.tool_calls, trajectory.turns[1].observation) == (5, ())
+    assert trajectory.notes == {"last_look": [1.0, 3.0]}
+
+
+def test_refused_calls_count_among_the_five(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>a</think>" + call(9, 3) * 4, LOOK, REPLY)
+    assert (trajectory.end, trajectory.tool_calls, trajectory.illegal_calls) == (EndReason.TURN_LIMIT, 1, 4)
+
+
+def test_four_calls_one_a_turn_leave_room_for_an_answer(qa: VideoQA, source: MemorySource) -> None:
+    assert run(SMALL, qa, source, LOOK, LOOK, LOOK, LOOK, REPLY).end is EndReason.ANSWER
+
+
+def test_calls_beyond_the_fifth_are_not_carried_out(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, "<think>a</think>" + call(1, 3) * 5 + call(7, 9) * 300)
+    assert (trajectory.tool_calls, trajectory.illegal_calls) == (5, 300)
+    assert trajectory.notes == {"last_look": [1.0, 3.0]}
+    assert source.requested == 6 + 5 * 2
+
+
+def test_the_call_of_the_last_turn_is_carried_out_and_counts(qa: VideoQA, source: MemorySource) -> None:
+    asked = replace(qa, windows=((41.0, 43.0),))
+    miss = "<think>a</think>" + call(1, 3)
+    trajectory = run(SMALL, asked, source, miss, miss, miss, miss, LOOK)
+    assert (trajectory.end, trajectory.tool_calls) == (EndReason.TURN_LIMIT, 5)
+    assert scored(trajectory, asked).terms == {"acc": 0.0, "format": 0.0, "time": 1.0, "tool": 0.0}
+    # and one that is refused leaves the one before it
+    trajectory = run(SMALL, asked, source, miss, miss, miss, LOOK, "<think>a</think>" + call(9, 3))
+    assert scored(trajectory, asked).terms["time"] == 1.0
+
+
+def test_a_crop_that_doesn_t_fit_ends_the_episode_and_doesn_t_count(qa: VideoQA, source: MemorySource) -> None:
+    asked = replace(qa, windows=((0.0, 16.0),))
+    system = replace(SMALL, max_images=12)
+    trajectory = run(system, asked, source, LOOK, "<think>a</think>" + call(0, 16), REPLY)
+    assert (trajectory.end, trajectory.notes) == (EndReason.IMAGE_BUDGET, {"last_look": [41.0, 43.0]})
+    assert trajectory.turns[1].observation == ()
+
+
+# What it earns
+
+
+def test_acc_format_and_time_add_up(qa: VideoQA, source: MemorySource) -> None:
+    asked = replace(qa, windows=((42.0, 44.0),))
+    # a second of three
+    assert scored(run(SMALL, asked, source, LOOK, REPLY), asked).reward == pytest.approx(1.0 + 1.0 + 1 / 3)
+    # half of the window
+    recall = replace(SMALL, time_reward="recall")
+    assert scored(run(recall, asked, source, LOOK, REPLY), asked, recall).reward == pytest.approx(1.0 + 1.0 + 0.5)
+    wrong = REPLY.replace("B", "A")
+    assert scored(run(SMALL, asked, source, LOOK, wrong), asked).reward == pytest.approx(1.0 + 1 / 3)
+    assert scored(run(SMALL, asked, source, REPLY), asked).reward == pytest.approx(2.0)
+
+
+def test_the_last_crop_counts_and_only_one_that_was_carried_out(qa: VideoQA, source: MemorySource) -> None:
+    asked = replace(qa, windows=((41.0, 43.0),))
+    away, refused = "<think>a</think>" + call(1, 3), "<think>a</think>" + call(41, 43, '"other"')
+    assert scored(run(SMALL, asked, source, LOOK, away, REPLY), asked).terms["time"] == 0.0
+    assert scored(run(SMALL, asked, source, away, LOOK, REPLY), asked).terms["time"] == 1.0
+    # in the released code the text of a refused call is paid as well
+    assert scored(run(SMALL, asked, source, away, refused, REPLY), asked).terms["time"] == 0.0
+    assert scored(run(SMALL, asked, source, refused, REPLY), asked).terms["time"] == 0.0
+    # of one turn, too
+    assert scored(run(SMALL, asked, source, away + call(), REPLY), asked).terms["time"] == 1.0
+
+
+def test_parallel_calls_cost_the_format(qa: VideoQA, source: MemorySource) -> None:
+    trajectory = run(SMALL, qa, source, LOOK + call(1, 3), REPLY)
+    assert trajectory.tool_calls == 2 and scored(trajectory, qa).format == 0.0
+
+
+def test_the_tool_bonus_and_the_reward_without_time(qa: VideoQA, source: MemorySource) -> None:
+    asked = replace(qa, windows=((41.0, 43.0),))
+    bonus = replace(SMALL, weights=LongVTWeights(time=0.0, tool=1.0))
+    assert scored(run(bonus, asked, source, LOOK, REPLY), asked, bonus).reward == 3.0
+    assert scored(run(bonus, asked, source, REPLY), asked, bonus).reward == 2.0
+    neither = replace(SMALL, weights=LongVTWeights(acc=0.8, format=0.2, time=0.0))
+    assert scored(run(neither, asked, source, LOOK, REPLY), asked, neither).reward == 1.0
+
+
+class StubJudge(Judge):
+    """Gives one grade, and keeps what it was asked."""
+
+    def __init__(self, value: float):
+        super().__init__(JudgeConfig(base_url="http://judge/v1", model="m"))
+        self.value = value
+        self.asked: list[tuple[str, Scale]] = []
+
+    async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
+        self.asked.append((candidate, scale))
+        return self.value
+
+
+def open_ended(qa: VideoQA) -> VideoQA:
+    return replace(qa, options=(), answer="a green square", answer_type="open_ended")
+
+
+def test_an_open_answer_may_be_half_right(qa: VideoQA, source: MemorySource) -> None:
+    asked, judge = open_ended(qa), StubJudge(0.5)
+    trajectory = run(SMALL, asked, source, "<think>a</think><answer>green</answer>")
+    assert scored(trajectory, asked, graders=Graders(judge=judge)).terms["acc"] == 0.5
+    assert judge.asked == [("green", "half")]
+
+
+def test_an_empty_answer_is_wrong_and_asks_nobody(qa: VideoQA, source: MemorySource) -> None:
+    asked, judge = open_ended(qa), StubJudge(1.0)
+    trajectory = run(SMALL, asked, source, "<think>a</think><answer> </answer>")
+    score = scored(trajectory, asked, graders=Graders(judge=judge))
+    assert (score.acc, score.format, judge.asked) == (0.0, 1.0, [])
+
+
+@pytest.mark.parametrize(("characters", "reward"), [(999, 2.0), (1_000, 0.0)])
+def test_a_long_answer_earns_nothing(qa: VideoQA, source: MemorySource, characters: int, reward: float) -> None:
+    asked, judge = open_ended(qa), StubJudge(1.0)
+    trajectory = run(SMALL, asked, source, f"<think>a</think><answer>{'x' * characters}</answer>")
+    score = scored(trajectory, asked, graders=Graders(judge=judge))
+    assert (score.reward, score.acc, len(judge.asked)) == (reward, reward / 2, int(reward > 0))
+
+
+def test_when_is_asked_the_answer_s_overlap_is_the_accuracy(qa: VideoQA, source: MemorySource) -> None:
+    asked = replace(qa, options=(), answer="40 - 44", answer_type="interval", windows=((40.0, 44.0),))
+    trajectory = run(SMALL, asked, source, LOOK, "<think>a</think><answer>[41, 43]</answer>")
+    assert scored(trajectory, asked).terms == {"acc": 0.5, "format": 1.0, "time": 0.0, "tool": 0.0}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_calls": 0},
+        {"time_reward": "f1"},
+        {"video_path": "url"},
+        {"crop_past_end": "ignored"},
+        {"crop_max_frames": 0},
+        {"crop_fps": 0.0},
+        {"overview": "all"},
+        {"frames_as": "text"},
+        {"answer_match": "loose"},
+    ],
+)
+def test_constants_that_make_no_sense_are_named(wrong: dict) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        LongVT(**wrong)

@@ -27,6 +27,7 @@ from agentic_video.converters import (
     star,
     tempcompass,
     temporalbench,
+    timesearch,
     vdc,
     video_holmes,
     video_mmlu,
@@ -49,6 +50,7 @@ _MODULES = (
     videoespresso,
     videozoomer,
     framethinker,
+    timesearch,
     # evaluation
     longvideobench,
     videomme,

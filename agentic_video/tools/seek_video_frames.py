@@ -1,5 +1,5 @@
-"""``seek_video_frames``: the frames of a stretch that match a text and differ from one another (TimeSearch-R, section
-3.2; released code for the limits)."""
+"""``seek_video_frames``: the frames of a stretch that match a text and differ from one another (TimeSearch-R;
+released code for the limits)."""
 
 import math
 from bisect import bisect_left, bisect_right

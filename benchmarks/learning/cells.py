@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "timesearch")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
-STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
+STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24, "timesearch": 32}
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
 SEARCH = "+profile=search"
 """The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""
@@ -170,6 +170,12 @@ ABLATIONS = (
         ),
         cold_start="restless",
         beside="restless-start",
+    ),
+    Variant(
+        "no-self-verification",
+        "timesearch",
+        "TimeSearch-R: without self-verification training collapses",
+        (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0"),
     ),
     Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
 )

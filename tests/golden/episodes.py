@@ -30,6 +30,7 @@ from agentic_video.synthesis.verify import verify
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
+from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
@@ -218,6 +219,22 @@ def wild_select(rng: random.Random) -> str:
     return f'<think>a</think><tool_call>{{"tool": "{tool}", "arguments": {{{arguments}}}}}</tool_call>'
 
 
+def seek(rng: random.Random) -> str:
+    start, end = sorted(rng.sample(range(0, 60), 2))
+    query = rng.choice(["", '"query": "a flash", ', '"query": "red", '])
+    count = rng.choice(["", f', "num_frames": {rng.randint(1, 9)}'])
+    arguments = f'{query}"start_time": {start}, "end_time": {end}{count}'
+    return f'<think>a</think><tool_call>{{"name": "seek_video_frames", "arguments": {{{arguments}}}}}</tool_call>'
+
+
+def wild_seek(rng: random.Random) -> str:
+    arguments = (
+        f'"query": {number(rng)}, "start_time": {number(rng)}, "end_time": {number(rng)}, "num_frames": {number(rng)}'
+    )
+    name = rng.choice(["seek_video_frames", "other"])
+    return f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -228,6 +245,7 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "timesearch": ((seek, seek, wild_seek), "<think>a</think><answer>{}</answer>"),
 }
 SAYINGS = (
     "B",
@@ -313,12 +331,20 @@ def systems() -> dict[str, list[Any]]:
         ],
         "videobrain": [VideoBrain(), VideoBrain(answer_match="robust", overview_frames=4, illegal_call="end")],
         "eva": [Eva(), Eva(csv=False, end_on_refusal=False, max_tokens=400, overview="uniform", overview_frames=4)],
+        "timesearch": [
+            TimeSearch(),
+            TimeSearch(overview_max_frames=4, frames_as="images", csv=False, seek_frames=3, answer_match="robust"),
+        ],
     }
 
 
 CORPUS = " ".join(
-    writer(random.Random(seed)) for writers, _ in GRAMMARS.values() for writer in writers for seed in range(9)
+    writer(random.Random(seed))
+    for name in ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+    for writer in GRAMMARS[name][0]
+    for seed in range(9)
 )
+"""What the tokenizer is made from: not of every system, as one more would change the ids of all."""
 
 
 async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any) -> dict[str, Any]:

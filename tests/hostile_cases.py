@@ -188,7 +188,15 @@ CASES = {
             right=1.0,
         ),
         Case(
-            TimeSearch(overview_max_frames=8, min_frame_tokens=1, seek_min_tokens=1, seek_max_tokens=4),
+            # the released rule reads the letter that an answer starts with, "B or A" among them: it pays no more than a
+            # guess (benchmarks/rewards), but isn't what these cases are about
+            TimeSearch(
+                overview_max_frames=8,
+                min_frame_tokens=1,
+                seek_min_tokens=1,
+                seek_max_tokens=4,
+                answer_match="robust",
+            ),
             call='<think>a</think><tool_call>{"name": "seek_video_frames", "arguments": '
             '{"start_time": 1, "end_time": 9, "num_frames": 4}}</tool_call>',
             answer="<think>a</think><answer>{}</answer>",

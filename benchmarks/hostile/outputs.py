@@ -82,6 +82,10 @@ class _Retriever:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [float(index % 7) for index in indices]
 
+    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
+        """Pictures of seven kinds."""
+        return np.eye(7, dtype=np.float32)[[index % 7 for index in indices]]
+
 
 class _Verifier:
     """Always right: what it lets pass is up to the agent's answer."""
@@ -162,7 +166,7 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         turns = [turn(rng, case) for _ in range(case.system.max_turns)]
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
-        policy = ScriptedPolicy(_script(turns))
+        policy = ScriptedPolicy(_script(turns), lambda request: "B")  # beside an episode: always right
         started = time.perf_counter()
         try:
             trajectory = await play(case.system, policy, qa, source, _Retriever())

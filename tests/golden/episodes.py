@@ -35,6 +35,7 @@ from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame
+from agentic_video.types.message import AsideRequest, text_of
 from agentic_video.types.row import VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
@@ -86,6 +87,10 @@ class HashRetriever:
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [digest(prompt, index) for index in indices]
+
+    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
+        rows = np.array([[digest(index, axis) for axis in range(4)] for index in indices], np.float32)
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def digest(*parts: object) -> float:
@@ -367,9 +372,12 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
     def say(view: Any) -> str:
         return turns[min(len(view.turns), len(turns) - 1)]
 
+    def said_aside(request: AsideRequest) -> str:
+        return SAYINGS[int(len(SAYINGS) * digest([text_of(message.parts) for message in request.messages]))]
+
     found: dict[str, Any] = {"system": name, "number": index}
     attempts = await play_attempts(
-        system, lambda current: ScriptedPolicy(say), qa, source, HashRetriever(), rollout_index=index % 9
+        system, lambda current: ScriptedPolicy(say, said_aside), qa, source, HashRetriever(), rollout_index=index % 9
     )
     found["attempts"] = [one.to_dict() for one in attempts]
     trajectory = attempts[-1]

@@ -222,10 +222,9 @@ class TimeSearch(System):
             return [candidates[place] for place in uniform_indices(len(candidates), request.count)]
         if not video.finds:
             raise ToolError("a query can't be searched for here: there is no retrieval model")
-        found = await video.similarities(request.query, candidates)
-        return [
-            candidates[place] for place in greedy_map(relative_relevance(found.scores), found.embeddings, request.count)
-        ]
+        relevance = relative_relevance(await video.similarities(request.query, candidates))
+        chosen = greedy_map(relevance, await video.embeddings(candidates), request.count)
+        return [candidates[place] for place in chosen]
 
     async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
         """Completeness self-verification (paper): what the same policy answers from the searched frames

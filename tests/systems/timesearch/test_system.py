@@ -17,7 +17,7 @@ from agentic_video.types.message import AsideRequest, text_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
-from tests.systems.timesearch.texts import BASE, LOOK, REPLY, Directions, call, seen, told
+from tests.systems.timesearch.texts import BASE, LOOK, REPLY, Directions, call, score, seen, told
 
 
 class Asides:
@@ -47,7 +47,9 @@ def run(
 def opened(system: TimeSearch, qa: VideoQA, source: MemorySource | None = None) -> tuple[str, list[Any]]:
     """The text of the opening, and what is shown in it."""
     parts = [part for message in run(system, qa, REPLY, source=source).opening for part in message.parts]
-    return "".join(part for part in parts if isinstance(part, str)), [part for part in parts if not isinstance(part, str)]
+    return "".join(part for part in parts if isinstance(part, str)), [
+        part for part in parts if not isinstance(part, str)
+    ]
 
 
 # The preview
@@ -66,7 +68,7 @@ def test_the_order_is_tool_preview_rules_question(qa: VideoQA) -> None:
     assert (system.role, user.role) == ("system", "user")
     (tools,) = system.parts
     assert isinstance(tools, str)
-    described = json.loads(tools[tools.index("<tools>") + 7 : tools.index("</tools>")])
+    described = json.loads(tools[tools.index("<tools>\n") + 7 : tools.index("</tools>")])
     assert set(described["function"]["parameters"]["properties"]) == {"query", "start_time", "end_time", "num_frames"}
     assert isinstance(user.parts[0], ClipRef)
     last = user.parts[-1]
@@ -93,8 +95,8 @@ def test_as_images_each_frame_has_its_time(qa: VideoQA) -> None:
         (60.0, "video", (476, 252)),
         # 8 frames: 256 tokens at most: 21 x 12 = 252
         (4.0, "video", (588, 336)),
-        # each frame by itself: 13.3 tokens; the least, 12, is enlarged to: 5 x 3 = 15 would be too many
-        (600.0, "images", (112, 84)),
+        # each frame by itself: 13.3 tokens; 5 x 2.8 of them rounded down, as Qwen's processor does: 4 x 2 = 8
+        (600.0, "images", (112, 56)),
     ],
 )
 def test_the_preview_s_tokens_bound_its_frames(duration: float, frames_as: Any, size: tuple[int, int]) -> None:
@@ -138,8 +140,9 @@ def test_a_search_without_a_query_shows_evenly_spread_frames_of_the_stretch(qa: 
 def test_a_search_shows_what_matches_and_differs(qa: VideoQA) -> None:
     # from 41 to 43 s: 408 matches best; 413 looks the same; 433 matches less, and is another picture
     looks = Directions(text=0.0, frames={408: 0.0, 413: 1.0, 418: 60.0, 423: 80.0, 428: 85.0, 433: 89.0})
-    trajectory = run(TimeSearch(), qa, call(query=" a cup ", start_time=41, end_time=43, num_frames=2), REPLY,
-                     retriever=looks)
+    trajectory = run(
+        TimeSearch(), qa, call(query=" a cup ", start_time=41, end_time=43, num_frames=2), REPLY, retriever=looks
+    )
     assert looks.asked == [("a cup", [408, 413, 418, 423, 428, 433])]
     # gains beside the first: 413 (0.9998 sin 1)^2 = 0.0003; 418 (0.491 sin 60)^2 = 0.18; 423 (0.159 sin 80)^2 = 0.02
     assert seen(trajectory, 0) == [408, 418]
@@ -244,8 +247,6 @@ def test_an_engine_that_fails_then_fails_the_rollout(qa: VideoQA) -> None:
 @pytest.mark.parametrize("said", ["", "B" * 100_000, "<tool_call>{}</tool_call>", "\x00", "<answer>" * 9_999, "B or A"])
 def test_hostile_verifications_earn_no_more_than_a_right_one(qa: VideoQA, said: str) -> None:
     trajectory = run(BASE, qa, LOOK, REPLY, asides=Asides(said))
-    from tests.systems.timesearch.texts import score
-
     assert score(BASE, trajectory, qa).reward <= 2.0
     assert score(replace(BASE, answer_match="robust"), trajectory, qa).reward == 1.5
 

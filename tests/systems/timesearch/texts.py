@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge
 from agentic_video.systems.timesearch import TimeSearch
+from agentic_video.toyworld.world import COLOURS
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.video.store import FrameStore
 
 THOUGHT = "<think>look</think>"
 REPLY = "<think>seen</think><answer>B</answer>"
@@ -33,3 +38,39 @@ def told(trajectory: Trajectory, turn: int) -> str:
 
 def score(system: TimeSearch, trajectory: Trajectory, qa: VideoQA, judge: Judge | None = None) -> Score:
     return asyncio.run(system.score(trajectory, qa, Graders(judge=judge)))
+
+
+class Directions:
+    """A retriever whose frames and text are directions in the plane, by their degrees; keeps what it was asked."""
+
+    def __init__(self, text: float, frames: Mapping[int, float]):
+        self.text, self.frames = text, frames
+        self.asked: list[tuple[str, list[int]]] = []
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        self.asked.append((prompt, list(indices)))
+        return [float(np.cos(np.radians(self.frames[index] - self.text))) for index in indices]
+
+    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
+        angles = np.radians([self.frames[index] for index in indices])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+
+
+class Coloured:
+    """A retriever that finds a colour by its pixels, and tells frames apart by theirs."""
+
+    def __init__(self, store: FrameStore):
+        self.store = store
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        return [share(frame.image, prompt) for frame in await self.store.aframes(path, indices)]
+
+    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
+        frames = await self.store.aframes(path, indices)
+        rows = np.stack([frame.image.mean((0, 1)) for frame in frames])
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def share(image: np.ndarray, colour: str) -> float:
+    """Share of a picture that is of a colour."""
+    return float((np.abs(image.astype(int) - COLOURS[colour]).max(-1) < 45).mean())

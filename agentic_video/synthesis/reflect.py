@@ -26,7 +26,7 @@ from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
-from agentic_video.tools.base import Retriever, Video
+from agentic_video.tools.base import Retriever
 from agentic_video.types.action import Calls
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.record import Record
@@ -175,7 +175,7 @@ class Reflector:
             EngineError: The teacher gave no reply.
             EndpointError: The answer couldn't be judged.
         """
-        qa, failed, system = record.qa, record.trajectory, self._teacher.system
+        failed, system = record.trajectory, self._teacher.system
         turns = correctable(failed, system.max_turns)
         if not turns:
             return Outcome("no call to correct")
@@ -184,10 +184,9 @@ class Reflector:
         if not _same(again, failed, max(turns)):
             return Outcome("plays differently now")  # another video file or another config than it was played with
 
-        view = EpisodeView(qa, await Video.open(qa.video, self._context.source))
         question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
         backend, limits = self._context.backend, self._teacher.limits
-        reply, usage = await ask_beside(backend, system, limits, question, view)
+        reply, usage = await ask_beside(backend, system, limits, question)
         diagnosis = read_diagnosis(reply, turns)
         if diagnosis is None:
             return Outcome("unclear diagnosis", None, usage)

@@ -249,7 +249,7 @@ class TeamPolicy:
             "proposed": proposed,
         }
         messages = (Message("system", (THINKER,)), Message("user", (json.dumps(material),)))
-        reply, usage = await ask_beside(self._backend, self._system, self._limits, messages, view)
+        reply, usage = await ask_beside(self._backend, self._system, self._limits, messages)
         self.notes.usage += usage
         self.notes.reviews += 1
         objection = read_review(reply)

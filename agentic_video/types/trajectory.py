@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Clip, Frame, OneSize
+from agentic_video.types.frame import Clip, Crop, Frame, OneSize
 from agentic_video.types.message import Message, Part
 
 
@@ -26,12 +26,17 @@ class EndReason(StrEnum):
 
 @dataclass(frozen=True)
 class FrameRef:
-    """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels."""
+    """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels.
+
+    Attributes:
+        crop: Where it was cut out of the frame; None for a whole frame.
+    """
 
     index: int
     time: float
     width: int
     height: int
+    crop: Crop | None = None
 
 
 @dataclass(frozen=True)
@@ -222,10 +227,19 @@ _LEFT_OUT = ("forced", "asides", "notes")
 def _plain_parts(parts: Sequence[RecordedPart]) -> tuple[str | dict[str, Any], ...]:
     def plain(part: RecordedPart) -> str | dict[str, Any]:
         if isinstance(part, ClipRef):
-            return {"frames": tuple(dict(vars(frame)) for frame in part.frames)}
-        return part if isinstance(part, str) else dict(vars(part))
+            return {"frames": tuple(map(_plain_frame, part.frames))}
+        return part if isinstance(part, str) else _plain_frame(part)
 
     return tuple(map(plain, parts))
+
+
+def _plain_frame(frame: FrameRef) -> dict[str, Any]:
+    plain = dict(vars(frame))
+    if frame.crop is None:
+        del plain["crop"]
+    else:
+        plain["crop"] = dict(vars(frame.crop))
+    return plain
 
 
 def _plain_turn(turn: Turn) -> dict[str, Any]:
@@ -299,9 +313,15 @@ def recorded_frames(parts: Sequence[RecordedPart]) -> tuple[FrameRef, ...]:
 
 
 def _reference(shown: Frame | Clip) -> FrameRef | ClipRef:
+    if isinstance(shown, FrameRef | ClipRef):
+        return shown  # an episode that is replayed shows references
     if isinstance(shown, Clip):
-        return ClipRef(tuple(FrameRef(one.index, one.time, one.width, one.height) for one in shown.frames))
-    return FrameRef(shown.index, shown.time, shown.width, shown.height)
+        return ClipRef(tuple(map(_frame_reference, shown.frames)))
+    return _frame_reference(shown)
+
+
+def _frame_reference(frame: Frame) -> FrameRef:
+    return FrameRef(frame.index, frame.time, frame.width, frame.height, frame.crop)
 
 
 def _messages(raw: Sequence[Mapping[str, Any]]) -> tuple[RecordedMessage, ...]:
@@ -318,7 +338,13 @@ def _parts(raw: Sequence[Any]) -> tuple[RecordedPart, ...]:
 
 
 def _part(raw: Mapping[str, Any]) -> FrameRef | ClipRef:
-    return ClipRef(tuple(FrameRef(**one) for one in raw["frames"])) if "frames" in raw else FrameRef(**raw)
+    return ClipRef(tuple(map(_read_frame, raw["frames"]))) if "frames" in raw else _read_frame(raw)
+
+
+def _read_frame(raw: Mapping[str, Any]) -> FrameRef:
+    if "crop" not in raw:
+        return FrameRef(**raw)
+    return FrameRef(**{**raw, "crop": Crop(**{**raw["crop"], "box": tuple(raw["crop"]["box"])})})
 
 
 def _action(raw: Mapping[str, Any]) -> Action:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -34,7 +34,7 @@ def test_a_bad_value_is_named(key: str, value: int, message: str) -> None:
         settings(**{key: value})
 
 
-def block(**system: object) -> object:
+def block(**system: object) -> DictConfig:
     return OmegaConf.create({"agentic_video": {"system": {**SYSTEM, **system}}})
 
 
@@ -97,3 +97,18 @@ class Prefixed(VideoZoomer):
 def test_what_no_episode_can_have_is_refused(system: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         settings_of(block(**{"_target_": f"{__name__}.Prefixed", **system}))
+
+
+@dataclass(frozen=True)
+class Limited(VideoZoomer):
+    """A system that says which rollouts aren't trained on."""
+
+    untrained_ends: tuple[str, ...] = ("turn_limit", "token_budget")
+
+
+def test_ends_that_are_not_trained_on_must_exist() -> None:
+    assert settings().system.untrained_ends == ()
+    target = "tests.config.test_settings.Limited"
+    assert settings_of(block(_target_=target)).system.untrained_ends == ("turn_limit", "token_budget")
+    with pytest.raises(ValueError, match=r"agentic_video\.system\.untrained_ends: 'late' is no reason .* turn_limit"):
+        settings_of(block(_target_=target, untrained_ends=["late"]))

@@ -88,9 +88,10 @@ class HashRetriever:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [digest(prompt, index) for index in indices]
 
-    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
         rows = np.array([[digest(index, axis) for axis in range(4)] for index in indices], np.float32)
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.array(await self.asimilarities(path, indices, prompt), np.float32), rows @ rows.T
 
 
 def digest(*parts: object) -> float:

@@ -2,6 +2,8 @@
 time alone; answers at once where the overview tells."""
 
 from agentic_video.systems.base import EpisodeView
+from agentic_video.types.message import AsideRequest
+from agentic_video.types.row import VideoQA
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
@@ -23,3 +25,12 @@ def call(thought: str, arguments: str) -> str:
     return (
         f'<think>{thought}</think><tool_call>{{"name": "seek_video_frames", "arguments": {{{arguments}}}}}</tool_call>'
     )
+
+
+def asides(qa: VideoQA, request: AsideRequest) -> str:
+    """What the found frames tell: the answer where one of them shows the event, else that it wasn't seen."""
+    time, half = qa.extra["event_time"], qa.extra["event_seconds"] / 2
+    if time is None or not any(abs(frame.time - time) < half for frame in request.frames):
+        return "<think>not seen</think>"
+    word = qa.extra["answer_text"]
+    return f"<think>it is {word}</think><answer>{word}</answer>"

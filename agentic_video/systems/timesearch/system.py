@@ -44,6 +44,7 @@ from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.retrieval.dpp import greedy_map, relative_relevance
+from agentic_video.video.retrieval.retriever import MAX_COMPARED
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 
@@ -129,6 +130,8 @@ class TimeSearch(System):
         for name in ("overview_fps", "overview_tokens", "pool_fps", "pool_max_frames", "seek_frames", "csv_tokens"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.pool_max_frames > MAX_COMPARED:
+            raise ValueError(f"pool_max_frames must be at most {MAX_COMPARED}, got {self.pool_max_frames}")
         self._budget(self.min_frame_tokens, self.max_frame_tokens)
         self._budget(self.seek_min_tokens, self.seek_max_tokens)
 
@@ -222,9 +225,8 @@ class TimeSearch(System):
             return [candidates[place] for place in uniform_indices(len(candidates), request.count)]
         if not video.finds:
             raise ToolError("a query can't be searched for here: there is no retrieval model")
-        relevance = relative_relevance(await video.similarities(request.query, candidates))
-        chosen = greedy_map(relevance, await video.embeddings(candidates), request.count)
-        return [candidates[place] for place in chosen]
+        scores, alike = await video.similarities(request.query, candidates)
+        return [candidates[place] for place in greedy_map(relative_relevance(scores), alike, request.count)]
 
     async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
         """Completeness self-verification (paper): what the same policy answers from the searched frames

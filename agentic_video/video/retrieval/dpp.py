@@ -5,8 +5,6 @@ Chen, Zhang and Zhou, "Fast Greedy MAP Inference for Determinantal Point Process
 much two frames look alike. Pure functions of arrays.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -14,8 +12,8 @@ LEAST_GAIN = 1e-6
 """A frame that adds less than this to the determinant is, but for rounding, a combination of those that are chosen."""
 
 
-def relative_relevance(scores: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Scores stretched to 0 (the least) and 1 (the most), shape (len(scores),); all 1 where they are equal.
+def relative_relevance(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Scores stretched to 0 (the least) and 1 (the most), shape (n,) as they have; all 1 where they are equal.
 
     Raises:
         ValueError: A score isn't finite.
@@ -27,14 +25,14 @@ def relative_relevance(scores: Sequence[float]) -> npt.NDArray[np.float64]:
     return (values - values.min()) / spread if spread > 0 else np.ones_like(values)
 
 
-def greedy_map(relevance: npt.NDArray[np.float64], features: npt.ArrayLike, count: int) -> list[int]:
+def greedy_map(relevance: npt.NDArray[np.float64], alike: npt.ArrayLike, count: int) -> list[int]:
     """Choose items one by one, each the one that raises the determinant of the chosen ones' kernel most.
 
-    The kernel itself is never made: only the rows of chosen items are needed, ``count * items`` numbers in all.
+    Only the rows of chosen items are looked at: ``count * items`` numbers in all.
 
     Args:
         relevance: How well each item matches, not negative, shape (items,).
-        features: Rows of length 1 whose scalar products say how alike two items are, shape (items, dim).
+        alike: How alike two items are, shape (items, items): symmetric, not negative definite.
         count: How many to choose.
 
     Returns:
@@ -45,27 +43,27 @@ def greedy_map(relevance: npt.NDArray[np.float64], features: npt.ArrayLike, coun
     Raises:
         ValueError: The shapes don't fit, or a relevance is negative.
     """
-    rows = np.asarray(features, dtype=np.float64)
-    if relevance.ndim != 1 or rows.ndim != 2 or len(rows) != len(relevance):
-        raise ValueError(f"{relevance.shape} relevances don't fit features of shape {rows.shape}")
+    likeness = np.asarray(alike)
+    if relevance.ndim != 1 or likeness.shape != (len(relevance), len(relevance)):
+        raise ValueError(f"{relevance.shape} relevances don't fit a matrix of shape {likeness.shape}")
     if (relevance < 0).any():
         raise ValueError("relevances must not be negative")
     if len(relevance) <= count:
         return list(range(len(relevance)))
     # What each item would multiply the determinant by; and its coordinates in the basis that the chosen ones span.
-    gains = relevance**2 * (rows**2).sum(1)
+    gains = relevance**2 * likeness.diagonal().astype(np.float64)
     coordinates = np.zeros((max(count, 0), len(relevance)))
     chosen: list[int] = []
     while len(chosen) < count:
         best = int(gains.argmax())
-        if gains[best] < LEAST_GAIN:
+        if not gains[best] >= LEAST_GAIN:
             break
-        row = relevance[best] * (rows @ rows[best]) * relevance
+        row = relevance[best] * likeness[best].astype(np.float64) * relevance
         found = len(chosen)
         share = (row - coordinates[:found, best] @ coordinates[:found]) / np.sqrt(gains[best])
         coordinates[found] = share
         gains = gains - share**2
-        gains[[*chosen, best]] = -np.inf
         chosen.append(best)
+        gains[chosen] = -np.inf
     left = [item for item in np.argsort(-relevance, kind="stable").tolist() if item not in chosen]
     return sorted(chosen + left[: max(count, 0) - len(chosen)])

@@ -48,12 +48,12 @@ class Directions:
         self.asked: list[tuple[str, list[int]]] = []
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        self.asked.append((prompt, list(indices)))
-        return [float(np.cos(np.radians(self.frames[index] - self.text))) for index in indices]
+        raise NotImplementedError
 
-    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        self.asked.append((prompt, list(indices)))
         angles = np.radians([self.frames[index] for index in indices])
-        return np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        return np.cos(angles - np.radians(self.text)), np.cos(angles[:, None] - angles)
 
 
 class Coloured:
@@ -65,10 +65,10 @@ class Coloured:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [share(frame.image, prompt) for frame in await self.store.aframes(path, indices)]
 
-    async def aembeddings(self, path: str, indices: Sequence[int]) -> np.ndarray:
-        frames = await self.store.aframes(path, indices)
-        rows = np.stack([frame.image.mean((0, 1)) for frame in frames])
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.stack([frame.image.mean((0, 1)) for frame in await self.store.aframes(path, indices)])
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.array(await self.asimilarities(path, indices, prompt)), rows @ rows.T
 
 
 def share(image: np.ndarray, colour: str) -> float:

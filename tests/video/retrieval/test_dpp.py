@@ -19,8 +19,13 @@ def directions(*degrees: float) -> Floats:
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
 
+def alike(features: Floats) -> Floats:
+    """Cosines of each two."""
+    return features @ features.T
+
+
 def determinant(relevance: Floats, features: Floats, chosen: tuple[int, ...]) -> float:
-    kernel = np.outer(relevance, relevance) * (features @ features.T)
+    kernel = np.outer(relevance, relevance) * alike(features)
     return float(np.linalg.det(kernel[np.ix_(chosen, chosen)]))
 
 
@@ -68,12 +73,12 @@ def test_scores_must_be_numbers() -> None:
     ],
 )
 def test_by_hand(relevance: list[float], degrees: tuple[float, ...], count: int, chosen: list[int]) -> None:
-    assert greedy_map(np.array(relevance), directions(*degrees), count) == chosen
+    assert greedy_map(np.array(relevance), alike(directions(*degrees)), count) == chosen
 
 
 @pytest.mark.parametrize(("count", "chosen"), [(3, [0, 1, 2]), (9, [0, 1, 2]), (0, [])])
 def test_all_where_there_are_no_more_and_none_where_none_is_asked_for(count: int, chosen: list[int]) -> None:
-    assert greedy_map(np.array([0.0, 1.0, 0.5]), directions(0, 10, 20), count) == chosen
+    assert greedy_map(np.array([0.0, 1.0, 0.5]), alike(directions(0, 10, 20)), count) == chosen
 
 
 @st.composite
@@ -88,14 +93,14 @@ def small_sets(draw: st.DrawFn) -> tuple[Floats, Floats, int]:
 @given(small_sets())
 def test_it_is_what_determinants_say_one_by_one(case: tuple[Floats, Floats, int]) -> None:
     relevance, features, count = case
-    assert greedy_map(relevance, features, count) == one_by_one(relevance, features, count)
+    assert greedy_map(relevance, alike(features), count) == one_by_one(relevance, features, count)
 
 
 @given(small_sets())
 def test_it_is_close_to_the_best_of_all_sets(case: tuple[Floats, Floats, int]) -> None:
     """Greedy is at least 1 / (k!)^2 of the best determinant (Civril and Magdon-Ismail); one item is the best one."""
     relevance, features, count = case
-    found = determinant(relevance, features, tuple(greedy_map(relevance, features, count)))
+    found = determinant(relevance, features, tuple(greedy_map(relevance, alike(features), count)))
     best = max(determinant(relevance, features, some) for some in combinations(range(len(relevance)), count))
     factorial = float(np.prod(np.arange(1, count + 1)))
     assert best / factorial**2 - 1e-12 <= found <= best + 1e-12
@@ -110,13 +115,13 @@ def test_it_always_gives_so_many_different_ones_in_order(items: int, count: int,
     if alike:
         features[:] = features[0]
     features /= np.linalg.norm(features, axis=1, keepdims=True)
-    chosen = greedy_map(relative_relevance(rng.normal(size=items).tolist()), features, count)
+    chosen = greedy_map(relative_relevance(rng.normal(size=items).tolist()), alike(features), count)
     assert len(chosen) == min(items, count) and chosen == sorted(set(chosen))
     assert all(0 <= item < items for item in chosen)
 
 
 def test_what_does_not_fit_is_said() -> None:
     with pytest.raises(ValueError, match="don't fit"):
-        greedy_map(np.ones(3), directions(0, 1), 1)
+        greedy_map(np.ones(3), alike(directions(0, 1)), 1)
     with pytest.raises(ValueError, match="negative"):
-        greedy_map(np.array([-0.1, 1.0]), directions(0, 1), 1)
+        greedy_map(np.array([-0.1, 1.0]), alike(directions(0, 1)), 1)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from transformers import Qwen2VLImageProcessor
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
@@ -406,7 +407,11 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
 
 def episodes(numbers: Sequence[int] = range(EPISODES)) -> Iterator[dict[str, Any]]:
     """Golden episodes by number, one system after the other."""
-    chat_format = ChatFormat(build_tokenizer([CORPUS]), Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+    chat_format = ChatFormat(
+        build_tokenizer([CORPUS]),
+        Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
+        video_processor=Qwen2VLVideoProcessor(size={"shortest_edge": 784, "longest_edge": 12_845_056}),
+    )
     with asyncio.Runner() as runner:
         for name, kinds in systems().items():
             for index in numbers:

@@ -7,6 +7,7 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.longvt import LongVT
+from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -216,6 +217,38 @@ CASES = {
             frames=8 + 5 * 8,
             wrong=1.0 + 1.0,  # the format, and the last crop of a row with a gold window
             right=1.0 + 1.0 + 1.0,
+        ),
+        Case(
+            # the released rule reads the letter that an answer starts with, "B or A" among them: it pays no more than a
+            # guess (benchmarks/rewards), but isn't what these cases are about
+            TimeSearch(
+                overview_max_frames=8,
+                min_frame_tokens=1,
+                seek_min_tokens=1,
+                seek_max_tokens=4,
+                answer_match="robust",
+            ),
+            call='<think>a</think><tool_call>{"name": "seek_video_frames", "arguments": '
+            '{"start_time": 1, "end_time": 9, "num_frames": 4}}</tool_call>',
+            answer="<think>a</think><answer>{}</answer>",
+            tags=(TOOL, THINK, ANSWER),
+            requests=(
+                *with_numbers(
+                    '{"name": "seek_video_frames", "arguments": {"start_time": #, "end_time": 9}}',
+                    '{"name": "seek_video_frames", "arguments": {"start_time": 1, "end_time": #, "num_frames": #}}',
+                    '{"name": "seek_video_frames", "arguments": {"query": #}}',
+                    '{"name": #, "arguments": #}',
+                ),
+                '{"name": "seek_video_frames", "arguments": {"query": "red"}}',
+                '{"name": "seek_video_frames", "arguments": {"query": "\\ud800"}}',
+                '{"name": "seek_video_frames", "arguments": "{}"}',
+                '{"name": "seek_video_frames", "arguments": {"start_time": 9, "end_time": 1}}',
+                '{"name": "seek_video_frames", "arguments": {"start_time": -1e308, "end_time": 1e308}}',
+            ),
+            # and those that the self-verification is shown again
+            frames=8 + 2 * 7 * 8,
+            wrong=1.0,  # the format
+            right=1.0 + 0.5 + 0.5,
         ),
     )
 }

@@ -12,8 +12,9 @@ from agentic_video.planning.report import plan_of
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.shown import shows_clips
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason
+from agentic_video.types.trajectory import ClipRef, EndReason
 from tests.config.configs import SYSTEMS, composed, set_environment
 from tests.conftest import MemorySource
 
@@ -51,7 +52,7 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     config = config_of(name, profile)
     system, rollout = settings_of(config).system, config.actor_rollout_ref.rollout
     assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
-    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 0  # frames_as: images
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 32 * shows_clips(system)
     longest = config.data.max_prompt_length + config.data.max_response_length
     assert longest == rollout.max_model_len == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
     assert config.agentic_video.max_turn_tokens <= limits_of(config).response
@@ -113,8 +114,16 @@ def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa
     shape = shape_of(episode.model)
     assert episode.width % system.size_factor == episode.height % system.size_factor == 0
     assert system.size_factor == shape.vision.patch * shape.vision.merge
-    planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height)
-    views = [[shape.visual_tokens(frame.width, frame.height) for frame in one.frames] for one in group]
+    planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height) / (1 + shows_clips(system))
+    # two frames of a clip are as many tokens as one image
+    views = [
+        [
+            shape.visual_tokens(shown.width, shown.height)
+            * (len(shown.frames) / 2 if isinstance(shown, ClipRef) else 1)
+            for shown in one.visuals
+        ]
+        for one in group
+    ]
     assert planned == pytest.approx(sum(map(sum, views)) / len(views), rel=0.1)
     # two tokens around each frame, and those of its label, where it has one
     labelled = any(isinstance(part, str) for message in group[0].opening for part in message.parts[1:-1])

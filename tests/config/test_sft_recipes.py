@@ -9,7 +9,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
 from tests.config.configs import composed
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
 

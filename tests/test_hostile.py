@@ -153,7 +153,8 @@ def episode(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajec
     source = MemorySource(seconds)
 
     async def run() -> tuple[Trajectory, Score]:
-        policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)])
+        # what sub-agents say is as hostile
+        policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)], lambda request: turns[0])
         trajectory = await play(case.system, policy, QA, source, FakeRetriever())
         requested = source.requested
         graders = Graders(verifier=KnowingVerifier(), source=source)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ SYSTEMS: dict[str, str] = {
     "framemind": "FrameMind",
     "videobrain": "VideoBrain",
     "eva": "Eva",
+    "paravt": "ParaVT",
 }
 """The class of each system, in the package ``agentic_video.systems.<name>``."""
 

@@ -123,7 +123,8 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
         )
         source = Source(SECONDS)
         texts = strategy.turns(setting.case, qa, rng)
-        policy = ScriptedPolicy(_script(texts))
+        # a sub-agent of who knows nothing tells nothing
+        policy = ScriptedPolicy(_script(texts), lambda request: "something moves")
         trajectory = await play(setting.case.system, policy, qa, source, None)
         verifier = _Verifier(rng, qa.answer if strategy.knows == "right" else "")
         graders = Graders(verifier=verifier, judge=None, source=source)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
 from tests.config.configs import composed
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "paravt")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
 
@@ -51,6 +51,7 @@ PUBLISHED = {
     "framethinker": (32, 1e-4, None, 8, False),
     "videobrain": (None, None, 1, 0, None),
     "eva": (8, 2e-6, 2, 0, False),
+    "paravt": (None, 2e-5, None, 0, False),
 }
 
 
@@ -66,4 +67,5 @@ def test_published_constants(system: str) -> None:
     )
     for value, published in zip(found, PUBLISHED[system], strict=True):
         assert published is None or value == published
-    assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", 0.1)
+    warm_up = {"paravt": 0.05}.get(system, 0.1)
+    assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", warm_up)

@@ -30,10 +30,12 @@ from agentic_video.synthesis.verify import verify
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
+from agentic_video.systems.paravt import ParaVT
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame
+from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
@@ -218,6 +220,28 @@ def wild_select(rng: random.Random) -> str:
     return f'<think>a</think><tool_call>{{"tool": "{tool}", "arguments": {{{arguments}}}}}</tool_call>'
 
 
+def crops(rng: random.Random) -> str:
+    calls = []
+    for _ in range(rng.choice([1, 2, 2, 3, 6])):
+        start = rng.randint(0, 60)
+        end = start + rng.randint(0, 30)
+        if rng.random() < 0.3:
+            calls.append(f"<tool_code>crop_video(start={start}, end={end})</tool_code>")
+        else:
+            arguments = f'"start_time": {start}, "end_time": {end}'
+            calls.append(f'<tool_call>{{"name": "crop_video", "arguments": {{{arguments}}}}}</tool_call>')
+    return "<think>look around</think>" + "".join(calls)
+
+
+def wild_crops(rng: random.Random) -> str:
+    arguments = f'"start_time": {number(rng)}, "end_time": {number(rng)}, "video_path": {number(rng)}'
+    name = rng.choice(["crop_video", "crop_video", "refused", "other"])
+    return (
+        f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
+        f"<tool_code>{name}({number(rng)}, end_time={number(rng)})</tool_code>"
+    )
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -228,6 +252,7 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "paravt": ((crops, crops, wild_crops), "<think>it is clear</think><answer>{}</answer>"),
 }
 SAYINGS = (
     "B",
@@ -313,6 +338,11 @@ def systems() -> dict[str, list[Any]]:
         ],
         "videobrain": [VideoBrain(), VideoBrain(answer_match="robust", overview_frames=4, illegal_call="end")],
         "eva": [Eva(), Eva(csv=False, end_on_refusal=False, max_tokens=400, overview="uniform", overview_frames=4)],
+        "paravt": [
+            ParaVT(reply_prefix=""),
+            ParaVT(overview_least=2, overview_frames=8, crop_max_frames=4, max_calls=2, answer_fallback=False),
+            ParaVT(crops_as="frames", reply_prefix="", max_turns=3, forced_answer="Answer.", open_match="judge"),
+        ],
     }
 
 
@@ -341,9 +371,14 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
     def say(view: Any) -> str:
         return turns[min(len(view.turns), len(turns) - 1)]
 
+    def beside(request: AsideRequest) -> str:
+        return mutated(
+            f"{len(request.frames)} frames of red", random.Random(f"{name}-{index}-{request.messages[0].parts[-1]}")
+        )
+
     found: dict[str, Any] = {"system": name, "number": index}
     attempts = await play_attempts(
-        system, lambda current: ScriptedPolicy(say), qa, source, HashRetriever(), rollout_index=index % 9
+        system, lambda current: ScriptedPolicy(say, beside), qa, source, HashRetriever(), rollout_index=index % 9
     )
     found["attempts"] = [one.to_dict() for one in attempts]
     trajectory = attempts[-1]

@@ -78,6 +78,7 @@ class ParaVT(System):
         crop_max_frames: Most frames of a crop.
         summary_tokens: Most tokens of a sub-agent's summary.
         subagent_prompt: Template of what a sub-agent is asked, or a file.
+        max_asides: Most sub-agents of an episode; calls beyond them are refused.
         train_asides: Whether what sub-agents say is trained on, with the episode's advantage.
         max_calls: Most calls of one turn; those beyond it are refused.
         max_turns: Most generations.
@@ -109,6 +110,7 @@ class ParaVT(System):
     crop_max_frames: int = 16
     summary_tokens: int = 512
     subagent_prompt: str = "paravt_subagent"
+    max_asides: int = 20
     train_asides: bool = False
     max_calls: int = 5
     max_turns: int = 4
@@ -139,11 +141,6 @@ class ParaVT(System):
         if self.max_calls < 1 or self.summary_tokens < 1:
             raise ValueError("max_calls and summary_tokens must be at least 1")
         self.crop_limits()
-
-    @property
-    def max_asides(self) -> int:
-        """Most sub-agents of an episode."""
-        return self.max_calls * self.max_turns
 
     def with_frames(self, count: int) -> System:
         """See :meth:`System.with_frames`; every video gets so many."""
@@ -195,39 +192,57 @@ class ParaVT(System):
             if not begins_call(view.turns[-1].text):
                 return None
             return Observation((reply(f"Error: {action.reason}."),), illegal_calls=1)
-        requests = [self._request(call, view.video.info) for call in action.calls]
-        legal = [request for request in requests if isinstance(request, CropRequest)]
+        left = self.max_asides - sum(len(turn.asides) for turn in view.turns)
+        requests: list[CropRequest | str] = []
+        legal: list[CropRequest] = []
+        for call in action.calls:
+            try:
+                if self.crops_as == "summary" and len(legal) >= left:
+                    raise ToolError("no helper is left: answer")
+                legal.append(self._request(call, view.video.info))
+                requests.append(legal[-1])
+            except ToolError as error:
+                requests.append(str(error))
         if self.crops_as == "frames":
             asked = sum(request.count for request in legal)
             shown = sum(len(recorded_frames(turn.observation)) for turn in view.turns)
             if shown + asked > self.max_images:
                 return Observation((), len(legal), len(requests) - len(legal), unread_images=asked)
-        replies = await asyncio.gather(*(self._answer(request, view) for request in requests))
-        parts = [part for number, parts in enumerate(replies) for part in (*(("\n",) if number else ()), *parts)]
+        shown = await asyncio.gather(*(self._frames(request, view) for request in legal))
+        if self.crops_as == "summary":
+            # Asked in the order of the calls, which a replay relies on, and answered at the same time.
+            made = await asyncio.gather(*map(self._summary, legal, shown, [view] * len(legal)))
+        else:
+            made = [self._shown(request, frames) for request, frames in zip(legal, shown, strict=True)]
+        replies = dict(zip(map(id, legal), made, strict=True))
+        parts: list[Part] = []
+        for number, request in enumerate(requests):
+            told = (reply(f"Error: {request}."),) if isinstance(request, str) else replies[id(request)]
+            parts += [*(("\n",) if number else ()), *told]
         return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=len(requests) - len(legal))
 
-    def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest | str:
-        """What a call asks for, or why it is refused."""
-        try:
-            if call.name == REFUSED:
-                raise ToolError(str(call.arguments["reason"]))
-            return check_crop(call.arguments, info.duration, self.crop_limits())
-        except ToolError as error:
-            return str(error)
+    def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest:
+        """What a call asks for.
 
-    async def _answer(self, request: CropRequest | str, view: EpisodeView) -> tuple[Part, ...]:
-        """One call's reply."""
-        if isinstance(request, str):
-            return (reply(f"Error: {request}."),)
+        Raises:
+            ToolError: It is refused.
+        """
+        if call.name == REFUSED:
+            raise ToolError(str(call.arguments["reason"]))
+        return check_crop(call.arguments, info.duration, self.crop_limits())
+
+    async def _frames(self, request: CropRequest, view: EpisodeView) -> list[Frame]:
+        """The frames of a crop, in order of time."""
         times = linspace_times(request.start, request.end, request.count)
-        frames = await view.video.frames_at(times, self.frame_size(view.video.info))
-        if self.crops_as == "summary":
-            return (reply(await self._summary(request, frames, view)),)
+        return await view.video.frames_at(times, self.frame_size(view.video.info))
+
+    def _shown(self, request: CropRequest, frames: list[Frame]) -> tuple[Part, ...]:
+        """The reply that shows a crop to the agent itself."""
         told = f"{len(frames)} frames from {request.start:.1f} to {request.end:.1f} seconds."
         return (*labelled(frames, self.frames_as), "\n" + reply(told))
 
-    async def _summary(self, request: CropRequest, frames: list[Frame], view: EpisodeView) -> str:
-        """What a sub-agent, which sees a crop's frames and nothing else, says of them."""
+    async def _summary(self, request: CropRequest, frames: list[Frame], view: EpisodeView) -> tuple[Part, ...]:
+        """The reply with what a sub-agent, which sees a crop's frames and nothing else, says of them."""
         asked = fill(
             load_prompt(self.subagent_prompt),
             count=len(frames),
@@ -237,7 +252,7 @@ class ParaVT(System):
             question=view.qa.question,
         )
         aside = await view.ask((Message("user", (*frames, "\n" + asked.strip())),), max_tokens=self.summary_tokens)
-        return harmless(aside.text) + ("" if aside.finished else CUT_MARK)
+        return (reply(harmless(aside.text) + ("" if aside.finished else CUT_MARK)),)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         if qa.answer_type == "open_ended" and self.open_match != "judge":

@@ -21,6 +21,9 @@ REFUSED = "refused"
 CUT_MARK = " [truncated]"
 """Follows a summary that was cut at its token limit (released code)."""
 
+FORGED = ("<tool_response>", "<|")
+"""What only the environment writes: a reply, and the model's special tokens."""
+
 _OTHER_NAMES = {"start": "start_time", "end": "end_time"}
 _CODE = re.compile(r"(?:print\s*\(\s*)?(\w{1,40})\s*\((.*)\)")
 _ARGUMENT = re.compile(
@@ -66,8 +69,10 @@ def begins_call(text: str) -> bool:
 def untagged_answer(text: str) -> str:
     """What a turn without an answer in tags answers: the text behind its thought, else its last line (released code).
 
-    Tags are left out; an empty text is no answer.
+    Tags are left out; an empty text is no answer, nor is one that plays somebody else's part.
     """
+    if any(mark in text for mark in FORGED):
+        return ""
     _, closed, behind = text.rpartition("</think>")
     if closed and (said := _ANY_TAG.sub(" ", behind).strip()):
         return said
@@ -141,7 +146,10 @@ LABELS: Mapping[FramesAs, str] = {
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image after its time: ``<12.5 seconds>`` (released code); a clip after both ends: ``<0.0 to 59.9 seconds>``."""
+    """Each image after its time: ``<12.5 seconds>`` (released code).
+
+    A clip comes after both ends: ``<0.0 to 59.9 seconds>``.
+    """
     if clip := one_clip(frames_as, frames):
         return (f"<{clip.times[0]:.1f} to {clip.times[-1]:.1f} seconds>", clip)
     parts: list[Part] = []

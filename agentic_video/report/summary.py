@@ -115,11 +115,13 @@ def episode_text(record: Mapping[str, Any]) -> str:
     lines.append(f"[shown] overview: {_frames(shown)}")
     for number, turn in enumerate(trajectory.turns, 1):
         lines.append(f"[turn {number}] {turn.text}")
+        lines += [f"[aside] {aside.text}" for aside in turn.asides]
         if turn.observation:
             words = "".join(
                 part for part in turn.observation if isinstance(part, str) and not part.startswith("<frame")
             )
             lines.append(f"[shown] {_frames(turn.observation) or ' '.join(words.split())}")
+    lines += [f"[aside] {aside.text}" for aside in trajectory.asides]
     lines.append(f"[end] {trajectory.end}{': ' + trajectory.error if trajectory.error else ''}")
     lines.append(f"[reward] {info['reward']:.2f} (acc {info['acc']:.0f}, format {info['format']:.0f})")
     return "\n".join(lines)

@@ -1,7 +1,7 @@
 """What an episode took, for the log."""
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.types.trajectory import Trajectory
+from agentic_video.types.trajectory import Aside, Trajectory
 from agentic_video.video.counted import CountedSource
 
 COSTS = "costs"
@@ -13,11 +13,19 @@ def episode_costs(trajectory: Trajectory, chat_format: ChatFormat, source: Count
 
     Returns:
         ``visual_tokens``: of all images and clips that were shown; ``frames_requested``, ``frames_decoded`` and
-        ``decode_seconds``: of the frame store (earlier attempts of a validation included).
+        ``decode_seconds``: of the frame store (earlier attempts of a validation included). Where the model was asked
+        something beside the episode, also ``asides``, how often, and ``aside_tokens``, of prompts and replies.
     """
+    asides = trajectory.all_asides
+    beside = {"asides": float(len(asides)), "aside_tokens": float(sum(map(_tokens, asides)))} if asides else {}
     return {
         "visual_tokens": float(sum(chat_format.visual_tokens(ref) for ref in trajectory.visuals)),
         "frames_requested": float(source.requested),
         "frames_decoded": float(source.decoded),
         "decode_seconds": source.decode_seconds,
+        **beside,
     }
+
+
+def _tokens(aside: Aside) -> int:
+    return aside.prompt_tokens + aside.num_tokens

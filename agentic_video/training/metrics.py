@@ -18,6 +18,8 @@ figure                 mean over the group's episodes of
 ``windows_found``      share of the row's gold windows that a frame of a call falls into (rows with windows)
 ``windows_shown``      the same with the first view's frames
 ``looks_in_windows``   share of the frames of calls that fall into a gold window (where calls showed some)
+``asides``             what the model was asked beside the episode (where any episode was asked something)
+``aside_tokens``       tokens of these prompts and replies
 ``end_<reason>``       whether the episode ended for this reason
 ``episodes``           how many episodes there were (no mean)
 =====================  ==============================================================================================
@@ -114,6 +116,9 @@ def _figures(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     ends = dict.fromkeys(key for reward in rewards for key in reward if key.startswith("end_"))
     figures = {name: mean_of(rewards, key) for name, key in _FROM_REWARD.items()}
     figures.update({name: mean_of(costs, name) for name in _FROM_COSTS})
+    for name in ("asides", "aside_tokens"):  # an episode without any has none of these
+        if any(name in cost for cost in costs):
+            figures[name] = sum(cost.get(name, 0.0) for cost in costs) / len(costs)
     requested = sum(cost.get("frames_requested", 0.0) for cost in costs)
     if requested:
         figures["cache_hits"] = 1 - sum(cost["frames_decoded"] for cost in costs) / requested

@@ -20,6 +20,7 @@ from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records
 from agentic_video.types.text import printable
 from agentic_video.types.trajectory import ClipRef, FrameRef, recorded_frames
+from agentic_video.video.crop import crop
 from agentic_video.video.errors import VideoError
 from agentic_video.video.store import FrameStore
 
@@ -150,12 +151,21 @@ class TrajectoryDataset(Dataset):
         if self._store is None:
             self._store = FrameStore(self._store_config)
         frames: dict[FrameRef, Frame] = {}
-        for size in dict.fromkeys((one.width, one.height) for one in references):
-            wanted = [one for one in references if (one.width, one.height) == size]
+        for size in dict.fromkeys(map(_decoded_size, references)):
+            wanted = [one for one in references if _decoded_size(one) == size]
             found = self._store.frames(video, [one.index for one in wanted], size)
             for one, frame in zip(wanted, found, strict=True):
                 if abs(one.time - frame.time) > MAX_DRIFT:
                     drift = f"frame {one.index} is shown at {frame.time:.2f} s, in the record at {one.time:.2f} s"
                     raise VideoError(video, "out_of_range", f"{drift}: this isn't the file that was watched")
-            frames.update(zip(wanted, found, strict=True))
+            frames.update((one, _cut_again(one, frame)) for one, frame in zip(wanted, found, strict=True))
         return [frames[one] for one in references]
+
+
+def _decoded_size(one: FrameRef) -> tuple[int, int]:
+    """(width, height) in pixels at which a frame was decoded, be it to be cut afterwards."""
+    return (one.crop.frame_width, one.crop.frame_height) if one.crop else (one.width, one.height)
+
+
+def _cut_again(one: FrameRef, frame: Frame) -> Frame:
+    return crop(frame, one.crop.box, (one.width, one.height)) if one.crop else frame

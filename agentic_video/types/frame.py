@@ -26,6 +26,21 @@ class Origin:
     size: tuple[int, int] | None
 
 
+@dataclass(frozen=True)
+class Crop:
+    """Where in a frame a tool cut a picture out.
+
+    Attributes:
+        box: Left, top, right and bottom edge in pixels of the frame, right and bottom not included.
+        frame_width: Of the frame as it was cut, in pixels.
+        frame_height: Likewise.
+    """
+
+    box: tuple[int, int, int, int]
+    frame_width: int
+    frame_height: int
+
+
 @dataclass(frozen=True, eq=False)
 class Frame:
     """One picture of a video.
@@ -36,12 +51,22 @@ class Frame:
         image: RGB uint8 array of shape (height, width, 3).
         origin: Where a store finds it again; None for a picture that a tool made. It isn't passed on by
             ``dataclasses.replace``, so that a picture with other pixels never goes by it.
+        crop: Where a tool cut it out of the frame; None for a whole one, and for other pictures that tools make. It
+            isn't passed on either.
     """
 
     index: int
     time: float
     image: np.ndarray
     origin: Origin | None = field(default=None, init=False)
+    crop: Crop | None = field(default=None, init=False)
+
+    @classmethod
+    def cropped(cls, index: int, time: float, image: np.ndarray, crop: Crop) -> Frame:
+        """A picture that was cut out of a frame (:func:`agentic_video.video.crop.crop`)."""
+        frame = cls(index, time, image)
+        object.__setattr__(frame, "crop", crop)
+        return frame
 
     @classmethod
     def stored(cls, index: int, time: float, image: np.ndarray, origin: Origin, key: str) -> Frame:

@@ -1,11 +1,13 @@
 """The config's block ``agentic_video`` as typed settings."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
 
 from agentic_video.config.settings import Settings, settings_of
+from agentic_video.systems.videozoomer import VideoZoomer
 
 SYSTEM = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
 
@@ -74,3 +76,24 @@ def test_a_reward_of_one_s_own_is_part_of_the_settings() -> None:
     )
     reward = settings_of(config).reward
     assert (reward.path, reward.name, reward.mode, reward.reward_kwargs) == ("a.py", "f", "replace", {"x": [1]})
+
+
+@dataclass(frozen=True)
+class Prefixed(VideoZoomer):
+    reply_prefix: str = ""
+    max_asides: int = 3
+
+
+@pytest.mark.parametrize(
+    ("system", "message"),
+    [
+        (
+            {"reply_prefix": "a</video_zoom>"},
+            r"agentic_video\.system\.reply_prefix holds '</video_zoom>', which ends a",
+        ),
+        ({"max_asides": -1}, r"agentic_video\.system\.max_asides must be at least 0, got -1"),
+    ],
+)
+def test_what_no_episode_can_have_is_refused(system: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        settings_of(block(**{"_target_": f"{__name__}.Prefixed", **system}))

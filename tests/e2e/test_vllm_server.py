@@ -151,3 +151,12 @@ def test_references_give_what_images_give(any_checkpoint: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_asides_are_what_the_engine_says_to_their_ids(any_checkpoint: Path) -> None:
+    """In a process of its own, as above."""
+    command = [sys.executable, "-m", "tests.e2e.asides", str(any_checkpoint)]
+    environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

@@ -29,9 +29,10 @@ from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.types.frame import Frame
 from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason
+from agentic_video.types.trajectory import EndReason, recorded_frames
 from agentic_video.utils.imports import make_importable
 from tests.config.configs import RECIPES, set_environment
 from tests.conftest import REPOSITORY
@@ -132,6 +133,54 @@ def test_a_turn_that_is_neither_ends_the_episode(moments: Any, listings: dict[st
     trajectory, score = listings["rehearse"](moments, video, "hm")
     assert trajectory.end is EndReason.ILLEGAL
     assert score.reward == 0.0
+
+
+def test_a_quarter_of_a_frame(listings: dict[str, Any]) -> None:
+    picture = np.zeros((4, 4, 3), np.uint8)
+    picture[:2, :2] = 200
+    _, whole, _, corner = listings["with_quarter"](Frame(3, 0.3, picture))
+    assert whole.image is picture and (corner.image == 200).all() and corner.image.shape == (4, 4, 3)
+
+
+def test_a_sub_agent_describes_what_the_agent_looks_at(listings: dict[str, Any], video: str) -> None:
+    turns = ("<tool_call>3.5</tool_call>", "<answer>B</answer>")
+    system = listings["Described"](side=56)
+    trajectory, score = listings["rehearse"](system, video, *turns, asides=lambda request: "It is grey.")
+    assert trajectory.turns[0].observation == ("3.50 s: It is grey.",)
+    assert [frame.index for frame in trajectory.frames] == [0]
+    (aside,) = trajectory.turns[0].asides
+    assert [frame.index for frame in recorded_frames(aside.messages[0].parts)] == [35]
+    assert score.reward == pytest.approx(0.95)
+    # a refused look needs no description
+    trajectory, _ = listings["rehearse"](system, video, "<tool_call>99</tool_call>", "<answer>B</answer>")
+    assert trajectory.all_asides == () and trajectory.answer == "B"
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "sure", "reward"),
+    [("B", "Yes.", True, 1.2), ("B", "no", False, 1.0), ("A", "yes", True, 0.0), ("A", "no", False, 0.2)],
+)
+def test_a_verdict_after_the_end_is_paid_for(
+    answer: str, verdict: str, sure: bool, reward: float, listings: dict[str, Any], video: str
+) -> None:
+    system = listings["Sure"](side=56)
+    trajectory, score = listings["rehearse"](
+        system, video, f"<answer>{answer}</answer>", asides=lambda request: " " + verdict
+    )
+    assert trajectory.notes == {"sure": sure}
+    assert [aside.text for aside in trajectory.asides] == [f"Verdict:  {verdict}"]
+    assert score.reward == pytest.approx(reward) and set(score.terms) == {"acc", "turns", "candid"}
+
+
+def test_turns_begin_and_episodes_end_as_the_page_says(listings: dict[str, Any], video: str) -> None:
+    system, look = listings["Firm"](side=56, max_turns=2), "a</think><tool_call>3</tool_call>"
+    turns = (look, look, "b</think><answer>B</answer>")
+    trained, _ = listings["rehearse"](system, video, *turns)
+    assert (trained.end, trained.tool_calls, len(trained.frames)) == (EndReason.TURN_LIMIT, 2, 2)
+    assert all(turn.text.startswith("<think>a") for turn in trained.turns)
+    evaluated, score = listings["rehearse"](system, video, *turns, force_answer=True)
+    assert (evaluated.answer, evaluated.forced, score.acc) == ("B", True, 1.0)
+    assert evaluated.turns[1].observation == (system.forced_answer,)
 
 
 @pytest.mark.parametrize("profile", ["cluster", "laptop"])

@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 from agentic_video.rollout.costs import episode_costs
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.types.trajectory import Aside
 from agentic_video.video.counted import CountedSource
 from agentic_video.video.store import FrameStore
 from tests.types.test_trajectory import FULL
@@ -15,3 +18,6 @@ def test_costs_of_an_episode(chat_format: ChatFormat) -> None:
         "frames_decoded": 3.0,
         "decode_seconds": 0.5,
     }
+    asked = replace(FULL, asides=(Aside((), "yes", 3, prompt_tokens=20), Aside((), "no", 2)))
+    costs = episode_costs(asked, chat_format, source)
+    assert (costs["asides"], costs["aside_tokens"]) == (2.0, 25.0)

@@ -56,6 +56,13 @@ def test_looks_at_evidence_count_where_rows_have_windows() -> None:
     assert not any("windows" in key for key in found if key.startswith("train-agentic/other/"))
 
 
+def test_asides_count_where_any_were_asked() -> None:
+    one, other = episode("toy", asides=4.0, aside_tokens=90.0, **COSTS), episode("toy", **COSTS)
+    found = group_metrics([one, other], "train", GroupNames())
+    assert (found["train-agentic/toy/asides"], found["train-agentic/toy/aside_tokens"]) == (2.0, 45.0)
+    assert "train-agentic/toy/asides" not in group_metrics([other], "train", GroupNames())
+
+
 def test_training_and_validation_have_the_same_names() -> None:
     episodes = [episode("toy", "active", **COSTS)]
     train, val = (group_metrics(episodes, split, GroupNames()) for split in ("train", "val"))

@@ -19,6 +19,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.demonstrate import write_demonstrations
@@ -30,9 +31,12 @@ from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.types.action import Calls, Illegal
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.record import Record, read_records, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, Trajectory
+from agentic_video.video.crop import crop
 from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 from tests.training.workers import make_worker, trained_inputs
@@ -168,6 +172,40 @@ def test_samples_equal_the_rollouts(
     assert len(dataset) == len(sequences)
     assert len(dataset) > len(records) if setup.system.name == "framemind" else len(dataset) == len(records)
     for number, sequence in enumerate(sequences):
+        equals_rollout(dataset[number], sequence, setup)
+
+
+@dataclass(frozen=True)
+class Cropper(VideoZoomer):
+    """Begins each reply; shows regions of a zoom's frames, and has one described beside the episode."""
+
+    reply_prefix: str = "<think>"
+    train_asides: bool = True
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        found = await super().observe(action, view)
+        assert found is not None and found.frames
+        cut = [crop(one, (0, 0, one.width // 2, one.height), (one.width, one.height)) for one in found.frames]
+        await view.ask([Message("user", (cut[0], "What is this?"))], max_tokens=20, prefix="It is")
+        return replace(found, parts=("Left half:", *cut, "whole:", *found.frames))
+
+
+def test_asides_prefixes_and_crops_are_learnt_as_they_were_played(
+    checkpoints: dict[FamilyName, Path], rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, f"agentic_video.system._target_={__name__}.Cropper")
+    chat_format, qa, eos = setup.chat_format, rows[0], min(ChatFormat.of(setup.processor, setup.tokenizer).eos_ids)
+    first, last = (
+        'look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>',
+        "seen</think><answer>B</answer>",
+    )
+    turns = [chat_format.encode(first), [*chat_format.encode(" red"), eos], [*chat_format.encode(last), eos]]
+    trajectory, policy = rollout(setup, qa, turns)
+    assert trajectory.answer == "B" and len(policy.aside_sequences) == 1
+    assert any(ref.crop for ref in trajectory.frames)
+    dataset = setup.dataset(written(tmp_path, Record(qa, trajectory)))
+    assert dataset.problems == [] and len(dataset) == 2
+    for number, sequence in enumerate([*policy.aside_sequences, *policy.sequences]):
         equals_rollout(dataset[number], sequence, setup)
 
 

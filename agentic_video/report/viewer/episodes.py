@@ -13,7 +13,7 @@ from typing import Any
 from agentic_video.report.viewer.safe_json import finite, to_json, value_or
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.record import Record
-from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, Trajectory, Turn, recorded_frames
+from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedPart, Trajectory, Turn, recorded_frames
 
 ADVANTAGE_EPSILON = 1e-6
 """What verl adds to a group's standard deviation before it divides by it."""
@@ -216,7 +216,8 @@ class Episodes:
         self.looks.append(looks_of(record))
         self._details.append(zlib.compress(to_json(detail_of(record, self._decode)).encode("ascii"), 1))
         # Single spaces, so that words with a line break between them are found.
-        said = (record.qa.id, record.qa.question, *record.qa.options, *(turn.text for turn in trajectory.turns))
+        replies = (*(turn.text for turn in trajectory.turns), *(aside.text for aside in trajectory.all_asides))
+        said = (record.qa.id, record.qa.question, *record.qa.options, *replies)
         self._words.append(" ".join(" ".join(said).split()).lower())
 
     def detail(self, number: int) -> dict[str, Any]:
@@ -225,7 +226,8 @@ class Episodes:
         return detail
 
     def search(self, text: str) -> list[int]:
-        """Numbers of the episodes whose id, question, options and turns hold all words of a text; case doesn't count.
+        """Numbers of the episodes whose id, question, options, turns and asides hold all words of a text; case doesn't
+        count.
 
         Words in double quotes are one phrase.
         """
@@ -333,13 +335,29 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
                 "legal": turn.legal_calls,
                 "illegal": turn.illegal_calls,
                 "tokens": _tokens(turn, log_probs[number : number + 1] if isinstance(log_probs, list) else [], decode),
+                "asides": _asides(turn.asides),
             }
             for number, turn in enumerate(trajectory.turns)
         ],
         "error": trajectory.error,
+        "forced": trajectory.forced,
+        "asides": _asides(trajectory.asides),
+        "notes": dict(trajectory.notes),
         "rewards": {name: finite(value) for name, value in record.rewards.items()},
         "provenance": {key: value for key, value in record.provenance.items() if key != LOG_PROBS},
     }
+
+
+def _asides(asides: Iterable[Aside]) -> list[dict[str, Any]]:
+    return [
+        {
+            "messages": [{"role": message.role, "parts": _parts(message.parts)} for message in aside.messages],
+            "text": aside.text,
+            "num_tokens": aside.num_tokens,
+            "finished": aside.finished,
+        }
+        for aside in asides
+    ]
 
 
 def _parts(parts: Iterable[RecordedPart]) -> list[Any]:

@@ -18,8 +18,8 @@ from agentic_video.report.viewer.sources import (
     missing_videos,
     read_grouping,
 )
-from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedMessage
-from tests.report.viewer.records import illegal, record, write, write_old
+from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedMessage
+from tests.report.viewer.records import frame, illegal, record, write, write_old
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(st.characters(codec=None)),
@@ -172,6 +172,29 @@ def test_detail_has_frames_actions_and_tokens() -> None:
     assert detail_of(illegal("no"))["turns"][0]["tokens"] is None
     for nonsense in ("x", [1], {}, [["a"]]):
         assert detail_of(record(provenance={LOG_PROBS: nonsense}))["turns"][0]["tokens"][0] == ["#11 ", None]
+
+
+def test_detail_has_asides_and_notes(tmp_path: Path) -> None:
+    bare = detail_of(record())
+    assert (bare["asides"], bare["turns"][0]["asides"], bare["notes"], bare["forced"]) == ([], [], {}, False)
+    asked = RecordedMessage("user", ("What is this?", frame(30)))
+    aside = Aside((asked,), "a </script> ball", 4, finished=False)
+    one = record()
+    turn, *others = one.trajectory.turns
+    trajectory = replace(
+        one.trajectory,
+        turns=(replace(turn, asides=(aside,)), *others),
+        asides=(replace(aside, text="surely"),),
+        notes={"sure": True},
+        forced=True,
+    )
+    episodes, _ = load_episodes([write(tmp_path / "e.jsonl", replace(one, trajectory=trajectory))])
+    detail = episodes.detail(0)
+    said = {"messages": [{"role": "user", "parts": ["What is this?", [30, 1.2, 56, 28]]}], "finished": False}
+    assert detail["turns"][0]["asides"] == [{**said, "text": "a </script> ball", "num_tokens": 4}]
+    assert detail["asides"] == [{**said, "text": "surely", "num_tokens": 4}]
+    assert (detail["notes"], detail["forced"]) == ({"sure": True}, True)
+    assert episodes.search("surely") == [0] and episodes.search("ball") == [0]
 
 
 def test_index_counts_names_once(tmp_path: Path) -> None:

@@ -757,6 +757,15 @@
     popup("Frame", ...body);
   }
 
+  /** What the model was asked beside the episode: behind a summary, frames as words. */
+  function asidesOf(asides, where) {
+    if (!asides || !asides.length) return null;
+    const said = (part) => (isFrame(part) ? el("span", { cls: "note" }, ` [frame ${part[0]} at ${seconds(part[1])}] `) : part.length > LONG ? part.slice(0, LONG) + " \u2026" : part);
+    return el("details", { cls: "asides" }, el("summary", null, `${plural(asides.length, "aside")} ${where}`), ...asides.map((aside) => el("div", { cls: "aside" },
+      ...aside.messages.map((message) => el("div", { cls: "message" }, el("div", { cls: "who" }, el("strong", null, message.role)), el("div", { cls: "text" }, ...message.parts.map(said)))),
+      el("div", { cls: "message model" }, el("div", { cls: "who" }, el("strong", null, "reply"), plural(aside.num_tokens, "token"), aside.finished ? null : chip("cut", "mid")), longText(aside.text, "text")))));
+  }
+
   function actionOf(turn) {
     const action = turn.action;
     if (action.kind === "calls") return action.calls.map((call) => el("code", null, `${call.name} ${JSON.stringify(call.arguments)}`));
@@ -811,6 +820,8 @@
           turn.illegal ? chip(turn.illegal + " refused", "bad") : null),
         body, el("div", { cls: "action", "aria-label": "What the system read in it" }, ...actionOf(turn)));
       const block = el("div", null, message);
+      const asides = asidesOf(turn.asides, "while the observation was made");
+      if (asides) block.append(asides);
       if (turn.parts.length) {
         block.append(el("div", { cls: "message" }, el("div", { cls: "who" }, el("strong", null, "observation")), ...shownParts(turn.parts, k + 1, figures)));
       }
@@ -818,7 +829,10 @@
       node.append(block);
     });
     const end = name("end", i);
-    node.append(el("p", { cls: "note" }, `End: ${end.replace("_", " ")}${C.tokens[i] ? `, ${C.tokens[i].toLocaleString("en")} tokens in all` : ""}.`));
+    const after = asidesOf(detail.asides, "after the end");
+    if (after) node.append(after);
+    if (detail.notes && Object.keys(detail.notes).length) node.append(el("details", { cls: "asides", open: true }, el("summary", null, "Notes"), el("pre", { cls: "json" }, JSON.stringify(detail.notes, null, 2))));
+    node.append(el("p", { cls: "note" }, `End: ${end.replace("_", " ")}${detail.forced ? ", after it was told to answer" : ""}${C.tokens[i] ? `, ${C.tokens[i].toLocaleString("en")} tokens in all` : ""}.`));
     return {
       node,
       jump(block) {

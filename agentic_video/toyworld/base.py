@@ -17,7 +17,7 @@ import torch
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
-from agentic_video.systems.registry import SYSTEMS, system_module
+from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
@@ -92,16 +92,18 @@ def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
 
 
 def tokenizer_corpus(searched: bool = False) -> list[str]:
-    """Texts that the tokenizer's merges are learnt from: what the packaged systems' episodes on the world say.
+    """Texts that the tokenizer's merges are learnt from: what some systems' episodes on the world say
+    (:data:`~agentic_video.systems.registry.TOY_VOCABULARY`).
 
     Args:
         searched: Whether some of its questions are of the kind ``search``, which speak of more.
     """
-    texts = [text for name, text in packaged_prompts().items() if name.endswith("_short")]
+    prompts = packaged_prompts().items()
+    texts = [text for name, text in prompts if name.startswith(TOY_VOCABULARY) and name.endswith("_short")]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
     world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))
-    scripts = [system_module(name, "oracle").turns for name in sorted(SYSTEMS)]
+    scripts = [system_module(name, "oracle").turns for name in TOY_VOCABULARY]
     for scene in scenes("demonstrations", 300, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
         texts.append(question_text(qa, OPTION_FORMAT))
@@ -122,7 +124,7 @@ def search_texts() -> list[str]:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = _view(qa, scene, world)
         texts.append(question_text(qa, OPTION_FORMAT))
-        for name in sorted(SYSTEMS):
+        for name in TOY_VOCABULARY:
             turns: Turns = system_module(name, "oracle").turns
             texts += demonstrate_search(view, scene, turns, SearchRecipe(), rng).turns
     return texts

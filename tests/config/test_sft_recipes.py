@@ -1,5 +1,6 @@
 """The SFT configs: published constants, and episodes that are the ones GRPO plays."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,7 +27,9 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_episodes_are_those_of_grpo(system: str, profile: str, grpo: str) -> None:
     sft, rollouts = composed(system, profile), composed(system, grpo)
     settings = settings_of(sft.data)
-    assert settings.system == settings_of(rollouts).system
+    # a small sub-agent must be taught, too; what it says is no part of the agent's sequence
+    taught = replace(settings.system, train_asides=False) if profile == "sft_laptop" and system == "paravt" else settings.system  # type: ignore[type-var]  # noqa: E501
+    assert taught == settings_of(rollouts).system
     assert episode_limits(sft.data, settings) == limits_of(rollouts)
     limits = episode_limits(sft.data, settings)
     assert sft.data.max_token_len_per_gpu >= limits.prompt + limits.response

@@ -18,7 +18,7 @@ def crop(start: int, end: int) -> str:
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
     """See :mod:`agentic_video.toyworld.oracles`. Around odd seconds two stretches are asked for at once, so that this
     is learnt too; what must be searched is asked for one by one."""
-    answer = f"{seen or f'they say it is {word}'}</think><answer>{word}</answer>"
+    answer = f"{seen or f'look, it is {word}'}</think><answer>{word}</answer>"
     if aim is None:
         return (answer,)
     second = int(aim)

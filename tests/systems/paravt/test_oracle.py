@@ -56,7 +56,7 @@ def test_oracle_solves_the_world(world_rows: Sequence[VideoQA]) -> None:
 
 def test_it_asks_for_one_stretch_at_even_seconds_and_for_two_at_odd_ones(qa: VideoQA, source: MemorySource) -> None:
     view = EpisodeView(qa, Video("memory", source.info, source))
-    reply = "they say it is green</think><answer>green</answer>"
+    reply = "look, it is green</think><answer>green</answer>"
     assert oracle.turns(view, 42.4, "green", "B") == (f"look near 42</think>{crop(42, 43)}", reply)
     assert oracle.turns(view, 43.0, "green", "B") == (f"look near 43</think>{crop(43, 44)}{crop(45, 46)}", reply)
     assert oracle.turns(view, None, "green", "B") == (reply,)

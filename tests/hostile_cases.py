@@ -194,7 +194,7 @@ CASES = {
             '"end_time": 3}}</tool_call><tool_call>{"name": "crop_video", "arguments": {"start": 5, "end": 90}}'
             "</tool_call>",
             answer="<think>it was seen</think><answer>{}</answer>",
-            tags=(TOOL, THINK, ANSWER, ("<tool_code>", "</tool_code>")),
+            tags=(TOOL, THINK, ANSWER),
             requests=(
                 *with_numbers(
                     '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": #}}',

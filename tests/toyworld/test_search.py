@@ -124,7 +124,7 @@ def test_what_finds_at_once_teaches_only_to_read(tokenizer: Any) -> None:
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(finds=1.0))
     limits = replace(setting.limits, response=352)
-    made = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
+    made, _ = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in made]
     assert all("video_zoom" not in text and "<answer>" in text for text in texts)
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 20, 0)

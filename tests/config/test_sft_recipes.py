@@ -28,7 +28,11 @@ def test_episodes_are_those_of_grpo(system: str, profile: str, grpo: str) -> Non
     sft, rollouts = composed(system, profile), composed(system, grpo)
     settings = settings_of(sft.data)
     # a small sub-agent must be taught, too; what it says is no part of the agent's sequence
-    taught = replace(settings.system, train_asides=False) if profile == "sft_laptop" and system == "paravt" else settings.system  # type: ignore[type-var]  # noqa: E501
+    taught = (
+        replace(settings.system, train_asides=False)
+        if profile == "sft_laptop" and system == "paravt"
+        else settings.system
+    )  # type: ignore[type-var]
     assert taught == settings_of(rollouts).system
     assert episode_limits(sft.data, settings) == limits_of(rollouts)
     limits = episode_limits(sft.data, settings)

@@ -36,7 +36,11 @@ def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) ->
         expected = sum(chat_format.image_tokens(image.shape[1], image.shape[0]) for image in one.images)
         assert one.ids.count(chat_format.image_token_id) == expected
         text = said(chat_format, one)
-        assert (setting.system.reply_prefix + text).startswith("<think") and "<|im_start|>" not in text and "<|image_pad|>" not in text
+        assert (
+            (setting.system.reply_prefix + text).startswith("<think")
+            and "<|im_start|>" not in text
+            and "<|image_pad|>" not in text
+        )
         answers += "it is" in text
     # Some aim off: their answer isn't trained on.
     assert 10 < answers < 60
@@ -47,9 +51,7 @@ def test_what_sub_agents_say_is_taught_beside_the_episodes(tokenizer: Any) -> No
     setting, toy = laptop_setting("paravt"), toy_recipe(composed("paravt", "laptop"))
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=60)
-    _, beside = make_demonstrations(
-        model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0
-    )
+    _, beside = make_demonstrations(model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0)
     chat_format = chat_format_of(model, tokenizer)
     texts = {said(chat_format, one).removesuffix("<|im_end|>") for one in beside}
     # what they see, of looks that hit and of looks that miss

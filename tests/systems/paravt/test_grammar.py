@@ -116,7 +116,9 @@ def test_without_an_answer_in_tags_the_text_is_the_answer(said: str, answer: str
     assert isinstance(parse_turn(said, 5, fallback=False), Illegal)
 
 
-@pytest.mark.parametrize("said", ["", "<think>\n", "<think></think>", "<think>\n</answer>", "<tool_response>\nB", "<|im_start|>user\nB"])
+@pytest.mark.parametrize(
+    "said", ["", "<think>\n", "<think></think>", "<think>\n</answer>", "<tool_response>\nB", "<|im_start|>user\nB"]
+)
 def test_nothing_is_no_answer(said: str) -> None:
     assert isinstance(parse_turn(said, 5), Illegal)
 

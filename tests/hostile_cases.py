@@ -7,6 +7,7 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.longvt import LongVT
+from agentic_video.systems.paravt import ParaVT
 from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -249,6 +250,29 @@ CASES = {
             frames=8 + 2 * 7 * 8,
             wrong=1.0,  # the format
             right=1.0 + 0.5 + 0.5,
+        ),
+        Case(
+            # nothing is given at the start of a reply, so that a case's texts are whole
+            ParaVT(max_pixels=3136, overview_least=4, overview_frames=8, crop_max_frames=4, reply_prefix=""),
+            call='<think>look at two</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 1, '
+            '"end_time": 3}}</tool_call><tool_call>{"name": "crop_video", "arguments": {"start": 5, "end": 90}}'
+            "</tool_call>",
+            answer="<think>it was seen</think><answer>{}</answer>",
+            tags=(TOOL, THINK, ANSWER),
+            requests=(
+                *with_numbers(
+                    '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": #}}',
+                    '{"name": "crop_video", "arguments": {"start_time": #, "end_time": #, "video_path": #}}',
+                    '{"name": #, "arguments": #}',
+                ),
+                '{"name": "crop_video", "arguments": {"start_time": 3, "end_time": 1}}',
+                '{"name": "crop_video", "arguments": {"start_time": -1e308, "end_time": 1e308}}',
+                '{"name": "refused", "arguments": {}}',
+                '{"name": "refused", "arguments": {"reason": 1}}',
+            ),
+            frames=8 + 4 * 5 * 4,
+            wrong=1.0 + 0.1,  # the format, a call
+            right=1.0 + 1.0 + 0.6,
         ),
     )
 }

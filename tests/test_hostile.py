@@ -159,7 +159,9 @@ def episode(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajec
 
     async def run() -> tuple[Trajectory, Score]:
         # what a policy answers beside an episode is right: what that pays is up to the episode
-        policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)], lambda request: "B")
+        policy = ScriptedPolicy(
+            lambda view: turns[len(view.turns) % len(turns)], lambda request: turns[0] + "<answer>B</answer>"
+        )
         trajectory = await play(case.system, policy, QA, source, FakeRetriever())
         requested = source.requested
         graders = Graders(verifier=KnowingVerifier(), source=source)  # type: ignore[arg-type]

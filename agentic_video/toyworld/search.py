@@ -13,7 +13,7 @@ import numpy as np
 from agentic_video.systems.base import EpisodeView
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.world import EARLIER, LATER, PARTNERS, SIGNPOST, STRETCH, STRETCHES, Scene, way
-from agentic_video.types.trajectory import Trajectory, recorded_frames
+from agentic_video.types.trajectory import Trajectory, frames_by
 
 GUESS = "guess"
 """Ends the thought of an answer that wasn't seen."""
@@ -160,5 +160,5 @@ def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
 
 def _places(trajectory: Trajectory) -> Sequence[int]:
     """The stretch in the middle of what each look showed, in order."""
-    shown = [[frame.time for frame in recorded_frames(turn.observation)] for turn in trajectory.turns]
+    shown = [[frame.time for frame in frames_by(turn)] for turn in trajectory.turns]
     return [int((times[0] + times[-1]) / 2 // STRETCH) for times in shown if times]

@@ -166,7 +166,8 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         turns = [turn(rng, case) for _ in range(case.system.max_turns)]
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
-        policy = ScriptedPolicy(_script(turns), lambda request: "B")  # beside an episode: always right
+        # Beside an episode it says as hostile things, and ends with what is right.
+        policy = ScriptedPolicy(_script(turns), lambda request, said=turns[0]: said + "<answer>B</answer>")
         started = time.perf_counter()
         try:
             trajectory = await play(case.system, policy, qa, source, _Retriever())

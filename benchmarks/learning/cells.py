@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {

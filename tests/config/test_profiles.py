@@ -1,6 +1,7 @@
 """The profiles for few GPUs: ``cluster.yaml`` and a list of changes."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,6 +99,8 @@ def test_it_fits(name: str, profile: str, gpu_gib: int, host_gib: int, changes: 
 def opening(config: DictConfig, qa: VideoQA, index: int) -> Any:
     """A group's rollout on ten minutes of 1280 x 720, which answers at once."""
     system = settings_of(config).system
+    if hasattr(system, "overview_least"):  # drawn for each video: the plan is of the longest view
+        system = replace(system, overview_least=system.overview_frames)
     source = MemorySource(duration=600.0, size=(1280, 720))
     said = ScriptedPolicy(lambda view: "<answer>B</answer>")
     return asyncio.run(play(system, said, qa, source, rollout_index=index))

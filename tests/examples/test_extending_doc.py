@@ -290,7 +290,9 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
     tokenizer = build_tokenizer(base.tokenizer_corpus())
     model = build_model(tokenizer, ModelRecipe())
     few = ColdStartRecipe(demonstrations=40)
-    demonstrations = make_demonstrations(model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed)
+    demonstrations, _ = make_demonstrations(
+        model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed
+    )
     assert len(demonstrations) == 40
     assert all(one.trained.any() for one in demonstrations)
     assert {len(one.images) for one in demonstrations} == {1, 2}

@@ -32,6 +32,7 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.longvt import LongVT, LongVTWeights
+from agentic_video.systems.paravt import ParaVT
 from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -262,6 +263,28 @@ def wild_seek(rng: random.Random) -> str:
     return f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
 
 
+def crops(rng: random.Random) -> str:
+    calls = []
+    for _ in range(rng.choice([1, 2, 2, 3, 6])):
+        start = rng.randint(0, 60)
+        end = start + rng.randint(0, 30)
+        if rng.random() < 0.3:
+            calls.append(f"<tool_code>crop_video(start={start}, end={end})</tool_code>")
+        else:
+            arguments = f'"start_time": {start}, "end_time": {end}'
+            calls.append(f'<tool_call>{{"name": "crop_video", "arguments": {{{arguments}}}}}</tool_call>')
+    return "<think>look around</think>" + "".join(calls)
+
+
+def wild_crops(rng: random.Random) -> str:
+    arguments = f'"start_time": {number(rng)}, "end_time": {number(rng)}, "video_path": {number(rng)}'
+    name = rng.choice(["crop_video", "crop_video", "refused", "other"])
+    return (
+        f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
+        f"<tool_code>{name}({number(rng)}, end_time={number(rng)})</tool_code>"
+    )
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -272,6 +295,7 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "paravt": ((crops, crops, wild_crops), "<think>it is clear</think><answer>{}</answer>"),
     "timesearch": ((seek, seek, wild_seek), "<think>a</think><answer>{}</answer>"),
     "longvt": ((crop, crop, wild_crop), "<think>a</think><answer>{}</answer>"),
 }
@@ -371,6 +395,11 @@ def systems() -> dict[str, list[Any]]:
                 time_reward="recall",
                 weights=LongVTWeights(tool=1.0),
             ),
+        ],
+        "paravt": [
+            ParaVT(reply_prefix=""),
+            ParaVT(overview_least=2, overview_frames=8, crop_max_frames=4, max_calls=2, answer_fallback=False),
+            ParaVT(crops_as="frames", reply_prefix="", max_turns=3, forced_answer="Answer.", open_match="judge"),
         ],
         "timesearch": [
             TimeSearch(),

@@ -20,6 +20,7 @@ OWN_GPUS = {
     "eva": 32,
     "longvt": 64,
     "timesearch": 16,
+    "paravt": 8,
 }
 """What the papers trained on."""
 

@@ -129,7 +129,7 @@ def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(reads=1.0))
     limits = replace(setting.limits, response=352)
-    made = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
+    made, _ = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in made]
     assert all("video_zoom" not in text and "<answer>" in text for text in texts)
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 20, 0)

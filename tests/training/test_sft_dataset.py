@@ -16,7 +16,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import ScriptEngine, replay
+from agentic_video.rollout.replay import replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -24,9 +24,10 @@ from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.demonstrate import write_demonstrations
 from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
+from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
@@ -41,7 +42,7 @@ from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 from tests.training.workers import make_worker, trained_inputs
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
 
@@ -86,7 +87,7 @@ class Setup:
 def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) -> Setup:
     files = ["data.train_files=none", "model.path=none"]
     config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
-    checkpoint = checkpoints["qwen3_vl" if name == "videobrain" else "qwen2_5_vl"]
+    checkpoint = checkpoints["qwen3_vl" if name in ("videobrain", "paravt") else "qwen2_5_vl"]
     return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)), checkpoint)
 
 
@@ -113,7 +114,7 @@ def rollout(
 ) -> tuple[Trajectory, TokenPolicy]:
     system = setup.system
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    policy = TokenPolicy(ScriptEngine(turns), setup.chat_format, limits, system)
+    policy = ScriptedTokens(turns, setup.chat_format, limits, system, qa, asides_of(turns_of(system)))
     finder = SceneSource({qa.video: make_scene(qa.extra["seed"], WORLD)}, WORLD)
     trajectory = asyncio.run(play(system, policy, qa, FrameStore(), finder, rollout_index=number))
     return trajectory, policy
@@ -342,7 +343,7 @@ def test_the_oracles_demonstrations_are_records(
 ) -> None:
     world = build_world(tmp_path, train=4, heldout=2, seed=6, recipe=WORLD)
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    base = checkpoints["qwen3_vl" if setup.system.name == "videobrain" else "qwen2_5_vl"]
+    base = checkpoints["qwen3_vl" if setup.system.name in ("videobrain", "paravt") else "qwen2_5_vl"]
     write_demonstrations(tmp_path, world, base, setup.system, limits, turns_of(setup.system), WORLD)
     records = list(read_records(tmp_path / "train.jsonl"))
     assert len(records) == 4

@@ -10,6 +10,7 @@ SYSTEMS: dict[str, str] = {
     "framemind": "FrameMind",
     "videobrain": "VideoBrain",
     "eva": "Eva",
+    "videoo3": "VideoO3",
 }
 """The class of each system, in the package ``agentic_video.systems.<name>``."""
 

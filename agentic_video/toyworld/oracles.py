@@ -1,15 +1,18 @@
 """Scripted agents that know the answer, one for each system's grammar: they read the row's ``extra_info``.
 
 A system's oracle is the module ``oracle`` beside its class. It has a function ``turns(view, aim, word, letter)`` (see
-:class:`Turns`).
+:class:`Turns`). One that also has ``TAGS`` gets a tokenizer of its own (see :class:`OwnWords`).
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Protocol
 
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.prompts import load_prompt
 
 
 class Turns(Protocol):
@@ -39,16 +42,52 @@ def turns_of(system: System, module: str = "") -> Turns:
     Raises:
         ValueError: There is none.
     """
-    package, _, _ = type(system).__module__.rpartition(".")
-    beside = f"{package}.oracle" if package else "oracle"
     try:
-        turns: Turns = import_module(module or beside).turns
+        turns: Turns = _module_of(system, module).turns
     except (ModuleNotFoundError, AttributeError) as error:
         raise ValueError(
             f"system {system.name!r} has no oracle for the synthetic world ({error}): write a module with a function "
             "'turns' and name it in agentic_video.toyworld.oracle"
         ) from error
     return turns
+
+
+@dataclass(frozen=True)
+class OwnWords:
+    """What the tiny model of one system is given words for, beside what all systems share.
+
+    The shared tokenizer is learnt from the oracles without ``TAGS``, so that one more system changes nothing for them.
+
+    Attributes:
+        tags: ``TAGS`` of the oracle: tokens of their own; perhaps none.
+        prompt: The system's instructions.
+        turns: The oracle, whose texts are learnt from.
+    """
+
+    tags: tuple[str, ...]
+    prompt: str
+    turns: Turns
+
+
+def own_words(system: System, module: str = "") -> OwnWords | None:
+    """The words of a system whose oracle has ``TAGS``; None where it has none, or there is no oracle.
+
+    Args:
+        system: See :func:`turns_of`.
+        module: Likewise.
+    """
+    try:
+        found = _module_of(system, module)
+    except ModuleNotFoundError:
+        return None
+    if not hasattr(found, "TAGS"):
+        return None
+    return OwnWords(tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", found.turns)
+
+
+def _module_of(system: System, module: str) -> ModuleType:
+    package, _, _ = type(system).__module__.rpartition(".")
+    return import_module(module or (f"{package}.oracle" if package else "oracle"))
 
 
 def oracle(turns: Turns) -> Callable[[EpisodeView], str]:

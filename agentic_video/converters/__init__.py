@@ -24,6 +24,7 @@ from agentic_video.converters import (
     perception_test,
     qvhighlights,
     rextime,
+    seeker173k,
     star,
     tempcompass,
     temporalbench,
@@ -49,6 +50,7 @@ _MODULES = (
     videoespresso,
     videozoomer,
     framethinker,
+    seeker173k,
     # evaluation
     longvideobench,
     videomme,

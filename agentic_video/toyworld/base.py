@@ -18,7 +18,7 @@ import torch
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
-from agentic_video.systems.registry import SYSTEMS, system_module
+from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
@@ -92,26 +92,20 @@ def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
     return Message("user", (*frames, "\n" + question))
 
 
-def sharing_systems() -> list[str]:
-    """The packaged systems that share a tokenizer: those whose oracle has no ``TAGS``."""
-    return [name for name in sorted(SYSTEMS) if not hasattr(system_module(name, "oracle"), "TAGS")]
-
-
 def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> list[str]:
-    """Texts that the tokenizer's merges are learnt from: what the packaged systems' episodes on the world say.
+    """Texts that the tokenizer's merges are learnt from: what some systems' episodes on the world say
+    (:data:`~agentic_video.systems.registry.TOY_VOCABULARY`).
 
     Args:
         searched: Whether some of its questions are of the kind ``search``, which speak of more.
         own: A system's words beside those that are shared.
     """
-    sharing = sharing_systems()
-    others = tuple(name for name in SYSTEMS if name not in sharing)
-    prompts = {name: text for name, text in packaged_prompts().items() if not name.startswith(others)}
-    texts = [text for name, text in prompts.items() if name.endswith("_short")]
+    prompts = packaged_prompts().items()
+    texts = [text for name, text in prompts if name.startswith(TOY_VOCABULARY) and name.endswith("_short")]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
     world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))
-    scripts: list[Turns] = [system_module(name, "oracle").turns for name in sharing]
+    scripts: list[Turns] = [system_module(name, "oracle").turns for name in TOY_VOCABULARY]
     if own:
         texts += [*own.tags, own.prompt]
         scripts.append(own.turns)

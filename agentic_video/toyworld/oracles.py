@@ -56,10 +56,10 @@ def turns_of(system: System, module: str = "") -> Turns:
 class OwnWords:
     """What the tiny model of one system is given words for, beside what all systems share.
 
-    The shared tokenizer is learnt from the oracles without ``TAGS``, so that one more system changes nothing for them.
+    The shared tokenizer has a fixed list of systems, so that one more system changes nothing for them.
 
     Attributes:
-        tags: ``TAGS`` of the oracle: tokens of their own; perhaps none.
+        tags: ``TAGS`` of the oracle: each becomes a token.
         prompt: The system's instructions.
         turns: The oracle, whose texts are learnt from.
     """

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "videoo3")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
-STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24}
+STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24, "videoo3": 26}
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
 SEARCH = "+profile=search"
 """The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""

@@ -68,6 +68,7 @@ IDLE: Mapping[str, str] = {
     "framemind": '{"name": "VideoClip", "arguments": {"t_start": 1, "t_end": 1.001}}',
     "videobrain": '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1}}',
     "eva": '{"tool": "frame_select", "arguments": {"start_time": 1, "end_time": 1.01, "nframes": 1, "resize": 0.5}}',
+    "videoo3": '{"temporal_segment": [1, 2], "sampling_strategy": "coarse"}',
 }
 """The cheapest request of each system, by name: next to nothing is asked for."""
 
@@ -172,5 +173,10 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     ("eva", "a look, then a guess"): "the paper's 0.05 for an answer after a call; `weights.tool_call=0`",
     ("eva", "the cheapest look, then a guess"): "the same",
     ("eva", "the same look three times, then a guess"): "the same",
+    ("videoo3", "a look, then a guess"): (
+        "the released bonus, half of which is for a right answer after a look, whatever it shows; `weights.clue=0`"
+    ),
+    ("videoo3", "the cheapest look, then a guess"): "the same",
+    ("videoo3", "the same look three times, then a guess"): "the same",
 }
 """Why strategies that know nothing earn more than a blind guess, by system and name: each is a published rule."""

@@ -15,6 +15,7 @@ from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.systems.videoo3.system import VideoO3
 from agentic_video.systems.videozoomer.system import VideoZoomer
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -24,6 +25,7 @@ SYSTEMS: dict[str, type[System]] = {
     "framemind": FrameMind,
     "videobrain": VideoBrain,
     "eva": Eva,
+    "videoo3": VideoO3,
 }
 PROFILES = ("laptop", "cluster")
 ENVIRONMENT = {

@@ -12,6 +12,7 @@ from agentic_video.planning.report import plan_of
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.shown import shows_clips
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from tests.config.configs import SYSTEMS, composed, set_environment
@@ -51,7 +52,7 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     config = config_of(name, profile)
     system, rollout = settings_of(config).system, config.actor_rollout_ref.rollout
     assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
-    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 0  # frames_as: images
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == (32 if shows_clips(system) else 0)
     longest = config.data.max_prompt_length + config.data.max_response_length
     assert longest == rollout.max_model_len == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
     assert config.agentic_video.max_turn_tokens <= limits_of(config).response
@@ -116,4 +117,6 @@ def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa
     planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height)
     views = [[shape.visual_tokens(frame.width, frame.height) for frame in one.frames] for one in group]
     assert planned == pytest.approx(sum(map(sum, views)) / len(views), rel=0.1)
-    assert max(sum(view) + 12 * len(view) for view in views) + 1_000 < config.data.max_prompt_length
+    # a clip's frames have no labels, and two of them are one picture
+    text, pair = (0, 2) if shows_clips(system) else (12, 1)
+    assert max(sum(view) // pair + text * len(view) for view in views) + 1_000 < config.data.max_prompt_length

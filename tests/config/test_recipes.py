@@ -154,6 +154,7 @@ def test_laptop_describes_its_toy_world(name: str) -> None:
     assert system.prompt.endswith("_short")
     # events must lie between the frames of the overview that is shown
     shown = {"videozoomer": "overview_max_frames", "framethinker": "overview_frames", "videobrain": "overview_frames"}
+    shown["videoo3"] = "overview_max_frames"
     if name in shown:
         assert recipe.world.overview_frames == getattr(system, shown[name])
     # a frame is one visual token of the tiny model's family

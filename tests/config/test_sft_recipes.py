@@ -9,7 +9,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
 from tests.config.configs import composed
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "videoo3")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
 
@@ -51,6 +51,7 @@ PUBLISHED = {
     "framethinker": (32, 1e-4, None, 8, False),
     "videobrain": (None, None, 1, 0, None),
     "eva": (8, 2e-6, 2, 0, False),
+    "videoo3": (256, 1e-5, 1, 0, True),
 }
 
 

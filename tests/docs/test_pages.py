@@ -116,8 +116,9 @@ def test_the_front_page_has_the_benchmark_s_accuracies() -> None:
         measured[system, stage] = (sampled, greedy)
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     rows = [row for row in rows_of(section_of(readme, "## What was run, and what was not")) if len(row) == 5]
-    assert [row[0] for row in rows] == list(TITLES.values())
-    for name, (title, *figures) in zip(TITLES, rows, strict=True):
+    shown = [name for name in TITLES if (name, "GRPO") in measured]
+    assert [row[0] for row in rows] == [TITLES[name] for name in shown]
+    for name, (title, *figures) in zip(shown, rows, strict=True):
         before, after = measured[name, "SFT"], measured[name, "GRPO"]
         assert figures == [before[0], after[0], before[1], after[1]], title
     assert all(f"{figure} " in readme for figure in measured["eva", "KTO"])

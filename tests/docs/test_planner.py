@@ -25,6 +25,7 @@ PAPERS = [
     ("framemind", 8),
     ("videobrain", 8),
     ("eva", 32),
+    ("videoo3", 8),
     ("videozoomer", 8),
 ]
 

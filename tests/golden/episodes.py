@@ -31,6 +31,7 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.videobrain import VideoBrain
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame
@@ -218,6 +219,19 @@ def wild_select(rng: random.Random) -> str:
     return f'<think>a</think><tool_call>{{"tool": "{tool}", "arguments": {{{arguments}}}}}</tool_call>'
 
 
+def ground(rng: random.Random) -> str:
+    start = rng.randint(0, 50)
+    strategy = rng.choice(["coarse", "medium", "fine"])
+    call = f'{{"temporal_segment": [{start}, {start + rng.randint(1, 20)}], "sampling_strategy": "{strategy}"}}'
+    return f"<think>a</think><grounding>{call}</grounding>"
+
+
+def wild_ground(rng: random.Random) -> str:
+    strategy = rng.choice(["fine", "best", "coarse"])
+    call = f'{{"temporal_segment": [{number(rng)}, {number(rng)}], "sampling_strategy": "{strategy}"}}'
+    return f"<think>a</think><grounding>{rng.choice([call, call.replace(chr(34), chr(39)), call[:-1]])}</grounding>"
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -228,6 +242,7 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "videoo3": ((ground, ground, wild_ground), "<think>a</think><answer>{}</answer>"),
 }
 SAYINGS = (
     "B",
@@ -313,12 +328,22 @@ def systems() -> dict[str, list[Any]]:
         ],
         "videobrain": [VideoBrain(), VideoBrain(answer_match="robust", overview_frames=4, illegal_call="end")],
         "eva": [Eva(), Eva(csv=False, end_on_refusal=False, max_tokens=400, overview="uniform", overview_frames=4)],
+        "videoo3": [
+            VideoO3(unnamed_class="single_tool"),
+            VideoO3(overview_max_frames=8, crop_max_frames=8, frames_as="images", frame_max_tokens=4, max_videos=3),
+            VideoO3(overview="uniform", overview_max_frames=128, overview_tokens=6_144, unnamed_class="multi_tool"),
+            VideoO3(overview_max_frames=4, crop_max_frames=4, answer_match="robust", unnamed_class="single_direct"),
+        ],
     }
 
 
 CORPUS = " ".join(
-    writer(random.Random(seed)) for writers, _ in GRAMMARS.values() for writer in writers for seed in range(9)
+    writer(random.Random(seed))
+    for name in ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
+    for writer in GRAMMARS[name][0]
+    for seed in range(9)
 )
+"""A fixed list: of one more system's texts the tokenizer would be another, and so the ids of all replays."""
 
 
 async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any) -> dict[str, Any]:
@@ -334,6 +359,7 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
         answer_type="open_ended" if open_ended else "multiple_choice",
         options=() if open_ended else OPTIONS,
         extra={"class": rng.choice(["direct", "adaptive", "active"]), "overview_times": [1.0, 5.0]},
+        windows=((10.0, 20.0), (40.0, 45.0)) if name == "videoo3" else (),
     )
     source = BlankSource(rng.choice([DURATION, DURATION, 400.0, 7.3]), *rng.choice([(64, 64), (1280, 720), (360, 640)]))
     graders = Graders(judge=HashJudge(), source=source, verifier=HashVerifier())

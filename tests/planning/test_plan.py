@@ -12,7 +12,7 @@ from tests.config.configs import SYSTEMS, set_environment
 from tests.planning.plans import plan
 
 UNFUSED = "actor_rollout_ref.model.use_fused_kernels=False"
-OWN_GPUS = {"videozoomer": 16, "framethinker": 8, "framemind": 8, "videobrain": 8, "eva": 32}
+OWN_GPUS = {"videozoomer": 16, "framethinker": 8, "framemind": 8, "videobrain": 8, "eva": 32, "videoo3": 8}
 """What the papers trained on."""
 
 

@@ -18,6 +18,8 @@ from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framemind.reward import format_ok as framemind_format
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.framethinker.reward import format_ok as framethinker_format
+from agentic_video.systems.videoo3 import VideoO3
+from agentic_video.systems.videoo3.reward import format_score as videoo3_format
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videobrain.reward import gate_fault
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -59,6 +61,11 @@ SYSTEMS: dict[str, tuple[System, str, str]] = {
         '"end_frame": 90}}</tool_call>',
         "<thinking>b</thinking><answer>B</answer>",
     ),
+    "videoo3": (
+        VideoO3(overview_max_frames=2, crop_max_frames=4, frames_as="images", go_on="", advice=""),
+        '<think>a</think><grounding>{"temporal_segment": [1, 3], "sampling_strategy": "coarse"}</grounding>',
+        "<think>b</think><answer>B</answer>",
+    ),
 }
 
 
@@ -66,6 +73,8 @@ def well_formed(trajectory: Trajectory) -> bool:
     """By the system's own rule."""
     if trajectory.system == "videobrain":
         return gate_fault(trajectory, duplicate_margin=1) is None
+    if trajectory.system == "videoo3":
+        return videoo3_format(trajectory) == 1.0
     rules = {"videozoomer": videozoomer_format, "framethinker": framethinker_format, "framemind": framemind_format}
     return rules[trajectory.system](trajectory)
 

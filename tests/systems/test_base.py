@@ -16,6 +16,7 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker, GuardRules
 from agentic_video.systems.videobrain import VideoBrain
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
@@ -25,7 +26,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from tests.conftest import MemorySource
 
-SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva())
+SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva(), VideoO3())
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 
 
@@ -61,7 +62,7 @@ def answered(text: str, *earlier: Turn, said: str = "") -> Trajectory:
 
 def first_view(system: System) -> tuple[Any, ...]:
     match system:
-        case VideoZoomer():
+        case VideoZoomer() | VideoO3():
             return (system.overview_max_frames,)
         case FrameThinker():
             return (system.overview_frames, system.long_overview_frames)
@@ -87,6 +88,7 @@ def first_view(system: System) -> tuple[Any, ...]:
         (VideoBrain(), 8, (8,), 128),
         (Eva(), 64, (64,), 512),  # no overview: the most of one call
         (Eva(overview="uniform"), 64, (64,), 544),  # 32 more than 32
+        (VideoO3(), 64, (64,), 9_216),
     ],
 )
 def test_another_number_of_frames(system: System, count: int, frames: tuple[Any, ...], max_images: int) -> None:
@@ -142,6 +144,7 @@ def test_no_calls_is_the_direct_answer(system: System) -> None:
         (VideoBrain(), VideoBrain(max_turns=1, prompt="direct")),
         (Eva(), Eva(max_turns=1, prompt="direct", overview="uniform")),
         (Eva(overview="rate"), Eva(overview="rate", max_turns=1, prompt="direct")),
+        (VideoO3(), VideoO3(max_turns=1, prompt="direct")),
     ],
 )
 def test_the_direct_answer(system: System, direct: System) -> None:
@@ -184,6 +187,7 @@ def demonstrated(system: System, trajectory: Trajectory, qa: VideoQA) -> Score:
         (FrameMind(), THOUGHT, 1.0),
         (VideoBrain(answer_match="robust"), "<thinking>seen</thinking><answer>B</answer>", 1.55),  # 0.05 + 1 + 0.5
         (Eva(), THOUGHT, 1.0),
+        (VideoO3(), THOUGHT, 2.0),  # 1 + 1; the row names no class
     ],
     ids=lambda value: value.name if isinstance(value, System) else "",
 )
@@ -232,7 +236,7 @@ def test_what_keeps_a_right_episode_from_being_shown(system: System, trajectory:
 # What else there is to ask
 
 
-@pytest.mark.parametrize(("system", "side"), list(zip(SYSTEMS, (28, 28, 28, 32, 28), strict=True)))
+@pytest.mark.parametrize(("system", "side"), list(zip(SYSTEMS, (28, 28, 28, 32, 28, 28), strict=True)))
 def test_the_side_of_a_visual_token(system: System, side: int) -> None:
     assert system.visual_token_side == side
 
@@ -249,13 +253,14 @@ def test_the_side_follows_the_frames_factor() -> None:
         (FrameMind(), False, "latest_evidence"),
         (VideoBrain(), False, "all"),
         (Eva(), True, "all"),
+        (VideoO3(), False, "all"),
     ],
 )
 def test_who_teaches_it_and_what_it_has_before_it(system: System, team: bool, context: str) -> None:
     assert (system.taught_by_team, system.context) == (team, context)
 
 
-@pytest.mark.parametrize("system", [VideoZoomer(), FrameMind(), VideoBrain(), Eva(), Plain()])
+@pytest.mark.parametrize("system", [VideoZoomer(), FrameMind(), VideoBrain(), Eva(), VideoO3(), Plain()])
 def test_the_last_attempt_is_accepted_unless_a_system_says_otherwise(system: System) -> None:
     assert system.retry((answered("B"),)) is None
 

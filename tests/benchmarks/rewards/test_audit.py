@@ -40,6 +40,7 @@ def test_who_knows_the_answer_earns_most(setting: Setting) -> None:
         "videobrain, adaptive question": 0.05 + 1.0 + 0.5,
         "videobrain, active question": 0.05 + 1.0 + 0.5,
         "eva": 1.0,
+        "videoo3": 1.0 + 1.0 + 0.5,
     }
     assert honest == pytest.approx(expected[setting.name])
 

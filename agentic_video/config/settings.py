@@ -127,7 +127,7 @@ OTHERS = (
 )
 
 
-_LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1}
+_LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1, "max_asides": 0}
 """What every system has, and the least that makes sense."""
 
 
@@ -161,6 +161,8 @@ def _system(values: Any) -> System:
     for key, least in _LEAST.items():
         if getattr(system, key) < least:
             raise ValueError(f"{where}.{key} must be at least {least}, got {getattr(system, key)}")
+    if stop := next((one for one in system.stop if one in system.reply_prefix), ""):
+        raise ValueError(f"{where}.reply_prefix holds {stop!r}, which ends a turn (stop)")
     for one in fields(cls):
         value = getattr(system, one.name)
         if isinstance(value, int) and isinstance(one.default, int) and value < 0 <= one.default:

@@ -87,6 +87,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
         "prompt_tokens": float(played.usage.prompt_tokens),
         "completion_tokens": float(played.usage.completion_tokens),
         "attempts": float(len(played.attempts)),
+        **({"forced": float(trajectory.forced)} if context.plan.system.forced_answer else {}),
         "seconds": played.seconds,
         "video_seconds": (await context.source.aprobe(qa.video)).duration,
     }

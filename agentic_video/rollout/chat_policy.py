@@ -8,16 +8,21 @@ systems read it.
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError
 from agentic_video.graders.images import ImageFormat, data_url
-from agentic_video.rollout.policy import EngineError, Utterance, until_stop
+from agentic_video.rollout.policy import EngineError, Utterance, aside_of, until_stop
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.types.frame import Clip
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import AsideRequest, Message, Part
+from agentic_video.types.trajectory import Aside
+
+GO_ON: Mapping[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
+"""Fields with which vLLM and SGLang go on from a reply that was begun; :attr:`ChatConfig.fields` has a say in them."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class ChatConfig(EndpointConfig):
         max_tokens: Most tokens of one turn; 0 leaves it to the server.
         image_format: How frames travel: ``jpeg`` (small) or ``png`` (exact).
         image_quality: Of ``jpeg``, 1 to 95.
-        fields: More fields of each request, as the server takes them (``top_p``, ``seed``, ...).
+        fields: More fields of each request, as the server takes them (``top_p``, ``seed``, ...); null leaves one out.
     """
 
     timeout: float = 600.0
@@ -115,16 +120,54 @@ class ChatPolicy:
         if self._limits is not None:
             room = max(1, self._limits.prompt + self._limits.response - self._tokens)
             limit = min(limit or room, self._limits.turn, room)
-        stop = list(self._system.stop) or None
-        fields = {"seed": next(self._seeds), **self._config.fields, "max_tokens": limit, "stop": stop}
+        prefix = self._system.reply_prefix
+        reply = await self._complete(self._messages, limit, self._system.stop, prefix, next(self._seeds))
+        self._tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
+        self._messages.append({"role": "assistant", "content": prefix + reply.text})
+        return Utterance(reply.text, reply.usage.completion_tokens, reply.finished)
+
+    async def ask(self, request: AsideRequest) -> Aside:
+        limit = min(request.max_tokens, self._config.max_tokens or request.max_tokens)
+        if self._limits is not None:
+            limit = min(limit, self._limits.turn)
+        seed = next(self._seeds)  # before anything is waited for: each of several gets its own in their order
+        messages = [
+            {"role": message.role, "content": await asyncio.to_thread(self._encode, message.parts)}
+            for message in request.messages
+        ]
+        reply = await self._complete(messages, limit, request.stop, request.prefix, seed)
+        return aside_of(
+            request,
+            reply.text,
+            num_tokens=reply.usage.completion_tokens,
+            prompt_tokens=reply.usage.prompt_tokens,
+            finished=reply.finished,
+        )
+
+    async def _complete(
+        self,
+        messages: Sequence[dict[str, Any]],
+        limit: int | None,
+        stop: Sequence[str],
+        prefix: str,
+        seed: int | None,
+    ) -> _Reply:
+        """Have the server go on with a conversation.
+
+        Raises:
+            EngineError: There was no reply.
+        """
+        fields: dict[str, Any] = {"seed": seed}
+        if prefix:
+            messages = [*messages, {"role": "assistant", "content": prefix}]
+            fields |= GO_ON
+        fields |= {**self._config.fields, "max_tokens": limit, "stop": list(stop) or None}
         try:
-            reply = await self._endpoint.complete(self._messages, self._read, fields)
+            reply = await self._endpoint.complete(messages, partial(self._read, stop=stop, prefix=prefix), fields)
         except EndpointError as error:
             raise EngineError(str(error)) from error
         self.usage += reply.usage
-        self._tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
-        self._messages.append({"role": "assistant", "content": reply.text})
-        return Utterance(reply.text, reply.usage.completion_tokens, reply.finished)
+        return reply
 
     async def show(self, parts: Sequence[Part]) -> bool:
         if self._limits is not None and self._tokens >= self._limits.prompt + self._limits.response:
@@ -171,18 +214,21 @@ class ChatPolicy:
                 content.append({"type": "image_url", "image_url": {"url": url}})
         return content
 
-    def _read(self, choice: dict[str, Any]) -> _Reply:
+    def _read(self, choice: dict[str, Any], *, stop: Sequence[str], prefix: str) -> _Reply:
         text, ended = choice["message"].get("content") or "", choice.get("finish_reason")
         if not isinstance(text, str):
             raise TypeError("the reply's content is not a text")
         counted = choice.get("usage") or {}
         usage = Usage(_count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens")), 1)
-        whole = with_stop(text, self._system.stop, choice.get("stop_reason") or choice.get("matched_stop"), ended)
-        stopped = any(stop in whole for stop in self._system.stop)
+        # Servers that can't go on from a prefix, and some that can, say it again.
+        text = text.removeprefix(prefix)
+        matched = choice.get("stop_reason") or choice.get("matched_stop")
+        whole = with_stop(text, stop, matched, ended, before=prefix)
+        stopped = any(one in whole for one in stop)
         return _Reply(whole, stopped or ended != "length", usage)
 
 
-def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any) -> str:
+def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any, before: str = "") -> str:
     """A turn as it was said, with the stop text at its end that ended it.
 
     vLLM and SGLang say which text that was. Other servers don't: there a tag that was opened more often than it was
@@ -193,6 +239,7 @@ def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any) -> str:
         stops: The stop texts.
         matched: What the server says it stopped at; a text, or anything else where it doesn't say.
         ended: The reply's ``finish_reason``.
+        before: What the reply was made to start with.
     """
     if any(stop in text for stop in stops):
         return until_stop(text, stops)
@@ -201,7 +248,7 @@ def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any) -> str:
     if isinstance(matched, str):
         return text + matched if matched in stops else text
     for stop in stops:
-        if stop.startswith("</") and text.count("<" + stop[2:]) > text.count(stop):
+        if stop.startswith("</") and (before + text).count("<" + stop[2:]) > (before + text).count(stop):
             return text + stop
     return text
 

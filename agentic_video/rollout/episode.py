@@ -1,17 +1,29 @@
 """The turn machine: it plays episodes, and knows no system by name and no engine."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from agentic_video.rollout.policy import EngineError, Policy, until_stop
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.tools.base import Retriever, Video
-from agentic_video.types.action import Answer, Calls, Illegal
-from agentic_video.types.message import Message, frames_of
+from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.message import AsideRequest, Message, Observation, frames_of
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, Trajectory, Turn, record_messages, record_parts
+from agentic_video.types.trajectory import (
+    Aside,
+    EndReason,
+    Trajectory,
+    Turn,
+    plain_notes,
+    record_messages,
+    record_parts,
+)
 from agentic_video.video.errors import VideoError
 from agentic_video.video.source import FrameSource
+
+FORCED = (EndReason.TURN_LIMIT, EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET)
+"""Ends without an answer, before which an agent may be told to answer (``System.forced_answer``)."""
 
 
 async def play(
@@ -22,8 +34,9 @@ async def play(
     retriever: Retriever | None = None,
     *,
     rollout_index: int = 0,
+    force_answer: bool = False,
 ) -> Trajectory:
-    """Play one episode to its end.
+    """Play one episode to its end; the system then finds out about it what it wants to know (:meth:`System.after`).
 
     Nothing that the model says makes this raise: every episode ends with a recorded reason. An observation that
     would break the token or image budget is never appended.
@@ -35,25 +48,54 @@ async def play(
         source: Where frames come from.
         retriever: Finds frames by text, for systems that do.
         rollout_index: Number of this rollout in its group.
+        force_answer: Whether ``System.forced_answer`` holds, as in validation and evaluation.
 
     Raises:
         VideoError: The video itself, or its overview, can't be read: there is nothing to play.
+        TypeError: What :meth:`System.after` returned is no plain data.
     """
     video = await Video.open(qa.video, source, retriever)
     view = EpisodeView(qa=qa, video=video, rollout_index=rollout_index)
+    asker = _Asker(system, policy)
+    trajectory = await _play_turns(system, policy, view, asker, force_answer)
+    if trajectory.end is EndReason.ENGINE_ERROR or not trajectory.turns:
+        return trajectory
+    view = replace(view, turns=trajectory.turns, asker=asker)
+    failure: EngineError | None = None
+    try:
+        notes = plain_notes(await system.after(trajectory, view))
+    except (AsideBudgetError, VideoError) as error:
+        notes = {"error": str(error)}
+    except EngineError as error:
+        failure = error
+    finally:
+        asides, failed = await asker.take()
+    if failure := failed or failure:
+        return replace(trajectory, end=EndReason.ENGINE_ERROR, error=str(failure), asides=asides)
+    return replace(trajectory, asides=asides, notes=notes) if asides or notes else trajectory
+
+
+async def _play_turns(
+    system: System, policy: Policy, view: EpisodeView, asker: "_Asker", force_answer: bool
+) -> Trajectory:
+    """The turns of an episode; see :func:`play`."""
     opening = await system.opening(view)
+    view = replace(view, asker=asker)
     turns: list[Turn] = []
+    # How the episode would have ended, had the agent not been told to answer.
+    given_up: tuple[EndReason, str] | None = None
 
     def finish(end: EndReason, error: str = "") -> Trajectory:
         return Trajectory(
-            qa_id=qa.id,
+            qa_id=view.qa.id,
             system=system.name,
             opening=record_messages(opening),
             turns=tuple(turns),
             end=end,
             error=error,
-            rollout_index=rollout_index,
+            rollout_index=view.rollout_index,
             num_tokens=policy.num_tokens,
+            forced=given_up is not None,
         )
 
     images = _count_images(opening)
@@ -68,7 +110,7 @@ async def play(
         except EngineError as error:
             return finish(EndReason.ENGINE_ERROR, str(error))
         # Here for every system and every policy: what follows a stop text is neither read nor graded nor recorded.
-        text = until_stop(said.text, system.stop)
+        text = system.reply_prefix + until_stop(said.text, system.stop)
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
         turn = Turn(text, action, said.num_tokens, said.finished, token_ids=said.token_ids)
         turns.append(turn)
@@ -79,28 +121,101 @@ async def play(
         if said.forbidden:
             turns[-1] = replace(turn, illegal_calls=1)
             return finish(EndReason.ILLEGAL, action.reason if isinstance(action, Illegal) else "")
-        if isinstance(action, Illegal) and not said.finished:
-            turns[-1] = replace(turn, illegal_calls=1)
-            return finish(EndReason.TOKEN_BUDGET, "the turn was cut at its token limit")
-        if isinstance(action, Calls) and len(turns) >= system.max_turns:
-            return finish(EndReason.TURN_LIMIT)
-        try:
-            observation = await system.observe(action, view)
-        except VideoError as error:
-            return finish(EndReason.TOOL_ERROR, str(error))
-        if observation is None:
-            turns[-1] = replace(turn, illegal_calls=max(1, turn.illegal_calls))
-            return finish(EndReason.ILLEGAL, action.reason if isinstance(action, Illegal) else "illegal call")
-        turns[-1] = replace(turn, legal_calls=observation.legal_calls, illegal_calls=observation.illegal_calls)
-        if len(turns) >= system.max_turns:
-            return finish(EndReason.TURN_LIMIT)
-        images = len(observation.frames) + observation.unread_images + (images if system.context == "all" else 0)
-        if images > system.max_images:
-            return finish(EndReason.IMAGE_BUDGET, f"{images} images, at most {system.max_images} fit")
-        if not await policy.show(observation.parts):
-            return finish(EndReason.TOKEN_BUDGET, "the observation doesn't fit the token budget")
-        turns[-1] = replace(turns[-1], observation=record_parts(observation.parts))
+        if given_up is not None:
+            turns[-1] = replace(turn, illegal_calls=int(isinstance(action, Illegal)))
+            return finish(*given_up)
+        turns[-1], reaction = await _react(system, turn, view, asker)
+        if isinstance(reaction, Observation):
+            shown = len(reaction.frames) + reaction.unread_images + (images if system.context == "all" else 0)
+            if shown > system.max_images:
+                reaction = EndReason.IMAGE_BUDGET, f"{shown} images, at most {system.max_images} fit"
+            elif not await policy.show(reaction.parts):
+                reaction = EndReason.TOKEN_BUDGET, "the observation doesn't fit the token budget"
+            else:
+                images = shown
+                turns[-1] = replace(turns[-1], observation=record_parts(reaction.parts))
+        if not isinstance(reaction, Observation):
+            may_answer = force_answer and system.forced_answer and reaction[0] in FORCED
+            if not may_answer or not await policy.show((system.forced_answer,)):
+                return finish(*reaction)
+            given_up = reaction
+            turns[-1] = replace(turns[-1], observation=(system.forced_answer,))
         view = replace(view, turns=tuple(turns))
+
+
+async def _react(
+    system: System, turn: Turn, view: EpisodeView, asker: "_Asker"
+) -> tuple[Turn, Observation | tuple[EndReason, str]]:
+    """What a turn that doesn't answer leads to.
+
+    Returns:
+        The turn with what became of its calls; and what is to be shown next, or why the episode ends and the error's
+        message.
+    """
+    action: Action = turn.action
+    assert not isinstance(action, Answer)
+    is_last = len(view.turns) >= system.max_turns
+    if isinstance(action, Illegal) and not turn.finished:
+        return replace(turn, illegal_calls=1), (EndReason.TOKEN_BUDGET, "the turn was cut at its token limit")
+    if isinstance(action, Calls) and is_last and not system.run_last_call:
+        return turn, (EndReason.TURN_LIMIT, "")
+    end: tuple[EndReason, str] | None = None
+    try:
+        observation = await system.observe(action, view)
+    except VideoError as error:
+        end = EndReason.TOOL_ERROR, str(error)
+    except AsideBudgetError as error:
+        end = EndReason.TOKEN_BUDGET, str(error)
+    except EngineError as error:
+        end = EndReason.ENGINE_ERROR, str(error)
+    finally:
+        asides, failed = await asker.take()
+    if asides:
+        turn = replace(turn, asides=asides)
+    if failed is not None:
+        end = EndReason.ENGINE_ERROR, str(failed)
+    if end is not None:
+        return turn, end
+    if observation is None:
+        reason = action.reason if isinstance(action, Illegal) else "illegal call"
+        return replace(turn, illegal_calls=max(1, turn.illegal_calls)), (EndReason.ILLEGAL, reason)
+    turn = replace(turn, legal_calls=observation.legal_calls, illegal_calls=observation.illegal_calls)
+    return turn, (EndReason.TURN_LIMIT, "") if is_last else observation
+
+
+class _Asker:
+    """Has the model of an episode asked beside it, a bounded number of times; see :meth:`EpisodeView.ask`."""
+
+    def __init__(self, system: System, policy: Policy):
+        self._system, self._policy = system, policy
+        self._count = 0
+        self._asked: list[asyncio.Task[Aside]] = []
+
+    async def __call__(self, request: AsideRequest) -> Aside:
+        images, system = len(request.frames), self._system
+        if self._count >= system.max_asides:
+            raise AsideBudgetError(f"an episode has {system.max_asides} asides at most (max_asides)")
+        if images > system.max_images:
+            raise AsideBudgetError(f"an aside with {images} images, at most {system.max_images} fit")
+        self._count += 1
+        self._asked.append(asyncio.ensure_future(self._policy.ask(request)))
+        return await self._asked[-1]
+
+    async def take(self) -> tuple[tuple[Aside, ...], EngineError | None]:
+        """The asides since the last time, in the order in which they were asked for; the others are given up.
+
+        Returns:
+            Also the engine's failure, if it failed, whatever the system made of it: an episode that the machine cut
+            short says nothing about the policy.
+        """
+        if not self._asked:
+            return (), None
+        asked, self._asked = self._asked, []
+        for task in asked:
+            task.cancel()  # says nothing to one that is done
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        failures = [one for one in ended if isinstance(one, EngineError)]
+        return tuple(one for one in ended if isinstance(one, Aside)), failures[0] if failures else None
 
 
 async def play_attempts(
@@ -113,6 +228,8 @@ async def play_attempts(
     rollout_index: int = 0,
 ) -> tuple[Trajectory, ...]:
     """Play a question as in evaluation: again for as long as the system asks for it (see :meth:`System.retry`).
+
+    An agent that has used up what it had is told to answer, where its system says so (``System.forced_answer``).
 
     Args:
         make_policy: A new policy for each attempt.
@@ -127,7 +244,8 @@ async def play_attempts(
     current: System | None = system
     while current is not None:
         policy = make_policy(current)
-        attempts.append(await play(current, policy, qa, source, retriever, rollout_index=rollout_index))
+        trajectory = await play(current, policy, qa, source, retriever, rollout_index=rollout_index, force_answer=True)
+        attempts.append(trajectory)
         current = system.retry(attempts)
     return tuple(attempts)
 

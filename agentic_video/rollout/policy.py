@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from agentic_video.systems.base import EpisodeView
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import AsideRequest, Message, Part
+from agentic_video.types.trajectory import Aside, record_messages
 
 
 class EngineError(Exception):
@@ -21,8 +22,9 @@ class Utterance:
     """One turn as the policy said it.
 
     Attributes:
-        text: Its text, decoded from exactly the generated ids where there are ids. It may go on after a stop text by
-            what the last token holds beyond it; whoever reads it stops there (:func:`until_stop`).
+        text: Its text without the system's ``reply_prefix``, decoded from exactly the generated ids where there are
+            ids. It may go on after a stop text by what the last token holds beyond it; whoever reads it stops there
+            (:func:`until_stop`).
         num_tokens: Number of generated tokens.
         finished: False when it was cut at the token limit.
         forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text
@@ -62,6 +64,14 @@ class Policy(Protocol):
     async def show(self, parts: Sequence[Part]) -> bool:
         """Append an observation. False, and nothing appended, when it doesn't fit the token budget."""
 
+    async def ask(self, request: AsideRequest) -> Aside:
+        """Say something in a conversation of its own; the episode's stays as it is. Several may be asked at a time.
+
+        Raises:
+            AsideBudgetError: It doesn't fit the token budget.
+            EngineError: No reply could be had.
+        """
+
     @property
     def num_tokens(self) -> int:
         """Tokens of the sequence so far, prompt and images included."""
@@ -71,11 +81,15 @@ class ScriptedPolicy:
     """Says what a function tells it to say: for tests, benchmarks and oracles.
 
     Args:
-        script: Gets the view of the episode (question, video, finished turns), returns the text of the next turn.
+        script: Gets the view of the episode (question, video, finished turns), returns the text of the next turn
+            without the system's ``reply_prefix``.
+        asides: Gets what is asked beside the episode, returns the reply without its prefix; None for systems that ask
+            nothing.
     """
 
-    def __init__(self, script: Callable[[EpisodeView], str]):
+    def __init__(self, script: Callable[[EpisodeView], str], asides: Callable[[AsideRequest], str] | None = None):
         self._script = script
+        self._asides = asides
 
     async def begin(self, messages: Sequence[Message]) -> bool:
         return True
@@ -87,6 +101,38 @@ class ScriptedPolicy:
     async def show(self, parts: Sequence[Part]) -> bool:
         return True
 
+    async def ask(self, request: AsideRequest) -> Aside:
+        if self._asides is None:
+            raise EngineError("the script says nothing beside the episode: ScriptedPolicy(..., asides=...)")
+        said = self._asides(request)
+        return aside_of(request, said, num_tokens=len(said.split()))
+
     @property
     def num_tokens(self) -> int:
         return 0
+
+
+def aside_of(
+    request: AsideRequest,
+    said: str,
+    *,
+    num_tokens: int,
+    prompt_tokens: int = 0,
+    finished: bool = True,
+    token_ids: tuple[int, ...] = (),
+) -> Aside:
+    """The aside of a request and of what was said to it.
+
+    Args:
+        said: Without the prefix; what follows the first stop text is left out.
+    """
+    return Aside(
+        messages=record_messages(request.messages),
+        text=request.prefix + until_stop(said, request.stop),
+        num_tokens=num_tokens,
+        prompt_tokens=prompt_tokens,
+        finished=finished,
+        prefix=request.prefix,
+        stop=request.stop,
+        token_ids=token_ids,
+    )

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, until_stop
-from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
+from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.tools.base import Video
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import is_unicode
-from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, Trajectory, Turn
+from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedMessage, RecordedPart, Trajectory, Turn
 
 
 class ReplayError(ValueError):
@@ -76,26 +76,33 @@ def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list
     return ids
 
 
-def turn_ids(turn: Turn, chat_format: ChatFormat, stop: Sequence[str]) -> list[int]:
-    """The ids that a recorded turn was, or the closest thing to them.
+def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "") -> list[int]:
+    """The ids that a recorded turn, or an aside, was, or the closest thing to them.
 
     Recorded ids are used where this tokenizer reads them as the recorded text, which ends with the first stop text
     whatever else the last token holds. Otherwise (another model said it, or the record has no ids) the text is encoded:
     the ids spell the same text, but may cut it into other tokens than its author did, and a turn that was cut at its
     limit ends there.
+
+    Args:
+        prefix: What the recorded text starts with that the environment wrote.
     """
-    if turn.token_ids and max(turn.token_ids) < len(chat_format.tokenizer):
-        ids = chat_format.until_stop(turn.token_ids, stop)
-        said = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
-        if until_stop(said, stop) == until_stop(turn.text, stop):
+    text = said.text.removeprefix(prefix)
+    if said.token_ids and max(said.token_ids) < len(chat_format.tokenizer):
+        ids = chat_format.until_stop(said.token_ids, stop)
+        spelled = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
+        if until_stop(spelled, stop) == until_stop(text, stop):
             return ids
-    return written_ids(turn.text, chat_format, stop) if turn.finished else chat_format.encode(turn.text)
+    return written_ids(text, chat_format, stop) if said.finished else chat_format.encode(text)
 
 
 async def replay(
     trajectory: Trajectory, qa: VideoQA, system: System, chat_format: ChatFormat, limits: TokenLimits
 ) -> tuple[ReplayedSequence, ...]:
     """Build an episode's sequences again: one, or one for each turn where a system forgets earlier images.
+
+    Before them stand those of its asides, where the system's asides are trained on; those of turns without loss are
+    left out.
 
     Args:
         limits: Budgets that the sequences must keep.
@@ -106,16 +113,20 @@ async def replay(
     if trajectory.system != system.name:
         raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")
     _check_texts(trajectory)
-    said = [(turn, turn_ids(turn, chat_format, system.stop)) for turn in trajectory.turns]
+    prefix = system.reply_prefix
+    if number := next((number for number, one in enumerate(trajectory.turns, 1) if not one.text.startswith(prefix)), 0):
+        raise ReplayError(f"turn {number} doesn't begin with {prefix!r}, as the system has all turns begin")
+    said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
         raise ReplayError("a turn says nothing")
     for number, (_, ids) in enumerate(spoken, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
             raise ReplayError(f"turn {number} writes out the token that ends a turn")
+    asides = await _replay_asides(trajectory, system, chat_format, limits) if system.train_asides else []
     policy = TokenPolicy(ScriptEngine([ids for _, ids in spoken]), chat_format, limits, system)
     view = EpisodeView(qa, cast(Video, None))  # a script looks at nothing
-    if not await policy.begin([Message(cast(Any, one.role), _shown(one.parts)) for one in trajectory.opening]):
+    if not await policy.begin(_messages(trajectory.opening)):
         raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
     for number, (turn, ids) in enumerate(spoken, start=1):
         assert policy.sequence is not None
@@ -145,8 +156,40 @@ async def replay(
             tuple(one.response_mask),
             tuple(cast(FrameRef | ClipRef, shown) for shown in one.visuals),
         )
-        for one in policy.sequences
+        for one in [*asides, *policy.sequences]
     )
+
+
+async def _replay_asides(
+    trajectory: Trajectory, system: System, chat_format: ChatFormat, limits: TokenLimits
+) -> list[TokenSequence]:
+    """The sequences of the asides that are learnt from.
+
+    Raises:
+        ReplayError: One doesn't fit, or holds what no reply may hold.
+    """
+    asides = [aside for turn in trajectory.turns if turn.loss_mask for aside in turn.asides] + [*trajectory.asides]
+    said = [(one, ids) for one in asides if (ids := turn_ids(one, chat_format, one.stop, one.prefix))]
+    policy = TokenPolicy(ScriptEngine([ids for _, ids in said]), chat_format, limits, system)
+    for number, (aside, ids) in enumerate(said, start=1):
+        if not chat_format.eos_ids.isdisjoint(ids[:-1]):
+            raise ReplayError(f"aside {number} writes out the token that ends a reply")
+        request = AsideRequest(_messages(aside.messages), limits.turn, aside.stop, aside.prefix)
+        try:
+            again = await policy.ask(request)
+        except (EngineError, AsideBudgetError) as error:
+            raise ReplayError(f"aside {number}: {error}") from error
+        if again.num_tokens < len(ids):
+            raise ReplayError(
+                f"aside {number} has {len(ids)} tokens: too many for a turn ({limits.turn}, "
+                "agentic_video.max_turn_tokens) or for what is left of prompt and response, or one of them is a token "
+                "that only the environment may write"
+            )
+    return policy.aside_sequences
+
+
+def _messages(recorded: Sequence[RecordedMessage]) -> tuple[Message, ...]:
+    return tuple(Message(cast(Any, one.role), _shown(one.parts)) for one in recorded)
 
 
 def _check_texts(trajectory: Trajectory) -> None:
@@ -155,6 +198,9 @@ def _check_texts(trajectory: Trajectory) -> None:
     for number, turn in enumerate(trajectory.turns, start=1):
         texts += [(f"turn {number}", turn.text)]
         texts += [(f"the observation after turn {number}", part) for part in turn.observation]
+    for number, aside in enumerate(trajectory.all_asides, start=1):
+        texts += [(f"aside {number}", text) for text in (aside.text, aside.prefix)]
+        texts += [(f"aside {number}", part) for message in aside.messages for part in message.parts]
     for where, text in texts:
         if isinstance(text, str) and not is_unicode(text):
             raise ReplayError(f"{where} holds half of a surrogate pair, which is no text")

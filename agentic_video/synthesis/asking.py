@@ -8,7 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
@@ -17,8 +17,8 @@ from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.base import EpisodeView, System
-from agentic_video.types.message import Message
+from agentic_video.systems.base import AsideBudgetError, System
+from agentic_video.types.message import AsideRequest, Message
 from agentic_video.types.trajectory import Turn, recorded_frames
 
 T = TypeVar("T")
@@ -102,24 +102,24 @@ def _count(value: Any) -> int:
 
 
 async def ask_beside(
-    backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message], view: EpisodeView
+    backend: Backend, system: System, limits: TokenLimits, messages: Sequence[Message]
 ) -> tuple[str, Usage]:
     """One reply beside an episode, without what a reasoning model thought before it, and what it cost.
 
     Args:
         backend: Who is asked.
-        system: Whose stop texts don't count here: a reply may quote a call.
+        system: Who is asked about; its stop texts and its ``reply_prefix`` don't count here: a reply may quote a call.
         limits: Of the reply.
         messages: What is asked.
-        view: The episode that it is about.
 
     Raises:
         EngineError: There was no reply.
     """
-    policy = backend.policy(replace(system, stop=()), limits)  # type: ignore[type-var]
-    if not await policy.begin(messages):
-        raise EngineError("a question to the teacher doesn't fit the prompt's token budget")
-    said = await policy.say(view)
+    policy = backend.policy(system, limits)
+    try:
+        said = await policy.ask(AsideRequest(tuple(messages), limits.turn))
+    except AsideBudgetError as error:
+        raise EngineError(f"a question to the teacher doesn't fit: {error}") from error
     return spoken(said.text), usage_of(policy)
 
 

@@ -21,9 +21,8 @@ from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, O
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.team import Experience, ExperienceBank, TeamOptions, TeamPolicy
 from agentic_video.synthesis.verify import verify
-from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import question_text
-from agentic_video.tools.base import Retriever, Video
+from agentic_video.tools.base import Retriever
 from agentic_video.types.message import Message
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -248,8 +247,7 @@ class Distiller:
             "turns": transcript(trajectory.turns),
         }
         messages = (Message("system", (CRITIC,)), Message("user", (json.dumps(material),)))
-        view = EpisodeView(qa, await Video.open(qa.video, self._context.source))
-        reply, usage = await ask_beside(self._critic, self._teacher.system, self._teacher.limits, messages, view)
+        reply, usage = await ask_beside(self._critic, self._teacher.system, self._teacher.limits, messages)
         return {True: KEPT, False: "critic: no", None: "critic: unclear"}[read_yes_no(reply)], usage
 
 

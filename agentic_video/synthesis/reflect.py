@@ -26,11 +26,11 @@ from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
-from agentic_video.tools.base import Retriever, Video
+from agentic_video.tools.base import Retriever
 from agentic_video.types.action import Calls
-from agentic_video.types.message import Message, Part
+from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.record import Record
-from agentic_video.types.trajectory import EndReason, RecordedPart, Trajectory, Turn, recorded_frames
+from agentic_video.types.trajectory import Aside, EndReason, RecordedPart, Trajectory, Turn, recorded_frames
 
 MAX_FLAW_CHARS = 1_000
 
@@ -175,26 +175,28 @@ class Reflector:
             EngineError: The teacher gave no reply.
             EndpointError: The answer couldn't be judged.
         """
-        qa, failed, system = record.qa, record.trajectory, self._teacher.system
+        failed, system = record.trajectory, self._teacher.system
         turns = correctable(failed, system.max_turns)
         if not turns:
             return Outcome("no call to correct")
-        past = PastPolicy(failed.turns)
+        past = PastPolicy(failed.turns, prefix=system.reply_prefix, asides=failed.all_asides)
         again = await self._replay(past, record)
         if not _same(again, failed, max(turns)):
             return Outcome("plays differently now")  # another video file or another config than it was played with
 
-        view = EpisodeView(qa, await Video.open(qa.video, self._context.source))
         question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
         backend, limits = self._context.backend, self._teacher.limits
-        reply, usage = await ask_beside(backend, system, limits, question, view)
+        reply, usage = await ask_beside(backend, system, limits, question)
         diagnosis = read_diagnosis(reply, turns)
         if diagnosis is None:
             return Outcome("unclear diagnosis", None, usage)
 
         policy = backend.policy(system, limits)
         going_on = CONTINUE.replace("{flaw}", diagnosis.flaw)
-        corrected = await self._replay(PastPolicy(failed.turns[: diagnosis.turn], policy, going_on), record)
+        kept = failed.turns[: diagnosis.turn]
+        asides = [aside for turn in kept for aside in turn.asides]
+        past = PastPolicy(kept, policy, going_on, prefix=system.reply_prefix, asides=asides)
+        corrected = await self._replay(past, record)
         if corrected.end is EndReason.ENGINE_ERROR:
             raise EngineError(corrected.error)
         return await self._outcome(record, corrected, diagnosis, usage + usage_of(policy))
@@ -263,10 +265,21 @@ class PastPolicy:
         turns: What is said first.
         policy: Who goes on; None ends the episode there.
         going_on: What the teacher is told after the record.
+        prefix: The system's ``reply_prefix``, with which the turns' texts begin.
+        asides: What was said beside the turns.
     """
 
-    def __init__(self, turns: Sequence[Turn], policy: Policy | None = None, going_on: str = ""):
+    def __init__(
+        self,
+        turns: Sequence[Turn],
+        policy: Policy | None = None,
+        going_on: str = "",
+        *,
+        prefix: str = "",
+        asides: Sequence[Aside] = (),
+    ):
         self._turns, self._policy, self._going_on = turns, policy, going_on
+        self._prefix, self._asides = prefix, iter(asides)
         self._opening: tuple[Message, ...] = ()
         self._shown: list[tuple[Part, ...]] = []
         self._begun = False
@@ -282,7 +295,8 @@ class PastPolicy:
     async def say(self, view: EpisodeView) -> Utterance:
         if len(view.turns) < len(self._turns):
             turn = self._turns[len(view.turns)]
-            return Utterance(turn.text, turn.num_tokens, turn.finished, token_ids=turn.token_ids)
+            text = turn.text.removeprefix(self._prefix)
+            return Utterance(text, turn.num_tokens, turn.finished, token_ids=turn.token_ids)
         if self._policy is None:
             raise EngineError("the record ends here")
         if not self._begun:
@@ -296,6 +310,13 @@ class PastPolicy:
             return await self._policy.show(parts)
         self._shown.append(tuple(parts))
         return True
+
+    async def ask(self, request: AsideRequest) -> Aside:
+        if (said := next(self._asides, None)) is not None:
+            return said
+        if self._policy is None:
+            raise EngineError("the record ends here")
+        return await self._policy.ask(request)
 
     def quoted(self, count: int, after: str) -> tuple[Message, ...]:
         """The opening with the first turns as a record behind it, frames included.

@@ -19,9 +19,10 @@ from agentic_video.synthesis.asking import ask_beside, spoken, transcript
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.action import Calls, Illegal
-from agentic_video.types.message import Message, Part, text_of
+from agentic_video.types.message import AsideRequest, Message, Part, text_of
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Aside
 from agentic_video.utils.errors import SetupError
 
 MAX_EXPERIENCE_CHARS = 2_000
@@ -222,18 +223,19 @@ class TeamPolicy:
         start = self._executor.num_messages
         said = await self._executor.say(view)
         tries = 0
-        while tries < self._rounds and isinstance(self._system.parse(said.text), Calls):
-            objection = await self._review(view, said.text)
+        prefix = self._system.reply_prefix
+        while tries < self._rounds and isinstance(self._system.parse(prefix + said.text), Calls):
+            objection = await self._review(view, prefix + said.text)
             if not objection:
                 break
             tries += 1
             await self._executor.show((ADVICE.replace("{advice}", objection),))
             again = await self._executor.say(view)
-            if isinstance(self._system.parse(again.text), Illegal):
+            if isinstance(self._system.parse(prefix + again.text), Illegal):
                 break  # better the version that the thinker doubts
             said = again
         if tries:
-            self._executor.rewrite(start, said.text)
+            self._executor.rewrite(start, prefix + said.text)
         return said
 
     async def _review(self, view: EpisodeView, proposed: str) -> str:
@@ -247,7 +249,7 @@ class TeamPolicy:
             "proposed": proposed,
         }
         messages = (Message("system", (THINKER,)), Message("user", (json.dumps(material),)))
-        reply, usage = await ask_beside(self._backend, self._system, self._limits, messages, view)
+        reply, usage = await ask_beside(self._backend, self._system, self._limits, messages)
         self.notes.usage += usage
         self.notes.reviews += 1
         objection = read_review(reply)
@@ -257,3 +259,6 @@ class TeamPolicy:
 
     async def show(self, parts: Sequence[Part]) -> bool:
         return await self._executor.show(parts)
+
+    async def ask(self, request: AsideRequest) -> Aside:
+        return await self._executor.ask(request)

@@ -4,8 +4,8 @@ A system says what the agent sees first, what it may say, what it may call, when
 holds nothing but its constants; the state of an episode is in the :class:`EpisodeView` that it is shown."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast
 
 from agentic_video.graders.answer import MatchRule
@@ -13,10 +13,10 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.tools.base import Video
 from agentic_video.types.action import Action, Calls, Illegal
-from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.message import AsideRequest, Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import Trajectory, Turn
+from agentic_video.types.trajectory import Aside, Trajectory, Turn
 
 Context = Literal["all", "latest_evidence"]
 """What of an episode the agent has before it: everything, or all text with the latest images only."""
@@ -29,6 +29,10 @@ close to evenly spaced ones, which are decoded many times faster. ``listed``: th
 match the question best. ``none``: no frames."""
 
 
+class AsideBudgetError(Exception):
+    """The model can't be asked that: the episode has had its asides, or it wouldn't fit. The message says which."""
+
+
 @dataclass(frozen=True)
 class EpisodeView:
     """What a system may look at when it decides about an episode.
@@ -36,12 +40,46 @@ class EpisodeView:
     Attributes:
         turns: The finished turns.
         rollout_index: Number of the rollout within its group.
+        asker: What :meth:`ask` asks; None where nobody is there to be asked.
     """
 
     qa: VideoQA
     video: Video
     turns: tuple[Turn, ...] = ()
     rollout_index: int = 0
+    asker: Callable[[AsideRequest], Awaitable[Aside]] | None = field(default=None, compare=False, repr=False)
+
+    async def ask(
+        self, messages: Sequence[Message], *, max_tokens: int, stop: Sequence[str] = (), prefix: str = ""
+    ) -> Aside:
+        """Have the model itself say something beside the episode: as a sub-agent, a captioner, a verifier of itself.
+
+        It is the model that plays, with the weights and the sampling that it plays with, in a conversation that knows
+        nothing of the episode but what it is told. The episode's own context doesn't grow by it. For
+        :meth:`System.observe` and :meth:`System.after`; several may be asked at a time (``asyncio.gather``), and one
+        that nobody waits for when these return is given up. All are recorded with the turn, or the trajectory.
+
+        Args:
+            messages: Texts, frames and clips; together at most ``max_images`` frames.
+            max_tokens: Most generated tokens. The run's limit of a turn, and what the prompt leaves of prompt and
+                response together, bound it too.
+            stop: Texts after which it stops; they stay in the reply.
+            prefix: What the reply is made to start with; it is part of the aside's text.
+
+        Returns:
+            What was said, which is as little to be trusted as any turn: it may be empty, cut, or say anything.
+
+        Raises:
+            AsideBudgetError: ``max_asides`` were asked already, or the messages don't fit the run's limits or
+                ``max_images``. Where a system lets it pass, the episode ends with ``token_budget``.
+            EngineError: The engine failed; not to be caught: the episode ends with ``engine_error``.
+            ValueError: ``max_tokens`` isn't above 0, there is no message, or nobody can be asked here.
+        """
+        if self.asker is None:
+            raise ValueError("view.ask: the model can be asked in observe and in after only")
+        if max_tokens < 1 or not messages:
+            raise ValueError(f"view.ask needs a message and max_tokens above 0, got {len(messages)} and {max_tokens}")
+        return await self.asker(AsideRequest(tuple(messages), max_tokens, tuple(stop), prefix))
 
 
 class System(ABC):
@@ -66,6 +104,20 @@ class System(ABC):
     """Rule for multiple-choice answers."""
     taught_by_team: bool = False
     """Whether its demonstrations are made by several teachers together (:mod:`agentic_video.synthesis.team`)."""
+    max_asides: int = 16
+    """Most asides of an episode (:meth:`EpisodeView.ask`)."""
+    train_asides: bool = False
+    """Whether asides are trained on: each is a sequence of its own, with the advantage of its episode."""
+    reply_prefix: str = ""
+    """What each turn is made to start with (``<think>``, say). The environment writes it: it is no generated text and
+    no loss is taken on it, but a turn's text begins with it, for :meth:`parse` and for rewards."""
+    forced_answer: str = ""
+    """In validation and evaluation: what the agent is shown, in place of an observation, where its episode would end
+    without an answer at the turn limit or at a budget of images or tokens. It then says one more turn. Empty: the
+    episode ends there, as in training."""
+    run_last_call: bool = False
+    """Whether a call in the last turn is carried out, and counted for what it was, before the turn limit ends the
+    episode. Nothing of it is shown, as no turn would see it."""
 
     @abstractmethod
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
@@ -85,6 +137,26 @@ class System(ABC):
         Raises:
             VideoError: Frames can't be had; the episode ends with a tool error.
         """
+
+    async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
+        """What is to be found out about a finished episode, once: a verdict of the model about itself, say.
+
+        It is called in training and in evaluation, before the episode is scored, and may :meth:`EpisodeView.ask`. It
+        isn't called where the engine failed or nothing was said.
+
+        Args:
+            trajectory: The episode; what is returned becomes its ``notes``, for :meth:`score`.
+            view: The same, with the video.
+
+        Returns:
+            Plain data by name: texts, finite numbers, true and false, null, and lists and dictionaries of these.
+            Where it fails for want of frames or of room (``VideoError``, ``AsideBudgetError``), the notes are
+            ``{"error": message}``.
+
+        Raises:
+            TypeError: From the episode: what it returned is no plain data.
+        """
+        return {}
 
     def drop_images(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """What is left of a message when its images leave a ``latest_evidence`` context."""

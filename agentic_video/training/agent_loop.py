@@ -95,7 +95,7 @@ class VerlEngine:
         server: Which of verl's servers it is (``rollout.name``): they name sampling parameters differently.
 
     Attributes:
-        seconds: How long was waited for the server so far.
+        seconds: How long was waited for the server so far; where several requests were under way, once.
 
     Raises:
         ValueError: A server whose parameters aren't known.
@@ -110,6 +110,7 @@ class VerlEngine:
         # By identity; the frame is kept beside its image so that its identity stays its own.
         self._images: dict[int, tuple[Frame, Image.Image]] = {}
         self._sent: set[str] = set()
+        self._under_way, self._since = 0, 0.0
         self.seconds = 0.0
 
     def images(self, frames: Sequence[Frame]) -> list[Image.Image]:
@@ -168,7 +169,10 @@ class VerlEngine:
         else:
             images = list(self.images(frames_of(request.visuals)))
         await one_by_one()
-        started = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        if not self._under_way:
+            self._since = loop.time()
+        self._under_way += 1
         try:
             return await self._client.generate(
                 request_id=self._request_id,
@@ -180,7 +184,9 @@ class VerlEngine:
         except Exception as error:
             raise EngineError(f"{type(error).__name__}: {error}") from error
         finally:
-            self.seconds += asyncio.get_running_loop().time() - started
+            self._under_way -= 1
+            if not self._under_way:
+                self.seconds += loop.time() - self._since
             await one_by_one()
 
     def _references(self, shown: Sequence[Visual], wanted: AbstractSet[str]) -> list[ImageRef | VideoRef]:
@@ -309,7 +315,8 @@ class VideoAgentLoop(AgentLoopBase):
 
         Returns:
             One output for each sequence that the engine saw: one for the episode, or, where a system forgets earlier
-            images, one for each turn. verl gives all of them the advantage of the last.
+            images, one for each turn; before them one for each aside, where a system's asides are trained on. verl
+            gives all of them the advantage of the last.
 
         Raises:
             VideoError: The video can't be read; verl counts the rollout's group as failed.
@@ -357,7 +364,9 @@ class VideoAgentLoop(AgentLoopBase):
             tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
         )
         await one_by_one()
-        images = await beside(lambda: self._images(policy.sequences))  # pictures that a tool made have no key yet
+        # A validation trains on nothing.
+        sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
+        images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
         outputs = [
             AgentLoopOutput(
                 prompt_ids=sequence.prompt_ids,
@@ -369,7 +378,7 @@ class VideoAgentLoop(AgentLoopBase):
                 metrics=metrics,
                 extra_fields={**extra_fields, FINAL_OUTPUT: sequence is last},
             )
-            for sequence, shown in zip(policy.sequences, images, strict=True)
+            for sequence, shown in zip(sequences, images, strict=True)
         ]
         return outputs if len(outputs) > 1 else outputs[0]
 

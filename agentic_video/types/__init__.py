@@ -5,11 +5,12 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import Aside, EndReason, FrameRef, Trajectory, Turn
 
 __all__ = [
     "Action",
     "Answer",
+    "Aside",
     "Calls",
     "EndReason",
     "Frame",

@@ -21,6 +21,28 @@ class Message:
 
 
 @dataclass(frozen=True)
+class AsideRequest:
+    """What the model is asked beside an episode (:meth:`agentic_video.systems.base.EpisodeView.ask`).
+
+    Attributes:
+        messages: A conversation of its own, which the model goes on from.
+        max_tokens: Most generated tokens.
+        stop: Texts after which to stop; they stay in the reply.
+        prefix: What the reply starts with.
+    """
+
+    messages: tuple[Message, ...]
+    max_tokens: int
+    stop: tuple[str, ...] = ()
+    prefix: str = ""
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        """All frames, those of clips included."""
+        return tuple(frame for message in self.messages for frame in frames_of(message.parts))
+
+
+@dataclass(frozen=True)
 class Observation:
     """What the agent is shown after a turn.
 

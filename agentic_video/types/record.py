@@ -35,10 +35,26 @@ VERSION = 2
 _RECORD = {"version": int, "video_qa": dict, "trajectory": dict}
 _RECORD_OPTIONAL = {"reward_extra_info": dict, "provenance": dict}
 _TRAJECTORY = {"qa_id": str, "system": str, "opening": list, "turns": list, "end": str}
-_TRAJECTORY_OPTIONAL = {"error": str, "rollout_index": int, "num_tokens": int}
+_TRAJECTORY_OPTIONAL = {
+    "error": str,
+    "rollout_index": int,
+    "num_tokens": int,
+    "forced": bool,
+    "asides": list,
+    "notes": dict,
+}
 _MESSAGE = {"role": str, "parts": list}
 _TURN = {"text": str, "action": dict, "num_tokens": int, "observation": list}
-_TURN_OPTIONAL = {"finished": bool, "legal_calls": int, "illegal_calls": int, "token_ids": list, "loss_mask": bool}
+_TURN_OPTIONAL = {
+    "finished": bool,
+    "legal_calls": int,
+    "illegal_calls": int,
+    "token_ids": list,
+    "loss_mask": bool,
+    "asides": list,
+}
+_ASIDE = {"messages": list, "text": str, "num_tokens": int}
+_ASIDE_OPTIONAL = {"prompt_tokens": int, "finished": bool, "prefix": str, "stop": list, "token_ids": list}
 _FRAME = {"index": int, "time": float, "width": int, "height": int}
 _CLIP = {"frames": list}
 _ACTIONS: dict[str, dict[str, type]] = {"answer": {"text": str}, "illegal": {"reason": str}, "calls": {"calls": list}}
@@ -217,20 +233,41 @@ def _check_trajectory(raw: Any, where: str) -> None:
     ends = [end.value for end in EndReason]
     if raw["end"] not in ends:
         raise RecordError(f"{where}: field 'trajectory.end' must be one of {ends}, got {_short(raw['end'])}")
-    for number, message in enumerate(raw["opening"]):
-        name = f"trajectory.opening[{number}]"
-        _check(message, _MESSAGE, {}, where, name)
-        if message["role"] not in ("system", "user"):
-            raise RecordError(f"{where}: field '{name}.role' must be system or user, got {_short(message['role'])}")
-        _check_parts(message["parts"], where, f"{name}.parts")
+    _check_messages(raw["opening"], where, "trajectory.opening")
     for number, turn in enumerate(raw["turns"]):
         name = f"trajectory.turns[{number}]"
         _check(turn, _TURN, _TURN_OPTIONAL, where, name)
         _check_action(turn["action"], where, f"{name}.action")
         _check_parts(turn["observation"], where, f"{name}.observation")
-        for token in turn.get("token_ids", ()):
-            if not isinstance(token, int) or isinstance(token, bool) or token < 0 or _is_huge(token):
-                raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {_short(token)}")
+        _check_ids(turn, where, name)
+        _check_asides(turn, where, name)
+    _check_asides(raw, where, "trajectory")
+
+
+def _check_messages(messages: Sequence[Any], where: str, name: str) -> None:
+    for number, message in enumerate(messages):
+        one = f"{name}[{number}]"
+        _check(message, _MESSAGE, {}, where, one)
+        if message["role"] not in ("system", "user"):
+            raise RecordError(f"{where}: field '{one}.role' must be system or user, got {_short(message['role'])}")
+        _check_parts(message["parts"], where, f"{one}.parts")
+
+
+def _check_ids(said: Mapping[str, Any], where: str, name: str) -> None:
+    for token in said.get("token_ids", ()):
+        if not isinstance(token, int) or isinstance(token, bool) or token < 0 or _is_huge(token):
+            raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {_short(token)}")
+
+
+def _check_asides(owner: Mapping[str, Any], where: str, name: str) -> None:
+    for number, aside in enumerate(owner.get("asides", ())):
+        one = f"{name}.asides[{number}]"
+        _check(aside, _ASIDE, _ASIDE_OPTIONAL, where, one)
+        _check_messages(aside["messages"], where, f"{one}.messages")
+        _check_ids(aside, where, one)
+        for stop in aside.get("stop", ()):
+            if not isinstance(stop, str):
+                raise RecordError(f"{where}: field '{one}.stop' must hold texts, got {_short(stop)}")
 
 
 def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:

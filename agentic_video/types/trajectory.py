@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from math import isfinite
 from typing import Any
 
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
@@ -61,11 +62,42 @@ class RecordedMessage:
 
 
 @dataclass(frozen=True)
+class Aside:
+    """A generation beside the episode: the model was asked something in a conversation of its own.
+
+    Attributes:
+        messages: What it was asked, with references in place of images and clips.
+        text: Its reply up to the first stop text, the prefix at its start included.
+        num_tokens: Number of generated tokens.
+        prompt_tokens: Number of tokens before them, images and the prefix included; 0 where the policy counts none.
+        finished: False when the reply was cut at its token limit or before a token that only the environment may write.
+        prefix: What the reply was made to start with.
+        stop: The texts that could end it.
+        token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
+    """
+
+    messages: tuple[RecordedMessage, ...]
+    text: str
+    num_tokens: int
+    prompt_tokens: int = 0
+    finished: bool = True
+    prefix: str = ""
+    stop: tuple[str, ...] = ()
+    token_ids: tuple[int, ...] = ()
+
+    @property
+    def reply(self) -> str:
+        """What the model itself said: the text without the prefix."""
+        return self.text.removeprefix(self.prefix)
+
+
+@dataclass(frozen=True)
 class Turn:
     """One generation and what followed it.
 
     Attributes:
-        text: What the model said, decoded from exactly the ids that are trained on.
+        text: What the model said, decoded from exactly the ids that are trained on; before it the system's
+            ``reply_prefix``, where there is one.
         action: What the system read in it.
         num_tokens: Number of generated tokens.
         finished: False when the engine cut the turn at its token limit.
@@ -75,6 +107,7 @@ class Turn:
         token_ids: The generated ids, in the tokens of the model that said it; empty where the policy has none.
         loss_mask: False for a turn that a learner of this episode is shown but takes no loss on (a mistake that a later
             turn corrects).
+        asides: What the model was asked beside the episode while the observation was made.
     """
 
     text: str
@@ -86,6 +119,7 @@ class Turn:
     illegal_calls: int = 0
     token_ids: tuple[int, ...] = ()
     loss_mask: bool = True
+    asides: tuple[Aside, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +133,10 @@ class Trajectory:
         end: Why the episode ended.
         error: The message of the error that ended it, if one did.
         num_tokens: Tokens of the whole sequence, prompt and images included; 0 where the policy counts none.
+        forced: Whether the last turn was one more than ``max_turns`` allow, or one beyond a budget, in which the agent
+            was told to answer (``System.forced_answer``; validation and evaluation only).
+        asides: What the model was asked beside the episode after its end.
+        notes: What ``System.after`` found out about the episode: plain data by name.
     """
 
     qa_id: str
@@ -109,6 +147,9 @@ class Trajectory:
     error: str = ""
     rollout_index: int = 0
     num_tokens: int = 0
+    forced: bool = False
+    asides: tuple[Aside, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def answer(self) -> str | None:
@@ -127,6 +168,11 @@ class Trajectory:
         return sum(turn.illegal_calls for turn in self.turns)
 
     @property
+    def all_asides(self) -> tuple[Aside, ...]:
+        """All asides in order, those after the end included."""
+        return (*(aside for turn in self.turns for aside in turn.asides), *self.asides)
+
+    @property
     def visuals(self) -> tuple[FrameRef | ClipRef, ...]:
         """All images and clips that were shown, in order."""
         shown = [part for message in self.opening for part in message.parts]
@@ -141,13 +187,17 @@ class Trajectory:
     def to_dict(self) -> dict[str, Any]:
         """Plain dictionaries, lists, strings and numbers; :meth:`from_dict` reads them back."""
         # Not dataclasses.asdict: it copies each token id and each number, on an event loop that has others to serve.
-        opening = tuple({"role": message.role, "parts": _plain_parts(message.parts)} for message in self.opening)
-        return {**vars(self), "opening": opening, "turns": tuple(map(_plain_turn, self.turns)), "end": self.end.value}
+        record = {**vars(self), "opening": _plain_messages(self.opening), "turns": tuple(map(_plain_turn, self.turns))}
+        record |= {
+            "end": self.end.value,
+            "asides": tuple(map(_plain_aside, self.asides)),
+            "notes": deepcopy(self.notes),
+        }
+        return {key: value for key, value in record.items() if value or key not in _LEFT_OUT}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> "Trajectory":
         """The trajectory that :meth:`to_dict` wrote."""
-        opening = tuple(RecordedMessage(m["role"], _parts(m["parts"])) for m in record["opening"])
         turns = tuple(
             Turn(
                 **{
@@ -155,11 +205,18 @@ class Trajectory:
                     "action": _action(turn["action"]),
                     "observation": _parts(turn["observation"]),
                     "token_ids": tuple(turn.get("token_ids", ())),
+                    "asides": tuple(map(_aside, turn.get("asides", ()))),
                 }
             )
             for turn in record["turns"]
         )
-        return cls(**{**record, "opening": opening, "turns": turns, "end": EndReason(record["end"])})
+        asides = tuple(map(_aside, record.get("asides", ())))
+        opening = _messages(record["opening"])
+        return cls(**{**record, "opening": opening, "turns": turns, "end": EndReason(record["end"]), "asides": asides})
+
+
+_LEFT_OUT = ("forced", "asides", "notes")
+"""Of a trajectory's fields those that only few systems fill: an empty one isn't written."""
 
 
 def _plain_parts(parts: Sequence[RecordedPart]) -> tuple[str | dict[str, Any], ...]:
@@ -182,7 +239,47 @@ def _plain_turn(turn: Turn) -> dict[str, Any]:
     record = {**vars(turn), "action": action, "observation": _plain_parts(turn.observation)}
     if turn.loss_mask:
         del record["loss_mask"]
+    if turn.asides:
+        record["asides"] = tuple(map(_plain_aside, turn.asides))
+    else:
+        del record["asides"]
     return record
+
+
+def _plain_messages(messages: Sequence[RecordedMessage]) -> tuple[dict[str, Any], ...]:
+    return tuple({"role": message.role, "parts": _plain_parts(message.parts)} for message in messages)
+
+
+def _plain_aside(aside: Aside) -> dict[str, Any]:
+    return {**vars(aside), "messages": _plain_messages(aside.messages)}
+
+
+def plain_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of what ``System.after`` returned, if it is plain data.
+
+    Raises:
+        TypeError: It holds something else than dictionaries with names, lists, texts, numbers, true, false and null;
+            the message says where.
+    """
+    if not isinstance(notes, Mapping):
+        raise TypeError(f"notes must be a dictionary, got {type(notes).__name__}")
+    return {key: _plain_note(value, key) for key, value in _named(notes, "notes")}
+
+
+def _plain_note(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    if isinstance(value, Mapping):
+        return {key: _plain_note(one, f"{where}.{key}") for key, one in _named(value, where)}
+    if isinstance(value, list | tuple):
+        return [_plain_note(one, f"{where}[{number}]") for number, one in enumerate(value)]
+    raise TypeError(f"the note {where!r} is no plain data: {value!r:.80}")
+
+
+def _named(values: Mapping[Any, Any], where: str) -> Sequence[tuple[str, Any]]:
+    if strange := [key for key in values if not isinstance(key, str)]:
+        raise TypeError(f"a name in {where!r} is no text: {strange[0]!r:.80}")
+    return list(values.items())
 
 
 def record_parts(parts: Sequence[Part]) -> tuple[RecordedPart, ...]:
@@ -205,6 +302,15 @@ def _reference(shown: Frame | Clip) -> FrameRef | ClipRef:
     if isinstance(shown, Clip):
         return ClipRef(tuple(FrameRef(one.index, one.time, one.width, one.height) for one in shown.frames))
     return FrameRef(shown.index, shown.time, shown.width, shown.height)
+
+
+def _messages(raw: Sequence[Mapping[str, Any]]) -> tuple[RecordedMessage, ...]:
+    return tuple(RecordedMessage(one["role"], _parts(one["parts"])) for one in raw)
+
+
+def _aside(raw: Mapping[str, Any]) -> Aside:
+    lists = {key: tuple(raw.get(key, ())) for key in ("stop", "token_ids")}
+    return Aside(**{**raw, **lists, "messages": _messages(raw["messages"])})
 
 
 def _parts(raw: Sequence[Any]) -> tuple[RecordedPart, ...]:

@@ -19,8 +19,9 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.videozoomer.system import VideoZoomer
+from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
@@ -215,3 +216,62 @@ def test_a_clip_is_sent_as_its_frames_after_their_times(qa: VideoQA) -> None:
     assert first[0]["text"].endswith("<frame0_time0.00s><frame1_time59.90s><0.0 seconds>")
     assert first[2]["text"] == "<59.9 seconds>"
     assert sum(part["type"] == "image_url" for part in second) == 2
+
+
+@dataclass(frozen=True)
+class Thinker(VideoZoomer):
+    """Begins each reply, and has each zoom described beside the episode."""
+
+    overview_max_frames: int = 2
+    reply_prefix: str = "<think>"
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        asked = [Message("system", ("be brief",)), Message("user", ("What is this?",))]
+        said = await view.ask(asked, max_tokens=50, stop=("</a>",), prefix="<a>")
+        return Observation((said.text,), legal_calls=1)
+
+
+def test_a_server_goes_on_from_a_prefix(qa: VideoQA) -> None:
+    # the second reply says the prefix again, as some servers do
+    server = Server([reply(ZOOM.removeprefix("<think>")), reply("<a>red", prompt=9, completion=2), reply(ANSWER)])
+    trajectory, policy = episode(server, qa, Thinker())
+    assert [turn.text for turn in trajectory.turns] == [ZOOM, ANSWER] and trajectory.answer == "B"
+    first, aside, last = server.asked
+    assert first["messages"][-1] == {"role": "assistant", "content": "<think>"}
+    assert (first["continue_final_message"], first["add_generation_prompt"]) == (True, False)
+    assert [one["content"] for one in last["messages"] if one["role"] == "assistant"] == [ZOOM, "<think>"]
+    # a conversation of its own, of which the episode's knows nothing
+    assert [one["role"] for one in aside["messages"]] == ["system", "user", "assistant"]
+    assert (aside["max_tokens"], aside["stop"]) == (50, ["</a>"])
+    (said,) = trajectory.all_asides
+    assert (said.text, said.reply, said.prompt_tokens, said.num_tokens) == ("<a>red</a>", "red</a>", 9, 2)
+    assert policy.usage == Usage(209, 22, 3)
+
+
+def test_fields_say_how_a_server_goes_on_from_a_prefix(qa: VideoQA) -> None:
+    server = Server([reply(ANSWER)])
+
+    async def run() -> Trajectory:
+        async with server.running() as config:
+            config = replace(config, fields={"continue_final_message": None, "prefix": True})
+            return await play(Thinker(), ChatPolicy(Endpoint(config, "model"), config, Thinker()), qa, MemorySource())
+
+    assert asyncio.run(run()).answer == "B"
+    assert server.asked[0]["prefix"] is True and "continue_final_message" not in server.asked[0]
+
+
+def test_without_a_prefix_nothing_is_gone_on_from(qa: VideoQA) -> None:
+    server = Server([reply(ANSWER)])
+    episode(server, qa)
+    assert "continue_final_message" not in server.asked[0] and "add_generation_prompt" not in server.asked[0]
+
+
+def test_an_aside_that_the_server_refuses_ends_the_episode(qa: VideoQA) -> None:
+    trajectory, _ = episode(Server([reply(ZOOM), 400]), qa, Thinker())
+    assert trajectory.end is EndReason.ENGINE_ERROR
+
+
+def test_an_aside_keeps_a_turns_limit(qa: VideoQA) -> None:
+    server = Server([reply(ZOOM), reply("red"), reply(ANSWER)])
+    episode(server, qa, Thinker(), TokenLimits(10**4, 10**4, 30))
+    assert [one["max_tokens"] for one in server.asked] == [30, 30, 30]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -10,12 +10,13 @@ from agentic_video.rollout.engine import GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, ScriptEngine, replay, turn_ids, written_ids
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.systems.base import Context
+from agentic_video.systems.base import Context, EpisodeView
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
-from agentic_video.types.action import Answer
+from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import Aside, FrameRef, RecordedMessage, Trajectory, Turn
 from tests.conftest import MemorySource
 
 SYSTEM = FrameMind(low=FrameSampling(2, 28, 28), high=FrameSampling(2, 28, 28), tool_side=56)
@@ -193,3 +194,72 @@ def test_a_script_says_its_turns_whatever_it_is_asked() -> None:
         return [(await engine.generate(request)).token_ids for _ in range(2)]
 
     assert asyncio.run(run()) == [(1, 2), (3,)]
+
+
+@dataclass(frozen=True)
+class Curious(FrameMind):
+    """Begins each reply, and has each look described beside the episode."""
+
+    low: FrameSampling = SYSTEM.low
+    high: FrameSampling = SYSTEM.high
+    tool_side: int = 56
+    reply_prefix: str = "<think>"
+    train_asides: bool = True
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        found = await super().observe(action, view)
+        assert found is not None
+        await view.ask([Message("user", (found.frames[0], "What is this?"))], max_tokens=9, prefix="It is")
+        return found
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("with_ids", [True, False])
+def test_prefixes_and_asides_are_replayed(
+    context: Context, with_ids: bool, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    system = Curious(context=context)
+    look, said = LOOK.removeprefix("<think>"), REPLY.removeprefix("<think>")
+    turns = [written_ids(text, chat_format, system.stop if text == look else ()) for text in (look, " red", said)]
+    policy = TokenPolicy(ScriptEngine(turns), chat_format, ROOMY, system)
+    trajectory = asyncio.run(play(system, policy, qa, MemorySource()))
+    assert trajectory.answer == "B" and [one.text for one in trajectory.all_asides] == ["It is red"]
+    recorded = Trajectory.from_dict(trajectory.to_dict())
+    if not with_ids:
+        first, last = recorded.turns
+        asides = tuple(replace(one, token_ids=()) for one in first.asides)
+        recorded = replace(recorded, turns=(replace(first, token_ids=(), asides=asides), replace(last, token_ids=())))
+    sequences = replayed(recorded, qa, chat_format, system)
+    expected = [*policy.aside_sequences, *policy.sequences]
+    assert len(sequences) == len(expected) == (2 if context == "all" else 3)
+    for found, one in zip(sequences, expected, strict=True):
+        assert (list(found.ids), list(found.response_mask)) == (one.ids, one.response_mask)
+        assert len(found.visuals) == len(one.visuals)
+    # what no loss is taken on, has no asides to learn from; and a system may not learn from any
+    first, last = recorded.turns
+    masked = replace(recorded, turns=(replace(first, loss_mask=False), last))
+    assert len(replayed(masked, qa, chat_format, system)) == len(expected) - 1
+    assert len(replayed(recorded, qa, chat_format, replace(system, train_asides=False))) == len(expected) - 1
+
+
+def test_a_turn_without_its_prefix_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    with pytest.raises(ReplayError, match="turn 1 doesn't begin with '<plan>', as the system has all turns begin"):
+        replayed(trajectory, qa, chat_format, Curious(reply_prefix="<plan>"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("It is<|im_end|> red", "aside 1 writes out the token that ends a reply"),
+        ("It is<|image_pad|>", "aside 1: the engine generated nothing|aside 1 has 1 tokens"),
+        ("It is\ud800", "aside 1 holds half of a surrogate pair"),
+    ],
+)
+def test_asides_that_no_model_may_learn_are_refused(
+    text: str, message: str, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    trajectory, _ = played(chat_format, qa)
+    aside = Aside((RecordedMessage("user", ("What?",)),), text, 3, prefix="It is", finished=False)
+    with pytest.raises(ReplayError, match=message):
+        replayed(replace(trajectory, asides=(aside,)), qa, chat_format, Curious(reply_prefix=""))

@@ -22,6 +22,8 @@ from agentic_video.rollout.costs import COSTS
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.training import agent_loop
 from agentic_video.training.agent_loop import (
     FINAL_OUTPUT,
@@ -35,7 +37,9 @@ from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES
 from agentic_video.training.router import RequestId
 from agentic_video.types import frame as frame_module
+from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame, ImageRef, Origin, image_key
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.errors import VideoError
@@ -179,6 +183,95 @@ def test_ids_mask_and_log_probabilities(zoomer: DictConfig, chat_format: ChatFor
     first, second = (one["prompt_ids"] for one in played.server.asked)
     assert first == output.prompt_ids
     assert second == [*output.prompt_ids, *zoom, *shown]
+
+
+@dataclass(frozen=True)
+class Curious(VideoZoomer):
+    """Has each zoom described beside the episode, twice at a time, with the zoom's first frame."""
+
+    train_asides: bool = True
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        found = await super().observe(action, view)
+        assert found is not None
+        asked = [Message("user", (found.frames[0], "What is this?"))]
+        await asyncio.gather(view.ask(asked, max_tokens=5), view.ask(asked, max_tokens=6))
+        return found
+
+    async def after(self, trajectory: Trajectory, view: EpisodeView) -> dict[str, Any]:
+        return {"verdict": (await view.ask([Message("user", ("sure?",))], max_tokens=7)).text}
+
+
+CURIOUS = f"agentic_video.system._target_={__name__}.Curious"
+
+
+@pytest.fixture
+def curious() -> DictConfig:
+    return composed("videozoomer", "laptop", *ROOMY, CURIOUS, "agentic_video.system.overview_max_frames=2")
+
+
+def test_asides_are_outputs_of_their_own(curious: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:
+    zoom, red, blue = (chat_format.encode(text) for text in (ZOOM, "red", "blue"))
+    played = rollout(curious, chat_format, qa, zoom, red, blue, ANSWER, "yes", uid="u")
+    first, second, verdict, episode = played.outputs
+    assert [one.response_ids for one in (first, second)] == [red, blue]
+    assert all(one.response_mask == [1] * len(one.response_ids) for one in (first, second, verdict))
+    assert first.response_logprobs == [-2.0] * len(red) and verdict.response_logprobs == [-5.0] * len(
+        verdict.response_ids
+    )
+    assert [key(0)] == [ref.key for ref in shown(first)] and shown(verdict) == () and len(shown(episode)) == 4
+    # the episode is the last: it is scored, and all get its advantage
+    assert [one.extra_fields[FINAL_OUTPUT] for one in played.outputs] == [False, False, False, True]
+    assert chat_format.decode(episode.response_ids).count("red") == 0
+    assert episode.extra_fields["min_global_steps"] == 3 and episode.extra_fields["max_global_steps"] == 7
+    assert played.trajectory.notes == {"verdict": "yes"}
+    assert [aside.text for aside in played.trajectory.all_asides] == ["red", "blue", "yes"]
+    # they go where the episode's turns go, with its sampling, and no longer than they may
+    asked = played.server.asked
+    assert len({one["request_id"] for one in asked}) == 1
+    assert [one["sampling_params"]["max_tokens"] for one in asked[1:3]] == [5, 6]
+    assert asked[1]["sampling_params"]["stop"] == [] and asked[1]["sampling_params"]["temperature"] == 0.7
+    assert asked[1]["prompt_ids"] == first.prompt_ids
+
+
+def test_asides_are_no_outputs_unless_they_are_trained_on(
+    curious: DictConfig, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    turns = (chat_format.encode(ZOOM), "red", "blue", ANSWER, "yes")
+    assert len(rollout(curious, chat_format, qa, *turns, **{VALIDATE: True}).outputs) == 1
+    untrained = composed(
+        *("videozoomer", "laptop", *ROOMY, CURIOUS, "agentic_video.system.overview_max_frames=2"),
+        "+agentic_video.system.train_asides=false",
+    )
+    (output,) = (played := rollout(untrained, chat_format, qa, *turns)).outputs
+    assert output.extra_fields[FINAL_OUTPUT] and len(played.trajectory.all_asides) == 3
+
+
+def test_an_aside_that_the_engine_fails_on_fails_the_rollout(
+    curious: DictConfig, chat_format: ChatFormat, qa: VideoQA
+) -> None:
+    with pytest.raises(EngineError, match="engine_error: ValueError: no"):
+        rollout(curious, chat_format, qa, chat_format.encode(ZOOM), "red", ValueError("no"))
+    with pytest.raises(EngineError, match="engine_error: ValueError: no"):
+        rollout(curious, chat_format, qa, chat_format.encode(ZOOM), "red", "blue", ANSWER, ValueError("no"))
+
+
+def test_waiting_for_several_answers_at_a_time_counts_once() -> None:
+    class Slow:
+        async def generate(self, **request: Any) -> TokenOutput:
+            clock[0] += 1.0
+            await asyncio.sleep(0)
+            return answer(5)
+
+    clock = [0.0]
+
+    async def run() -> float:
+        engine = VerlEngine(Slow(), SAMPLING, "id")
+        asyncio.get_running_loop().time = lambda: clock[0]  # type: ignore[method-assign]
+        await asyncio.gather(*(engine.generate(turn()) for _ in range(3)))
+        return engine.seconds
+
+    assert asyncio.run(run()) <= 3.0
 
 
 def test_what_the_server_is_asked(zoomer: DictConfig, chat_format: ChatFormat, qa: VideoQA) -> None:

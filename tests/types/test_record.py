@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.record import Record, RecordError, load_records, read_records, write_record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
+from agentic_video.types.trajectory import Aside, ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 
 QA = VideoQA(id="q1", video="/videos/a.mp4", question="What?", answer="B", options=("red", "blue"), data_source="test")
 
@@ -260,3 +260,56 @@ def test_a_bad_clip_is_named(change: Any, message: str) -> None:
     change(raw["trajectory"]["turns"][0]["observation"][1])
     with pytest.raises(RecordError, match=message):
         Record.from_dict(raw, "line")
+
+
+ASIDE = Aside(
+    (RecordedMessage("user", ("What is this?", FrameRef(9, 0.9, 28, 28))),),
+    "<a>red</a>",
+    3,
+    prompt_tokens=7,
+    finished=False,
+    prefix="<a>",
+    stop=("</a>",),
+    token_ids=(4, 5, 6),
+)
+WITH_ASIDES = replace(
+    FULL,
+    trajectory=replace(
+        FULL.trajectory,
+        turns=(replace(FULL.trajectory.turns[0], asides=(ASIDE, ASIDE)), *FULL.trajectory.turns[1:]),
+        asides=(ASIDE,),
+        forced=True,
+        notes={"verdict": [True, None, {"score": 0.5}]},
+    ),
+)
+
+
+def test_asides_and_notes_come_back() -> None:
+    assert Record.from_dict(line_of(WITH_ASIDES)) == WITH_ASIDES
+    assert WITH_ASIDES.trajectory.all_asides == (ASIDE,) * 3 and ASIDE.reply == "red</a>"
+
+
+def test_what_few_systems_have_is_not_written_for_others() -> None:
+    raw = line_of(FULL)["trajectory"]
+    assert not {"asides", "notes", "forced"} & {*raw, *raw["turns"][0]}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"text": 3}, r"asides\[0\]\.text' must be a string"),
+        ({"messages": [{"role": "assistant", "parts": []}]}, r"asides\[0\]\.messages\[0\]\.role'"),
+        ({"messages": [{"role": "user", "parts": [{"index": 1}]}]}, r"asides\[0\]\.messages\[0\]\.parts\[0\]\.time'"),
+        ({"token_ids": [-1]}, r"asides\[0\]\.token_ids'"),
+        ({"stop": [1]}, r"asides\[0\]\.stop'"),
+        ({"more": 1}, r"asides\[0\]\.more' is unknown"),
+    ],
+)
+@pytest.mark.parametrize("of", ["turn", "trajectory"])
+def test_bad_asides_are_named(of: str, change: dict[str, Any], field: str) -> None:
+    raw = line_of(WITH_ASIDES)
+    owner = raw["trajectory"]["turns"][0] if of == "turn" else raw["trajectory"]
+    owner["asides"][0] |= change
+    name = r"trajectory\.turns\[0\]\." if of == "turn" else r"trajectory\."
+    with pytest.raises(RecordError, match=name + field):
+        Record.from_dict(raw)

@@ -56,5 +56,6 @@ def usage_of(policy: Policy) -> Usage:
         return policy.usage
     if isinstance(policy, TokenPolicy):
         said = sum(sum(sequence.response_mask) for sequence in policy.sequences)
-        return Usage(policy.num_tokens - sum(policy.sequence.response_mask) if policy.sequence else 0, said, 0)
+        prompt = policy.num_tokens - sum(policy.sequence.response_mask) if policy.sequence else 0
+        return Usage(prompt, said, 0) + Usage(*policy.asides_usage)
     return Usage()

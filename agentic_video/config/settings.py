@@ -11,6 +11,7 @@ from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import RewardConfig
+from agentic_video.types.trajectory import EndReason
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
@@ -167,4 +168,8 @@ def _system(values: Any) -> System:
         value = getattr(system, one.name)
         if isinstance(value, int) and isinstance(one.default, int) and value < 0 <= one.default:
             raise ValueError(f"{where}.{one.name} can't be negative, got {value}")
+    for end in system.untrained_ends:
+        if end not in list(EndReason):
+            known = ", ".join(EndReason)
+            raise ValueError(f"{where}.untrained_ends: {end!r} is no reason why an episode ends; there are {known}")
     return system

@@ -27,6 +27,7 @@ from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
 from agentic_video.training.turnstile import beside, one_by_one
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
@@ -355,6 +356,7 @@ class VideoAgentLoop(AgentLoopBase):
             "trajectory": trajectory.to_dict(),
             "video_qa": qa.to_row(),
             GREEDY: bool(row.get(GREEDY)),
+            UNTRAINED: trajectory.end in system.untrained_ends,
             COSTS: {**episode_costs(trajectory, self.format, source), **(looks.figures() if looks else {})},
             "turn_scores": [],
             "tool_rewards": [],

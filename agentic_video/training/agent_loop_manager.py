@@ -13,6 +13,7 @@ from typing import Any
 
 import ray
 import torch
+import transfer_queue as tq
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
@@ -26,6 +27,7 @@ from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLo
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.references import IMAGES
 from agentic_video.training.turnstile import beside, one_by_one
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
 
 WITHOUT_PIXELS = "without_pixels"
@@ -83,7 +85,18 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         for one in output if isinstance(output, list) else [output]:
             if IMAGES in (one.multi_modal_data or {}):
                 one.multi_modal_data[INPUTS] = await beside(partial(self._inputs, one))
-        return await super()._agent_loop_postprocess(output, validate, **kwargs)
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
+        if not validate:
+            await self._tag_untrained(output, **kwargs)
+
+    async def _tag_untrained(self, output: Any, **kwargs: Any) -> None:
+        """Tell the trainer and dynamic sampling of a rollout that isn't trained on."""
+        outputs = output if isinstance(output, list) else [output]
+        if not outputs or not outputs[-1].extra_fields.get(UNTRAINED, False):
+            return
+        # As verl makes them.
+        keys = [f"{kwargs['uid']}_{kwargs['session_id']}_{number}" for number in range(len(outputs))]
+        await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
 
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""

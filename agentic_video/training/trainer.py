@@ -29,6 +29,7 @@ from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
+from agentic_video.training.untrained import Untrained
 from agentic_video.training.validation import WithGreedy
 
 # The mixin goes before one of verl's trainers; only type checkers see it as one itself.
@@ -109,21 +110,21 @@ class EpisodeLog(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(EpisodeLog, LookAhead, PPOTrainerSync):
+class VideoAgentTrainer(EpisodeLog, Untrained, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(EpisodeLog, PPOTrainerColocateAsync):
+class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, PPOTrainerColocateAsync):
     """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(EpisodeLog, PPOTrainerSeparateAsync):
+class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, PPOTrainerSeparateAsync):
     """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

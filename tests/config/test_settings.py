@@ -1,11 +1,13 @@
 """The config's block ``agentic_video`` as typed settings."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.settings import Settings, settings_of
+from agentic_video.systems.videozoomer.system import VideoZoomer
 
 SYSTEM = {"_target_": "agentic_video.systems.videozoomer.system.VideoZoomer"}
 
@@ -32,7 +34,7 @@ def test_a_bad_value_is_named(key: str, value: int, message: str) -> None:
         settings(**{key: value})
 
 
-def block(**system: object) -> object:
+def block(**system: object) -> DictConfig:
     return OmegaConf.create({"agentic_video": {"system": {**SYSTEM, **system}}})
 
 
@@ -74,3 +76,18 @@ def test_a_reward_of_one_s_own_is_part_of_the_settings() -> None:
     )
     reward = settings_of(config).reward
     assert (reward.path, reward.name, reward.mode, reward.reward_kwargs) == ("a.py", "f", "replace", {"x": [1]})
+
+
+@dataclass(frozen=True)
+class Limited(VideoZoomer):
+    """A system that says which rollouts aren't trained on."""
+
+    untrained_ends: tuple[str, ...] = ("turn_limit", "token_budget")
+
+
+def test_ends_that_are_not_trained_on_must_exist() -> None:
+    assert settings().system.untrained_ends == ()
+    target = "tests.config.test_settings.Limited"
+    assert settings_of(block(_target_=target)).system.untrained_ends == ("turn_limit", "token_budget")
+    with pytest.raises(ValueError, match=r"agentic_video\.system\.untrained_ends: 'late' is no reason .* turn_limit"):
+        settings_of(block(_target_=target, untrained_ends=["late"]))

@@ -25,8 +25,8 @@ class SearchRecipe:
 
     Attributes:
         second_look: Share that look once more after a look that missed; the others give up and guess.
-        reads: Share that teach to read, after one look as after two: the first hits, the second does, or both miss, each
-            as often. Only their answer is trained on, so that they don't show where to look, or how often.
+        reads: Share that teach to read, after one look as after two: the first hits, the second does, or both miss,
+            each as often. Only their answer is trained on, so that they don't show where to look, or how often.
         opening: Whether the first turn looks at the signpost, for systems that are shown nothing before it.
     """
 

@@ -85,6 +85,10 @@ class VideoO3(System):
         observation_line: Before the frames of a look.
         go_on: After them.
         refusal: In place of an observation, after a call that can't be carried out.
+        forced_answer: In validation and evaluation: what is shown where the episode would end without an answer, before
+            one more turn.
+        untrained_ends: Rollouts that end so are left out of the loss and of their group's statistics: a call in the last
+            turn, one too many observations, or a context that is full.
         answer_match: Rule for multiple-choice answers: ``leading_letter`` (released: the letter, or one that begins the
             answer), ``robust`` (letters and option texts in any common dress), ``strict``, ``exact``, ``one_letter`` or
             ``last_letter``.
@@ -119,6 +123,11 @@ class VideoO3(System):
     observation_line: str = "Observation {number}, the segment that you asked for:\n"
     go_on: str = "Think on, then look at another segment or answer."
     refusal: str = "That look failed: {reason}. Think about it, then ask again or answer."
+    forced_answer: str = (
+        "There are no looks left. Think about all that you have seen inside <think> and </think>, then give your best "
+        "answer inside <answer> and </answer>."
+    )
+    untrained_ends: tuple[str, ...] = ("turn_limit", "image_budget", "token_budget")
     answer_match: MatchRule = "leading_letter"
     unnamed_class: RewardClass = "none"
     weights: VideoO3Weights = field(default_factory=VideoO3Weights)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from agentic_video.graders.base import Graders
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.videoo3 import CropTokens, VideoO3
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory, recorded_frames
@@ -143,6 +145,17 @@ def test_the_sixth_turn_must_answer(qa: VideoQA, source: MemorySource) -> None:
     assert run(SMALL, qa, source, *looks, REPLY).answer == "B"
     late = run(SMALL, qa, source, *looks, ground(1, 3))
     assert (late.end, len(late.turns), late.tool_calls) == (EndReason.TURN_LIMIT, 6, 5)
+
+
+def test_in_evaluation_an_answer_is_forced_and_training_leaves_out_such_rollouts(
+    qa: VideoQA, source: MemorySource
+) -> None:
+    said = [*[ground(second, second + 2) for second in range(10, 22, 2)], REPLY]
+    policy = ScriptedPolicy(lambda view: said[len(view.turns)])
+    played = asyncio.run(play(SMALL, policy, qa, source, force_answer=True))
+    assert (played.answer, len(played.turns), played.tool_calls) == ("B", 7, 5)
+    assert played.turns[5].observation == (SMALL.forced_answer,)
+    assert {EndReason.TURN_LIMIT, EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET} == set(SMALL.untrained_ends)
 
 
 def test_the_thirteenth_video_ends_the_episode(qa: VideoQA, source: MemorySource) -> None:

@@ -79,7 +79,9 @@ def ensure(
         base = ensure_base(recipe, cache, own) if model != "none" or recipe.verifier else None
         paths = ToyPaths(base=base, clip=clip)
         if turns and writing and base:
-            paths = replace(paths, model=_ensure_cold_start(system, limits, turns, recipe, cache, writing, base, clip, own))
+            paths = replace(
+                paths, model=_ensure_cold_start(system, limits, turns, recipe, cache, writing, base, clip, own)
+            )
         return replace(paths, world=writing.result().train.parent) if writing else paths
 
 

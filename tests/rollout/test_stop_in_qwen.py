@@ -18,10 +18,10 @@ from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framemind.reward import format_ok as framemind_format
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.framethinker.reward import format_ok as framethinker_format
-from agentic_video.systems.videoo3 import VideoO3
-from agentic_video.systems.videoo3.reward import format_score as videoo3_format
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videobrain.reward import gate_fault
+from agentic_video.systems.videoo3 import VideoO3
+from agentic_video.systems.videoo3.reward import format_score as videoo3_format
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.systems.videozoomer.reward import format_ok as videozoomer_format
 from agentic_video.toyworld.model import CHAT_TEMPLATE, SPECIAL_TOKENS

@@ -27,7 +27,7 @@ def looks(start: float, end: float, strategy: str = "medium") -> Action:
         ("<grounding>[1, 3]</grounding>", Illegal("the call is not a JSON object")),
         ("<grounding></grounding>", Illegal("the call is not valid JSON")),
         ("<grounding>} {</grounding>", Illegal("the call is not valid JSON")),
-        ("<grounding>{\"temporal_segment\": [NaN, 3]}</grounding>", Illegal("NaN is not a number")),
+        ('<grounding>{"temporal_segment": [NaN, 3]}</grounding>', Illegal("NaN is not a number")),
         ("<grounding>{", Illegal("neither a call nor an answer")),
         ("</grounding><grounding>", Illegal("neither a call nor an answer")),
         ("B", Illegal("neither a call nor an answer")),

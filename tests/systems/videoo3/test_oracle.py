@@ -10,9 +10,7 @@ from agentic_video.types.trajectory import EndReason, recorded_frames
 from tests.conftest import MemorySource
 from tests.systems.videoo3.texts import run
 
-LOOK = (
-    '<think>look near 42</think><grounding>{"temporal_segment": [42, 43], "sampling_strategy": "fine"}</grounding>'
-)
+LOOK = '<think>look near 42</think><grounding>{"temporal_segment": [42, 43], "sampling_strategy": "fine"}</grounding>'
 REPLY = "<think>it is green</think><answer>green</answer>"
 
 

@@ -23,6 +23,7 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.training.credit import EpisodeOutput
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
@@ -370,7 +371,7 @@ class VideoAgentLoop(AgentLoopBase):
         sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
         images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
         outputs = [
-            AgentLoopOutput(
+            EpisodeOutput(
                 prompt_ids=sequence.prompt_ids,
                 response_ids=sequence.response_ids,
                 response_mask=sequence.response_mask,

@@ -16,6 +16,7 @@ from agentic_video.graders.judge import Judge, Scale
 from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import load_function, score_episode
+from agentic_video.training.credit import turn_rewards
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
@@ -140,6 +141,9 @@ class VideoAgentRewardManager(RewardManagerBase):
         qa = VideoQA.from_row(fields["video_qa"])
         score, failed = await score_with_fallback(self.settings.system, trajectory, qa, self.graders, self.settings)
         info = reward_info(trajectory, score, failed, self.settings.system.untrained_ends)
+        if self.settings.credit == "turn":
+            most = self.settings.system.max_turns
+            info |= turn_rewards(score.reward, score.turns, len(trajectory.turns), most)
         return {"reward_score": score.reward, "reward_extra_info": info}
 
 

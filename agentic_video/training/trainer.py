@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
+from agentic_video.training.credit import BY_TURN
 from agentic_video.training.episode_log import (
     REWARDS,
     EpisodeWriter,
@@ -61,6 +62,8 @@ class EpisodeLog(_Base):
             # Here, in the process that makes the router: packages may lie elsewhere on the node of the launcher.
             rollout = config.actor_rollout_ref.rollout
             rollout.router_config_path = packaged_path(rollout.get("router_config_path"))
+            if config.agentic_video.get("credit", "trajectory") == "turn":
+                config.algorithm.adv_estimator = BY_TURN
         super().__init__(config)
         self.group_names = GroupNames()
         self.stores = StoreMetrics()

@@ -82,6 +82,10 @@ class _Retriever:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [float(index % 7) for index in indices]
 
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        relevance = np.array(await self.asimilarities(path, indices, prompt), np.float32)
+        return relevance, np.eye(len(indices), dtype=np.float32)
+
 
 class _Verifier:
     """Always right: what it lets pass is up to the agent's answer."""

@@ -78,6 +78,34 @@ def test_a_reward_of_one_s_own_is_part_of_the_settings() -> None:
     assert (reward.path, reward.name, reward.mode, reward.reward_kwargs) == ("a.py", "f", "replace", {"x": [1]})
 
 
+def sft(**values: object) -> Settings:
+    return settings_of(OmegaConf.create({"agentic_video": {"system": SYSTEM, "sft": values}}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"loss_turns": "first"}, r"agentic_video\.sft: loss_turns must be all, last, last_N or row, got 'first'"),
+        ({"loss_turns": "last_0"}, "got 'last_0'"),
+        ({"loss_tags": ["<answer>"]}, "'<answer>' is no tag's name"),
+        ({"hidden": [["answer", "0", "opening"]], "hidden_probability": 0.1}, "expected last or a number from 1"),
+        ({"hidden": [["answer", "last", "all"]], "hidden_probability": 0.1}, r"agentic_video\.sft\.hidden: expected"),
+        ({"hidden": [["answer", "last", "opening"]]}, "need each other"),
+        ({"hidden_probability": 1.5}, "must be from 0 to 1"),
+        ({"turns": "all"}, r"agentic_video\.sft\.turns: unknown key"),
+    ],
+)
+def test_mistakes_about_sft_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sft(**values)
+
+
+def test_what_sft_learns() -> None:
+    assert settings().sft.loss_turns == "all" and settings().sft.hidden == ()
+    given = sft(loss_turns="last_12", hidden=[["answer", "last", "opening"]], hidden_probability=0.1).sft
+    assert (given.loss_turns, given.hidden) == ("last_12", (("answer", "last", "opening"),))
+
+
 @dataclass(frozen=True)
 class Limited(VideoZoomer):
     """A system that says which rollouts aren't trained on."""
@@ -91,3 +119,14 @@ def test_ends_that_are_not_trained_on_must_exist() -> None:
     assert settings_of(block(_target_=target)).system.untrained_ends == ("turn_limit", "token_budget")
     with pytest.raises(ValueError, match=r"agentic_video\.system\.untrained_ends: 'late' is no reason .* turn_limit"):
         settings_of(block(_target_=target, untrained_ends=["late"]))
+
+
+def test_credit_by_turn_needs_one_sequence_an_episode() -> None:
+    def credit(value: str, system: str = SYSTEM["_target_"]) -> Settings:
+        return settings_of(OmegaConf.create({"agentic_video": {"system": {"_target_": system}, "credit": value}}))
+
+    assert settings().credit == "trajectory" and credit("turn").credit == "turn"
+    with pytest.raises(ValueError, match=r"agentic_video\.credit must be one of trajectory, turn, got 'token'"):
+        credit("token")
+    with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: framemind has a sequence for each turn"):
+        credit("turn", "agentic_video.systems.framemind.system.FrameMind")

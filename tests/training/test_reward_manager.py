@@ -80,6 +80,18 @@ def test_score_and_what_is_logged() -> None:
     assert sum(value for key, value in info.items() if key.startswith("term_")) == pytest.approx(1.5)
 
 
+def test_what_turns_earned_is_told_where_credit_is_by_turn() -> None:
+    config = config_of(credit="turn")
+
+    async def score() -> dict[str, Any]:
+        return await VideoAgentRewardManager(config, None, None).run_single(batch_of(ANSWERED, CHOICE))
+
+    info = asyncio.run(score())["reward_extra_info"]
+    earned = {key: value for key, value in info.items() if key.startswith("turn_reward_")}
+    # VideoZoomer says nothing of turns: all is the last one's
+    assert len(earned) == 5 and earned["turn_reward_2"] == sum(earned.values()) == 1.5
+
+
 def test_keys_are_always_the_same() -> None:
     infos = [run(ANSWERED, CHOICE), run(FAILED, CHOICE), run(ANSWERED, OPEN, on_failure="zero")]
     assert len({tuple(result["reward_extra_info"]) for result in infos}) == 1

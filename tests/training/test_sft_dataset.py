@@ -29,6 +29,7 @@ from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.training.spans import HIDDEN
 from agentic_video.types.record import Record, read_records, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, Trajectory
@@ -310,3 +311,72 @@ def test_the_oracles_demonstrations_are_records(
     assert all(record.trajectory.answer is not None and record.trajectory.turns[0].token_ids for record in records)
     assert len(list(read_records(tmp_path / "heldout.jsonl"))) == 2
     assert len(setup.dataset(tmp_path / "train.jsonl")) >= 4
+
+
+def learnt(setup: Setup, record: Record, tmp_path: Path) -> list[str]:
+    """The texts that a record's only sequence has loss on, one for each run."""
+    dataset = setup.dataset(written(tmp_path, record))
+    (sample,) = [dataset[number] for number in range(len(dataset))]
+    ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
+    pieces: list[list[int]] = []
+    for number, one in enumerate(mask):
+        if one and (number == 0 or not mask[number - 1]):
+            pieces.append([])
+        if one:
+            pieces[-1].append(ids[number])
+    return [setup.chat_format.decode(piece) for piece in pieces]
+
+
+def zoomed(setup: Setup, qa: VideoQA) -> tuple[Record, list[str]]:
+    """An oracle's episode, and the texts of its turns."""
+    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
+    turns[-1].append(min(setup.chat_format.eos_ids))
+    trajectory, _ = rollout(setup, qa, turns)
+    return Record(qa, trajectory), [setup.chat_format.decode(ids) for ids in turns]
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("all", [0, 1]), ("last", [1]), ("last_2", [0, 1]), ("row", [0])])
+def test_loss_by_turn(
+    rule: str, kept: list[int], rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, f"agentic_video.sft.loss_turns={rule}")
+    qa = replace(rows[0], extra={**rows[0].extra, "loss_turns": [1]})
+    record, texts = zoomed(setup, qa)
+    assert learnt(setup, record, tmp_path) == [texts[number] for number in kept]
+
+
+def test_a_record_without_the_numbers_of_its_turns_is_left_out(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, "agentic_video.sft.loss_turns=row")
+    record, _ = zoomed(setup, rows[0])
+    named = replace(record, qa=replace(rows[0], extra={**rows[0].extra, "loss_turns": [2]}))
+    dataset = setup.dataset(written(tmp_path, record, named))
+    assert len(dataset) == 1
+    (problem,) = dataset.problems
+    assert "extra_info.loss_turns must list numbers of turns, from 1 to 2; it is None" in problem
+
+
+def test_loss_by_tag_within_the_last_turn(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    options = ("agentic_video.sft.loss_turns=last", "agentic_video.sft.loss_tags=[answer]")
+    setup = setup_of("videozoomer", checkpoints, *options)
+    record, texts = zoomed(setup, rows[0])
+    (text,) = learnt(setup, record, tmp_path)
+    # the answer with its tags, and the token that ends the turn
+    assert texts[1].endswith(text) and text.startswith("<answer>") and text.count("<") > 2
+
+
+def test_a_sample_says_what_is_hidden(rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path) -> None:
+    options = ("agentic_video.sft.hidden=[[answer,last,opening]]", "agentic_video.sft.hidden_probability=0.1")
+    setup = setup_of("videozoomer", checkpoints, *options)
+    record, _ = zoomed(setup, rows[0])
+    sample = setup.dataset(written(tmp_path, record))[0]
+    ids, spans = sample["input_ids"].tolist(), sample["multi_modal_inputs"][HIDDEN].tolist()
+    assert record.trajectory.answer is not None and spans
+    first = sample["loss_mask"].argmax()
+    placeholders = {number for number in range(int(first)) if ids[number] == setup.processor.image_token_id}
+    assert {key for _, _, start, end in spans for key in range(start, end)} == placeholders
+    (query,) = {(start, end) for start, end, _, _ in spans}
+    assert setup.chat_format.decode(ids[slice(*query)]) == record.trajectory.answer

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
-from tests.config.configs import composed
+from tests.config.configs import RECIPES, composed
 
 SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "videoo3")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
@@ -68,3 +68,21 @@ def test_published_constants(system: str) -> None:
     for value, published in zip(found, PUBLISHED[system], strict=True):
         assert published is None or value == published
     assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", 0.1)
+
+
+STAGE_2 = (
+    "agentic_video.sft.hidden_probability=0.1",
+    'agentic_video.sft.hidden=[[answer,last,opening],[grounding,"2",observations]]',
+    "model.use_remove_padding=False",
+    "+model.override_config.attn_implementation=sdpa",
+)
+
+
+def test_videoo3_s_second_stage_hides_frames_from_tags() -> None:
+    config = composed("videoo3", "sft", *STAGE_2)
+    sft = settings_of(config.data).sft
+    assert sft.hidden == (("answer", "last", "opening"), ("grounding", "2", "observations"))
+    assert sft.hidden_probability == 0.1
+    assert config.model.override_config.attn_implementation == "sdpa" and not config.model.use_remove_padding
+    page = (RECIPES / "videoo3" / "README.md").read_text(encoding="utf-8")
+    assert all(override in page for override in STAGE_2)

@@ -140,7 +140,7 @@ class VideoO3(System):
         check_frames_as(self.frames_as)
         if not 2 <= self.crop_min_frames <= self.crop_max_frames or not min(self.crop_fps, self.overview_fps) > 0:
             raise ValueError(
-                "crop_fps and overview_fps must be positive, crop_min_frames 2 at least and crop_max_frames not below it"
+                "crop_fps and overview_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less"
             )
         self._frame_size(64, 64, self.overview_tokens, 1, "images")
 

@@ -210,7 +210,7 @@ def test_a_video_of_one_frame_is_an_image(qa: VideoQA) -> None:
     ],
 )
 def test_constants_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="must be|crop_fps"):
+    with pytest.raises(ValueError, match=r"must be|crop_fps"):
         VideoO3(**change)
     with pytest.raises(ValueError, match="crop_tokens"):
         CropTokens(coarse=0)

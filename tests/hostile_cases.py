@@ -10,6 +10,7 @@ from agentic_video.systems.longvt import LongVT
 from agentic_video.systems.paravt import ParaVT
 from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
 
@@ -273,6 +274,37 @@ CASES = {
             frames=8 + 4 * 5 * 4,
             wrong=1.0 + 0.1,  # the format, a call
             right=1.0 + 1.0 + 0.6,
+        ),
+        Case(
+            VideoO3(
+                overview_max_frames=8,
+                crop_max_frames=8,
+                overview_tokens=16,
+                frame_min_tokens=1,
+                frame_max_tokens=4,
+                unnamed_class="single_tool",
+            ),
+            call='<think>a</think><grounding>{"temporal_segment": [1, 3], "sampling_strategy": "coarse"}</grounding>',
+            answer="<think>a</think><answer>{}</answer>",
+            tags=(("<grounding>", "</grounding>"), THINK, ANSWER),
+            requests=(
+                *with_numbers(
+                    '{"temporal_segment": [1, #], "sampling_strategy": "fine"}',
+                    '{"temporal_segment": [#, 3], "sampling_strategy": #}',
+                    '{"temporal_segment": #}',
+                    "{'temporal_segment': [#, #], 'sampling_strategy': 'fine'}",
+                ),
+                '{"temporal_segment": [0, 60], "sampling_strategy": "fine"}',
+                '{"temporal_segment": [3, 1], "sampling_strategy": "fine"}',
+                '{"temporal_segment": [1, 1.5], "sampling_strategy": "fine"}',
+                '{"temporal_segment": [-1e308, 1e308], "sampling_strategy": "medium"}',
+                '{"temporal_segment": [1, 3], "sampling_strategy": "finest"}',
+                '{"temporal_segment": [1, 3], "sampling_strategy": "fine"}' * 20,
+                "{" * 500 + "}" * 500,
+            ),
+            frames=8 + 5 * 8,
+            wrong=1.0,  # the format
+            right=1.0 + 1.0 + 0.5,  # a look, which no clue is known for
         ),
     )
 }

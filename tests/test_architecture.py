@@ -75,7 +75,7 @@ def words_of(path: Path) -> set[str]:
             texts.append(node.name)
         elif isinstance(node, ast.arg):
             texts.append(node.arg)
-    return {word for text in texts for word in re.findall(r"[a-z]+", text.lower())}
+    return {word for text in texts for word in re.findall(r"[a-z][a-z0-9]*", text.lower())}
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -11,11 +11,11 @@ from typing import Literal
 
 from agentic_video.types.row import LETTERS, VideoQA
 
-MatchRule = Literal["exact", "strict", "robust", "one_letter", "last_letter", "leading_letter"]
+MatchRule = Literal["exact", "strict", "robust", "one_letter", "last_letter", "leading_letter", "marked_letter"]
 """``exact``: equal to the gold letter, as strings (FrameThinker's released code). ``strict``: the gold letter, perhaps
 with one trailing dot or in brackets, and nothing else. ``robust``: see :func:`match_robust`. ``one_letter``: see
 :func:`match_one_letter`. ``last_letter``: see :func:`match_last_letter`. ``leading_letter``: see
-:func:`match_leading_letter`."""
+:func:`match_leading_letter`. ``marked_letter``: see :func:`match_marked_letter`."""
 
 MAX_ANSWER_CHARS = 4_000
 """A longer answer is wrong, except under ``one_letter`` and ``last_letter``, which read all of it: a letter at the end
@@ -97,6 +97,12 @@ def match_leading_letter(prediction: str, gold: str) -> bool:
     space follows, if anything does."""
     found = _LEADING.match(prediction.strip())
     return found is not None and found[1] == gold
+
+
+def match_marked_letter(prediction: str, gold: str) -> bool:
+    """Video-o3's released rule: the answer is the gold letter, or begins with it in brackets or with a dot behind it
+    (``(B) text``, ``B. text``)."""
+    return prediction == gold or prediction.startswith((f"({gold})", f"{gold}."))
 
 
 def match_strict(prediction: str, gold: str) -> bool:
@@ -196,6 +202,7 @@ _RULES: dict[MatchRule, Callable[[str, VideoQA], bool]] = {
     "one_letter": lambda prediction, qa: match_one_letter(prediction, qa.answer),
     "last_letter": lambda prediction, qa: match_last_letter(prediction, qa.answer),
     "leading_letter": lambda prediction, qa: match_leading_letter(prediction, qa.answer),
+    "marked_letter": lambda prediction, qa: match_marked_letter(prediction, qa.answer),
 }
 
 

@@ -106,6 +106,17 @@ def set_iog(predicted: Iterable[Interval], gold: Iterable[Interval]) -> float:
     return _share(set_overlap(predicted, spans), total(spans))
 
 
+def set_diou(one: Iterable[Interval], other: Iterable[Interval]) -> float:
+    """Distance IoU of two sets, -1 to 1: their IoU less :func:`diou`'s term for the stretches from the start of the
+    first to the end of the last interval of each. An empty set is as far off as can be: -1."""
+    left, right = merged(one), merged(other)
+    if not left or not right:
+        return -1.0
+    ends = [(spans[0][0], spans[-1][1]) for spans in (left, right)]
+    away = iou(*ends) - diou(*ends)
+    return max(-1.0, set_iou(left, right) - away)
+
+
 def _share(part: float, whole: float) -> float:
     """From 0 to 1 whatever was rounded; 0 of nothing and of what is too long to count."""
     return min(1.0, part / whole) if 0 < whole < math.inf else 0.0

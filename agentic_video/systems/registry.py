@@ -13,16 +13,9 @@ SYSTEMS: dict[str, str] = {
     "longvt": "LongVT",
     "timesearch": "TimeSearch",
     "paravt": "ParaVT",
+    "videoo3": "VideoO3",
 }
 """The class of each system, in the package ``agentic_video.systems.<name>``."""
-
-TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
-"""The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so
-other tiny models for all of them; the texts of other systems are written in the same tokens."""
-
-TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
-"""The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so
-other tiny models for all of them; the texts of other systems are written in the same tokens."""
 
 TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
 """The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so

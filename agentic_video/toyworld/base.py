@@ -1,6 +1,7 @@
 """The tiny base model: a tokenizer, and what any system needs of a model: to find and read a frame.
 
-It knows no system's grammar. One base serves the cold starts of all systems of its family, and answers questions about
+It knows no system's grammar. One base serves the cold starts of all systems of its family (but of those with words of
+their own), and answers questions about
 frames that it is simply shown (EVA's verifier).
 """
 
@@ -30,7 +31,7 @@ from agentic_video.toyworld.model import (
     family_of,
     save_checkpoint,
 )
-from agentic_video.toyworld.oracles import Turns
+from agentic_video.toyworld.oracles import OwnWords, Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search
@@ -91,19 +92,23 @@ def verifier_message(question: str, frames: Sequence[Frame]) -> Message:
     return Message("user", (*frames, "\n" + question))
 
 
-def tokenizer_corpus(searched: bool = False) -> list[str]:
+def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> list[str]:
     """Texts that the tokenizer's merges are learnt from: what some systems' episodes on the world say
     (:data:`~agentic_video.systems.registry.TOY_VOCABULARY`).
 
     Args:
         searched: Whether some of its questions are of the kind ``search``, which speak of more.
+        own: A system's words beside those that are shared.
     """
     prompts = packaged_prompts().items()
     texts = [text for name, text in prompts if name.startswith(TOY_VOCABULARY) and name.endswith("_short")]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
     world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))
-    scripts = [system_module(name, "oracle").turns for name in TOY_VOCABULARY]
+    scripts: list[Turns] = [system_module(name, "oracle").turns for name in TOY_VOCABULARY]
+    if own:
+        texts += [*own.tags, own.prompt]
+        scripts.append(own.turns)
     for scene in scenes("demonstrations", 300, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
         texts.append(question_text(qa, OPTION_FORMAT))
@@ -112,20 +117,19 @@ def tokenizer_corpus(searched: bool = False) -> list[str]:
             texts += turns(view, scene.event_time, scene.answer, scene.letter)
     texts += [answer_text(word) for pool in WORD_POOLS.values() for word in pool]
     if searched:
-        texts += search_texts()
+        texts += search_texts(scripts)
     return texts * 2
 
 
-def search_texts() -> list[str]:
-    """What episodes on questions of the kind ``search`` say."""
+def search_texts(scripts: Sequence[Turns]) -> list[str]:
+    """What the episodes of some oracles on questions of the kind ``search`` say."""
     world, rng = WorldRecipe(mixture=(("search", 1.0),)), np.random.default_rng(0)
     texts = []
     for scene in scenes("demonstrations", 100, 0, world):
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = _view(qa, scene, world)
         texts.append(question_text(qa, OPTION_FORMAT))
-        for name in TOY_VOCABULARY:
-            turns: Turns = system_module(name, "oracle").turns
+        for turns in scripts:
             texts += demonstrate_search(view, scene, turns, SearchRecipe(), rng).turns
     return texts
 
@@ -203,17 +207,18 @@ def make_reading(model: Any, tokenizer: Any, world: WorldRecipe, count: int, wor
     return asyncio.run(read_all())
 
 
-def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe) -> None:
+def make_base(folder: Path, model_recipe: ModelRecipe, recipe: BaseRecipe, own: OwnWords | None = None) -> None:
     """Teach a new tiny base model and save it as a checkpoint.
 
     Args:
         folder: Gets the checkpoint.
         model_recipe: Its sizes.
         recipe: How it is taught.
+        own: A system's words that its tokenizer has beside the shared ones.
     """
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
-    tokenizer = build_tokenizer(tokenizer_corpus("search" in kinds_of(recipe.world)))
+    tokenizer = build_tokenizer(tokenizer_corpus("search" in kinds_of(recipe.world), own), own.tags if own else ())
     model = build_model(tokenizer, model_recipe)
     reading = make_reading(model, tokenizer, recipe.world, recipe.reading, recipe.seed)
     seconds = time.monotonic() - started

@@ -17,7 +17,7 @@ from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
 from agentic_video.toyworld.gate import GateError, Setting, check
-from agentic_video.toyworld.oracles import Turns, turns_of
+from agentic_video.toyworld.oracles import OwnWords, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 
@@ -75,10 +75,13 @@ def ensure(
         if recipe.clip:
             facts = {"world": asdict(recipe.world), "seed": recipe.seed}
             clip = cache.once("clip", facts, lambda folder: make_clip(folder, recipe.world, recipe.seed))
-        base = ensure_base(recipe, cache) if model != "none" or recipe.verifier else None
+        own = own_words(system, recipe.oracle)
+        base = ensure_base(recipe, cache, own) if model != "none" or recipe.verifier else None
         paths = ToyPaths(base=base, clip=clip)
         if turns and writing and base:
-            paths = replace(paths, model=_ensure_cold_start(system, limits, turns, recipe, cache, writing, base, clip))
+            paths = replace(
+                paths, model=_ensure_cold_start(system, limits, turns, recipe, cache, writing, base, clip, own)
+            )
         return replace(paths, world=writing.result().train.parent) if writing else paths
 
 
@@ -91,6 +94,7 @@ def _ensure_cold_start(
     world: Future[World],
     base: Path,
     clip: Path | None,
+    own: OwnWords | None,
 ) -> Path:
     """See :func:`ensure`.
 
@@ -99,13 +103,14 @@ def _ensure_cold_start(
         world: Its held-out questions are asked by the gate; that it is there isn't waited for earlier.
         base: Checkpoint that the cold start begins from.
         clip: Folder of the tiny CLIP; None where the recipe has none.
+        own: Words of the system's own.
     """
     neutral = taught(system)
     setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
     facts = {
         **system_facts(neutral, limits),
         "toyworld": asdict(recipe),
-        "corpus": base_facts(recipe)["corpus"],
+        "corpus": base_facts(recipe, own)["corpus"],
         "oracle": turns.__module__,
     }
     return cache.once(system.name, facts, lambda folder: _teach(folder, base, world, setting, recipe))

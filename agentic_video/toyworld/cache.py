@@ -20,6 +20,7 @@ from agentic_video.systems.base import System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
+from agentic_video.toyworld.oracles import OwnWords
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.recipe import ToyRecipe
 from agentic_video.toyworld.world import kinds_of
@@ -195,17 +196,17 @@ def system_facts(system: System, limits: TokenLimits) -> Facts:
     }
 
 
-def ensure_base(recipe: ToyRecipe, cache: Cache) -> Path:
+def ensure_base(recipe: ToyRecipe, cache: Cache, own: OwnWords | None = None) -> Path:
     """The base model of a recipe, built if it isn't in the cache."""
-    return cache.once("base", base_facts(recipe), lambda folder: make_base(folder, recipe.model, recipe.base))
+    return cache.once("base", base_facts(recipe, own), lambda folder: make_base(folder, recipe.model, recipe.base, own))
 
 
-def base_facts(recipe: ToyRecipe) -> Facts:
+def base_facts(recipe: ToyRecipe, own: OwnWords | None = None) -> Facts:
     """What a recipe's base model is made from."""
     clips = FAMILIES[recipe.model.family].video_processor
     return {
         "model": asdict(recipe.model),
         "clips": clips,
         "base": asdict(recipe.base),
-        "corpus": content_key({"": tokenizer_corpus("search" in kinds_of(recipe.base.world))}),
+        "corpus": content_key({"": tokenizer_corpus("search" in kinds_of(recipe.base.world), own)}),
     }

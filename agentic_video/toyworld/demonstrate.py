@@ -17,7 +17,7 @@ from agentic_video.toyworld.build import ensure
 from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught, world_facts
 from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
 from agentic_video.toyworld.model import load_chat_format
-from agentic_video.toyworld.oracles import Turns, asides_of, turns_of
+from agentic_video.toyworld.oracles import Turns, asides_of, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
@@ -94,10 +94,11 @@ def ensure_demonstrations(
         ValueError: The system has no oracle.
     """
     turns, system = turns_of(system, recipe.oracle), taught(system)
-    world, base = ensure_world(recipe, cache), ensure_base(recipe, cache)
+    own = own_words(system, recipe.oracle)
+    world, base = ensure_world(recipe, cache), ensure_base(recipe, cache, own)
     facts = {
         **system_facts(system, limits),
-        "toyworld": {**world_facts(recipe), **base_facts(recipe)},
+        "toyworld": {**world_facts(recipe), **base_facts(recipe, own)},
         "oracle": turns.__module__,
     }
 

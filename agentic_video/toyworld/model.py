@@ -6,7 +6,7 @@ larger ones are several.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -49,7 +49,7 @@ TAGS = tuple(
     for name in ("think", "thinking", "answer", "action", "video_zoom", "tool_response", "tool_call", "turn_sum")
     for slash in ("", "/")
 )
-"""What the systems' grammars mark parts of a turn with."""
+"""What the systems' grammars mark parts of a turn with; a system whose oracle names more has a tokenizer of its own."""
 
 MERGE, TEMPORAL_PATCH = 2, 2
 """Patches along a side of a visual token, and moments that a patch stands for."""
@@ -160,8 +160,14 @@ class ModelRecipe:
     seed: int = 0
 
 
-def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with Qwen2.5's pre-tokenisation, merges learnt from a corpus; tags are tokens of their own."""
+def build_tokenizer(corpus: Iterable[str], own_tags: Sequence[str] = ()) -> PreTrainedTokenizerFast:
+    """A byte-level BPE with Qwen2.5's pre-tokenisation, merges learnt from a corpus; tags are tokens of their own.
+
+    Args:
+        corpus: Texts.
+        own_tags: More tags than :data:`TAGS`; they come last, so the others' numbers are the same without them.
+    """
+    tags = tuple(dict.fromkeys((*TAGS, *own_tags)))
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -171,13 +177,13 @@ def build_tokenizer(corpus: Iterable[str]) -> PreTrainedTokenizerFast:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    cut = re.compile("|".join(re.escape(token) for token in SPECIAL_TOKENS + TAGS))
+    cut = re.compile("|".join(re.escape(token) for token in SPECIAL_TOKENS + tags))
     trainer = trainers.BpeTrainer(
         vocab_size=1024, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=[], show_progress=False
     )
     tokenizer.train_from_iterator((piece for text in corpus for piece in cut.split(text)), trainer)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
-    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in TAGS])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in tags])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token="<|im_end|>",

@@ -2,17 +2,20 @@
 
 A system's oracle is the module ``oracle`` beside its class. It has a function ``turns(view, aim, word, letter)`` (see
 :class:`Turns`), and, where the system asks its model something beside an episode, ``asides(qa, request)`` (see
-:class:`Asides`).
+:class:`Asides`). One that also has ``TAGS`` gets a tokenizer of its own (see :class:`OwnWords`).
 """
 
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import Protocol
 
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.prompts import load_prompt
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
 
@@ -56,10 +59,8 @@ def turns_of(system: System, module: str = "") -> Turns:
     Raises:
         ValueError: There is none.
     """
-    package, _, _ = type(system).__module__.rpartition(".")
-    beside = f"{package}.oracle" if package else "oracle"
     try:
-        turns: Turns = import_module(module or beside).turns
+        turns: Turns = _module_of(system, module).turns
     except (ModuleNotFoundError, AttributeError) as error:
         raise ValueError(
             f"system {system.name!r} has no oracle for the synthetic world ({error}): write a module with a function "
@@ -89,6 +90,44 @@ def oracle_policy(turns: Turns, say: Callable[[EpisodeView], str] | None = None)
         return script(view)
 
     return ScriptedPolicy(turn, (lambda request: asides(asked[0], request)) if asides else None)
+
+
+@dataclass(frozen=True)
+class OwnWords:
+    """What the tiny model of one system is given words for, beside what all systems share.
+
+    The shared tokenizer has a fixed list of systems, so that one more system changes nothing for them.
+
+    Attributes:
+        tags: ``TAGS`` of the oracle: each becomes a token.
+        prompt: The system's instructions.
+        turns: The oracle, whose texts are learnt from.
+    """
+
+    tags: tuple[str, ...]
+    prompt: str
+    turns: Turns
+
+
+def own_words(system: System, module: str = "") -> OwnWords | None:
+    """The words of a system whose oracle has ``TAGS``; None where it has none, or there is no oracle.
+
+    Args:
+        system: See :func:`turns_of`.
+        module: Likewise.
+    """
+    try:
+        found = _module_of(system, module)
+    except ModuleNotFoundError:
+        return None
+    if not hasattr(found, "TAGS"):
+        return None
+    return OwnWords(tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", found.turns)
+
+
+def _module_of(system: System, module: str) -> ModuleType:
+    package, _, _ = type(system).__module__.rpartition(".")
+    return import_module(module or (f"{package}.oracle" if package else "oracle"))
 
 
 def oracle(turns: Turns) -> Callable[[EpisodeView], str]:

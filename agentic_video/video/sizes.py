@@ -40,6 +40,25 @@ class PixelBudget:
             )
 
 
+def shared_budget(tokens: int, count: int, *, least: int = 1, most: int, factor: int = 28) -> PixelBudget:
+    """The pixels of one of several pictures that share so many visual tokens.
+
+    Args:
+        tokens: Of all of them together.
+        count: How many pictures, or pairs of a clip's frames, which a model merges into one.
+        least: Fewest tokens of a picture that is enlarged for them; what all share goes before it.
+        most: Most tokens of a picture.
+        factor: Side of a visual token in pixels.
+
+    Raises:
+        ValueError: When there is no picture, or not even a token for it.
+    """
+    if count < 1 or min(tokens, least, most) < 1:
+        raise ValueError(f"{tokens} tokens for {count} pictures of {least} to {most} tokens: all must be positive")
+    each = max(1, min(most, tokens // count))
+    return PixelBudget((least if least < each else 1) * factor**2, each * factor**2, factor)
+
+
 def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
     """Choose the size of a frame under a pixel budget, as Qwen2-VL's ``smart_resize`` does.
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {

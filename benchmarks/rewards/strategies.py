@@ -68,6 +68,7 @@ IDLE: Mapping[str, str] = {
     "framemind": '{"name": "VideoClip", "arguments": {"t_start": 1, "t_end": 1.001}}',
     "videobrain": '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1}}',
     "eva": '{"tool": "frame_select", "arguments": {"start_time": 1, "end_time": 1.01, "nframes": 1, "resize": 0.5}}',
+    "videoo3": '{"temporal_segment": [1, 2], "sampling_strategy": "coarse"}',
     "paravt": '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 1.001}}',
     "timesearch": '{"name": "seek_video_frames", "arguments": {"start_time": 1, "end_time": 1, "num_frames": 1}}',
     "longvt": '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 1.01}}',
@@ -172,6 +173,11 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
         "`weights.active_wrong_with=0`"
     ),
     ("videobrain", "the cheapest look, then a guess"): "the same",
+    ("videoo3", "a look, then a guess"): (
+        "the released bonus, half of which is for a right answer after a look, whatever it shows; `weights.clue=0`"
+    ),
+    ("videoo3", "the cheapest look, then a guess"): "the same",
+    ("videoo3", "the same look three times, then a guess"): "the same",
     ("eva", "a look, then a guess"): "the paper's 0.05 for an answer after a call; `weights.tool_call=0`",
     ("paravt", "a look, then a guess"): (
         "the released tool score: 0.1 for a call, 0.5 more beside a right answer; `weights.call=0`, "

@@ -18,6 +18,7 @@ from agentic_video.systems.longvt.system import LongVT
 from agentic_video.systems.paravt.system import ParaVT
 from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videobrain.system import VideoBrain
+from agentic_video.systems.videoo3.system import VideoO3
 from agentic_video.systems.videozoomer.system import VideoZoomer
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
@@ -27,6 +28,7 @@ SYSTEMS: dict[str, type[System]] = {
     "framemind": FrameMind,
     "paravt": ParaVT,
     "videobrain": VideoBrain,
+    "videoo3": VideoO3,
     "timesearch": TimeSearch,
     "eva": Eva,
     "longvt": LongVT,

@@ -8,9 +8,9 @@ from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
-from tests.config.configs import composed
+from tests.config.configs import RECIPES, composed
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
 
@@ -60,6 +60,7 @@ PUBLISHED = {
     "eva": (8, 2e-6, 2, 0, False),
     "paravt": (None, 2e-5, None, 0, False),
     "longvt": (None, 5e-5, None, 0, False),
+    "videoo3": (256, 1e-5, 1, 0, True),
 }
 
 
@@ -87,3 +88,21 @@ def test_longvt_s_third_stage_is_its_first_with_fewer_steps() -> None:
         one.trainer.total_training_steps = one.trainer.experiment_name = None
     assert OmegaConf.to_container(rft, resolve=False) == OmegaConf.to_container(sft, resolve=False)
     assert composed("longvt", "rft_laptop").trainer.experiment_name == "longvt_rft_laptop"
+
+
+STAGE_2 = (
+    "agentic_video.sft.hidden_probability=0.1",
+    'agentic_video.sft.hidden=[[answer,last,opening],[grounding,"2",observations]]',
+    "model.use_remove_padding=False",
+    "+model.override_config.attn_implementation=sdpa",
+)
+
+
+def test_videoo3_s_second_stage_hides_frames_from_tags() -> None:
+    config = composed("videoo3", "sft", *STAGE_2)
+    sft = settings_of(config.data).sft
+    assert sft.hidden == (("answer", "last", "opening"), ("grounding", "2", "observations"))
+    assert sft.hidden_probability == 0.1
+    assert config.model.override_config.attn_implementation == "sdpa" and not config.model.use_remove_padding
+    page = (RECIPES / "videoo3" / "README.md").read_text(encoding="utf-8")
+    assert all(override in page for override in STAGE_2)

@@ -324,6 +324,36 @@ SAMPLES: dict[str, Sample] = {
         extra={"category": "holmes", "fps": 29.97, "total_frames": 900.0},
         fields=["data_source", "reward_model.ground_truth", "extra_info.video_path", "extra_info.question"],
     ),
+    "seeker173k": Sample(
+        file="clue.json",
+        rows=[
+            {
+                "doc_id": 7, "video": "llava/7.mp4", "duration": 90.5, "question": "What next?",
+                "options": ["A. a knife", "B. a spoon"], "data_source": "clue_multi_w_tool", "frame_fps": 4,
+                "solution": {
+                    "answer": "B",
+                    "clue": [{"timestamp": [3, 5.5], "text": "she"}, {"timestamp": [20, 31], "text": ""}],
+                },
+            },
+            {
+                "doc_id": 8, "video": "charades/8.mp4", "duration": 30, "question": "a person sits down", "options": [],
+                "data_source": "temporal_grounding", "solution": {"answer": "", "clue": [{"timestamp": [1.5, 9]}]},
+            },
+            {
+                "doc_id": 9, "video": "lvr/9.mp4", "question": "Who?", "options": {"A": "he", "B": "she"},
+                "data_source": "tool_free_form", "solution": {"answer": "A", "clue": []},
+            },
+        ],
+        videos=["llava/7.mp4", "charades/8.mp4", "lvr/9.mp4"],
+        expected=[
+            ("clue-7", "llava/7.mp4", "What next?", ["a knife", "a spoon"], "B"),
+            ("clue-8", "charades/8.mp4", "a person sits down", [], "1.5 - 9"),
+            ("clue-9", "lvr/9.mp4", "Who?", ["he", "she"], "A"),
+        ],
+        extra={"reward_class": "clue_multi_w_tool", "duration": 90.5, "answer_text": "a spoon"},
+        fields=["doc_id", "video", "question", "options", "data_source", "solution", "solution.answer"],
+        windows=[[[3.0, 5.5], [20.0, 31.0]], [[1.5, 9.0]], None],
+    ),
     "longvideobench": Sample(
         file="lvb_val.json",
         rows=[

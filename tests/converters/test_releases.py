@@ -81,6 +81,23 @@ def test_cgbench_gold_must_agree() -> None:
     assert isinstance(kept, Question) and (kept.answer, kept.windows) == ("C", ())
 
 
+def test_seeker173k_s_clues() -> None:
+    def kept(**change: Any) -> list[Question | RowError]:
+        return list(CONVERTERS["seeker173k"].convert(Fields(first("seeker173k", **change), "f.json row 0"), "train"))
+
+    clues = [{"timestamp": [9, 3]}, {"timestamp": [4, 4]}, {"timestamp": [1, 2]}, {"text": "no time"}, 5]
+    *bad, question = kept(solution={"answer": "B", "clue": clues})
+    assert [type(problem) for problem in bad] == [BadPart] * 4
+    assert isinstance(question, Question) and question.windows == ((1.0, 2.0),)
+    # a question without clues is one all the same, a segment without its times isn't
+    (question,) = kept(solution={"answer": "B"})
+    assert isinstance(question, Question) and question.windows == ()
+    with pytest.raises(RowError, match=r"'solution\.clue' must hold the segment"):
+        kept(data_source="charades", solution={"clue": []})
+    with pytest.raises(RowError, match=r"'solution\.clue\[0\]\.timestamp' must"):
+        kept(data_source="charades", solution={"clue": [{"timestamp": [9, 3]}]})
+
+
 def test_star_choices() -> None:
     twice = [{"choice_id": 0, "choice": "a"}, {"choice_id": 0, "choice": "b"}]
     with pytest.raises(RowError, match="is there twice"):

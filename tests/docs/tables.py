@@ -18,6 +18,7 @@ TITLES = {
     "framemind": "FrameMind",
     "videobrain": "VideoBrain",
     "eva": "EVA",
+    "videoo3": "Video-o3",
     "paravt": "ParaVT",
     "timesearch": "TimeSearch-R",
     "longvt": "LongVT",

@@ -26,6 +26,7 @@ PAPERS = [
     ("videobrain", 8),
     ("paravt", 8),
     ("eva", 32),
+    ("videoo3", 8),
     ("videozoomer", 8),
 ]
 

@@ -65,6 +65,7 @@ def test_every_system_has_a_page_and_its_links_lead_to_pages(site: Path) -> None
         "framemind",
         "videobrain",
         "eva",
+        "videoo3",
         "paravt",
         "timesearch",
         "longvt",

@@ -32,7 +32,7 @@ def test_references_give_what_pixels_and_the_model_give(any_checkpoint: Path) ->
 
 @pytest.mark.recipes
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("system", ["framemind", "videobrain"])
+@pytest.mark.parametrize("system", ["framemind", "videobrain", "videoo3"])
 def test_a_job_that_shows_clips(system: str, tmp_path: Path) -> None:
     """A Qwen2.5-VL, whose clips have their times in positions, and a Qwen3-VL, whose clips have them as text."""
     made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS, "agentic_video.system.frames_as=video")

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from agentic_video.report.summary import read_metrics, series
+from agentic_video.systems.registry import SYSTEMS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = "trainer.total_training_steps=2"
+GRPO_SYSTEMS = [name for name in SYSTEMS if name != "videozoomer"]
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
 
@@ -38,7 +40,9 @@ def run(command: str, folder: Path, *more: str) -> Path:
     return made
 
 
-@pytest.mark.parametrize("system", ["framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt"])
+@pytest.mark.parametrize(
+    "system", ["framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3"]
+)
 def test_grpo(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS)
     metrics = read_metrics(made)
@@ -48,7 +52,8 @@ def test_grpo(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "system", ["videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt"]
+    "system",
+    ["videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3"],
 )
 def test_sft(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_sft.sh", tmp_path, STEPS)

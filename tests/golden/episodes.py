@@ -35,6 +35,7 @@ from agentic_video.systems.longvt import LongVT, LongVTWeights
 from agentic_video.systems.paravt import ParaVT
 from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame
@@ -285,6 +286,19 @@ def wild_crops(rng: random.Random) -> str:
     )
 
 
+def ground(rng: random.Random) -> str:
+    start = rng.randint(0, 50)
+    strategy = rng.choice(["coarse", "medium", "fine"])
+    call = f'{{"temporal_segment": [{start}, {start + rng.randint(1, 20)}], "sampling_strategy": "{strategy}"}}'
+    return f"<think>a</think><grounding>{call}</grounding>"
+
+
+def wild_ground(rng: random.Random) -> str:
+    strategy = rng.choice(["fine", "best", "coarse"])
+    call = f'{{"temporal_segment": [{number(rng)}, {number(rng)}], "sampling_strategy": "{strategy}"}}'
+    return f"<think>a</think><grounding>{rng.choice([call, call.replace(chr(34), chr(39)), call[:-1]])}</grounding>"
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -295,11 +309,12 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "videoo3": ((ground, ground, wild_ground), "<think>a</think><answer>{}</answer>"),
     "paravt": ((crops, crops, wild_crops), "<think>it is clear</think><answer>{}</answer>"),
     "timesearch": ((seek, seek, wild_seek), "<think>a</think><answer>{}</answer>"),
     "longvt": ((crop, crop, wild_crop), "<think>a</think><answer>{}</answer>"),
 }
-WINDOWS: dict[str, tuple[Interval, ...]] = {"longvt": ((12.0, 20.0),)}
+WINDOWS: dict[str, tuple[Interval, ...]] = {"longvt": ((12.0, 20.0),), "videoo3": ((10.0, 20.0), (40.0, 45.0))}
 """Gold windows of the rows, for systems whose reward looks at them."""
 SAYINGS = (
     "B",
@@ -400,6 +415,12 @@ def systems() -> dict[str, list[Any]]:
             ParaVT(reply_prefix=""),
             ParaVT(overview_least=2, overview_frames=8, crop_max_frames=4, max_calls=2, answer_fallback=False),
             ParaVT(crops_as="frames", reply_prefix="", max_turns=3, forced_answer="Answer.", open_match="judge"),
+        ],
+        "videoo3": [
+            VideoO3(unnamed_class="single_tool"),
+            VideoO3(overview_max_frames=8, crop_max_frames=8, frames_as="images", frame_max_tokens=4, max_videos=3),
+            VideoO3(overview="uniform", overview_max_frames=128, overview_tokens=6_144, unnamed_class="multi_tool"),
+            VideoO3(overview_max_frames=4, crop_max_frames=4, answer_match="robust", unnamed_class="single_direct"),
         ],
         "timesearch": [
             TimeSearch(),

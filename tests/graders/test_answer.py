@@ -11,6 +11,7 @@ from agentic_video.graders.answer import (
     match_choice,
     match_last_letter,
     match_leading_letter,
+    match_marked_letter,
     match_one_letter,
     match_robust,
     match_strict,
@@ -45,6 +46,26 @@ QA = VideoQA(id="1", video="v", question="q", answer="B", options=OPTIONS)
 )
 def test_released_rule(prediction: str, gold: str, right: bool) -> None:
     assert match_last_letter(prediction, gold) is right
+
+
+@pytest.mark.parametrize(
+    ("prediction", "right"),
+    [
+        ("B", True),
+        ("(B)", True),
+        ("(B) green", True),
+        ("B.", True),
+        ("B. green. A. red", True),  # one reading: the first
+        ("A. red. B. green", False),
+        ("B green", False),
+        ("B) green", False),
+        ("b.", False),
+        ("The answer is B.", False),
+        ("", False),
+    ],
+)
+def test_the_letter_that_an_answer_begins_with(prediction: str, right: bool) -> None:
+    assert match_marked_letter(prediction, "B") is right
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from agentic_video.grounding.intervals import (
     length,
     merged,
     overlap,
+    set_diou,
     set_iog,
     set_iop,
     set_iou,
@@ -69,6 +70,18 @@ def test_sets_by_hand() -> None:
     assert set_iog(one, other) == pytest.approx(2 / 3)
 
 
+def test_distance_of_sets_by_hand() -> None:
+    # 0..4 and 6..10 against 2..8: IoU .4; both lie around 5
+    assert set_diou([(6, 10), (0, 4), (3, 4)], [(2, 5), (5, 8)]) == pytest.approx(0.4)
+    # 0..1 and 3..4 against 8..10: from 0 to 4 around 2, from 8 to 10 around 9; seven apart in ten
+    assert set_diou([(0, 1), (3, 4)], [(8, 10)]) == pytest.approx(-0.49)
+
+
+@given(PROPER, PROPER)
+def test_of_single_intervals_it_is_their_distance_iou(one: Interval, other: Interval) -> None:
+    assert set_diou([one], [other]) == pytest.approx(diou(one, other), abs=1e-12)
+
+
 @pytest.mark.parametrize("empty", [(5.0, 5.0), (8.0, 2.0), (math.nan, 3.0), (0.0, math.nan), (0.0, math.inf)])
 @pytest.mark.parametrize("measure", ALL)
 def test_an_empty_interval_earns_nothing(empty: Interval, measure: Callable[[Interval, Interval], float]) -> None:
@@ -79,6 +92,7 @@ def test_an_empty_interval_earns_nothing(empty: Interval, measure: Callable[[Int
 
 
 def test_nothing_overlaps_with_nothing() -> None:
+    assert set_diou([], [(0, 1)]) == set_diou([(0, 1)], [(2, 2)]) == -1.0
     assert set_iou([], []) == set_iop([], [(0, 1)]) == set_iog([(0, 1)], []) == 0.0
     assert total([]) == 0.0
 

@@ -21,6 +21,7 @@ OWN_GPUS = {
     "longvt": 64,
     "timesearch": 16,
     "paravt": 8,
+    "videoo3": 8,
 }
 """What the papers trained on."""
 

@@ -22,6 +22,8 @@ from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.timesearch.reward import format_ok as timesearch_format
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videobrain.reward import gate_fault
+from agentic_video.systems.videoo3 import VideoO3
+from agentic_video.systems.videoo3.reward import format_score as videoo3_format
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.systems.videozoomer.reward import format_ok as videozoomer_format
 from agentic_video.toyworld.model import CHAT_TEMPLATE, SPECIAL_TOKENS
@@ -67,6 +69,11 @@ SYSTEMS: dict[str, tuple[System, str, str]] = {
         "</tool_call>",
         "<think>b</think><answer>B</answer>",
     ),
+    "videoo3": (
+        VideoO3(overview_max_frames=2, crop_max_frames=4, frames_as="images", go_on="", advice=""),
+        '<think>a</think><grounding>{"temporal_segment": [1, 3], "sampling_strategy": "coarse"}</grounding>',
+        "<think>b</think><answer>B</answer>",
+    ),
 }
 
 
@@ -74,6 +81,8 @@ def well_formed(trajectory: Trajectory) -> bool:
     """By the system's own rule."""
     if trajectory.system == "videobrain":
         return gate_fault(trajectory, duplicate_margin=1) is None
+    if trajectory.system == "videoo3":
+        return videoo3_format(trajectory) == 1.0
     rules = {
         "videozoomer": videozoomer_format,
         "framethinker": framethinker_format,

@@ -17,6 +17,7 @@ from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker, GuardRules
 from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
@@ -88,6 +89,7 @@ def first_view(system: System) -> tuple[Any, ...]:
         (VideoBrain(), 8, (8,), 128),
         (Eva(), 64, (64,), 512),  # no overview: the most of one call
         (Eva(overview="uniform"), 64, (64,), 544),  # 32 more than 32
+        (VideoO3(), 64, (64,), 9_216),
         (TimeSearch(), 1024, (1024,), 1080),  # 256 more than 768
         (TimeSearch(), 64, (64,), 824),
     ],
@@ -146,6 +148,7 @@ def test_no_calls_is_the_direct_answer(system: System) -> None:
         (Eva(), Eva(max_turns=1, prompt="direct", overview="uniform")),
         (TimeSearch(), TimeSearch(max_turns=1, prompt="direct", tools_prompt="")),
         (Eva(overview="rate"), Eva(overview="rate", max_turns=1, prompt="direct")),
+        (VideoO3(), VideoO3(max_turns=1, prompt="direct")),
     ],
 )
 def test_the_direct_answer(system: System, direct: System) -> None:
@@ -188,6 +191,7 @@ def demonstrated(system: System, trajectory: Trajectory, qa: VideoQA) -> Score:
         (FrameMind(), THOUGHT, 1.0),
         (VideoBrain(answer_match="robust"), "<thinking>seen</thinking><answer>B</answer>", 1.55),  # 0.05 + 1 + 0.5
         (Eva(), THOUGHT, 1.0),
+        (VideoO3(), THOUGHT, 2.0),  # 1 + 1; the row names no class
         (TimeSearch(), THOUGHT, 1.5),  # 1 + 0.5: nobody is there to verify it
     ],
     ids=lambda value: value.name if isinstance(value, System) else "",

@@ -1,3 +1,4 @@
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from agentic_video.toyworld.model import (
     image_processor,
     save_checkpoint,
 )
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import own_words, turns_of
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import KINDS, WorldRecipe
 from agentic_video.types.row import VideoQA
@@ -30,6 +31,13 @@ def laptop_setting(name: str) -> Setting:
     config = composed(name, "laptop")
     system = settings_of(config).system
     return Setting(system, limits_of(config), turns_of(system))
+
+
+@cache
+def tokenizer_of(name: str) -> Any:
+    """The tokenizer that a recipe's tiny model has: the shared one, or its own."""
+    own = own_words(laptop_setting(name).system)
+    return build_tokenizer(tokenizer_corpus(own=own), own.tags if own else ())
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +57,7 @@ def rows(small_world: World) -> list[VideoQA]:
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
-    return build_tokenizer(tokenizer_corpus())
+    return tokenizer_of("videozoomer")
 
 
 @pytest.fixture(scope="session")

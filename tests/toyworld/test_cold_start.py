@@ -10,7 +10,7 @@ from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from tests.config.configs import SYSTEMS, composed
-from tests.toyworld.conftest import laptop_setting
+from tests.toyworld.conftest import laptop_setting, tokenizer_of
 
 
 def said(chat_format: ChatFormat, one: Any) -> str:
@@ -19,9 +19,10 @@ def said(chat_format: ChatFormat, one: Any) -> str:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) -> None:
+def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
     setting = laptop_setting(name)
     toy = toy_recipe(composed(name, "laptop"))
+    tokenizer = tokenizer_of(name)
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=60)
     demonstrations, beside = make_demonstrations(

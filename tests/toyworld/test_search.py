@@ -36,7 +36,7 @@ from agentic_video.toyworld.world import (
 from agentic_video.types.action import Calls
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from tests.config.configs import SYSTEMS, composed
-from tests.toyworld.conftest import laptop_setting
+from tests.toyworld.conftest import laptop_setting, tokenizer_of
 from tests.toyworld.test_cold_start import said
 
 SEARCH = WorldRecipe(min_seconds=59, max_seconds=59, mixture=(("search", 1.0),), other_overviews=(4, 8))
@@ -182,7 +182,7 @@ def test_two_looks_that_follow_the_arrows_always_find() -> None:
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_every_recipe_searches(name: str, tokenizer: Any) -> None:
+def test_every_recipe_searches(name: str) -> None:
     """Demonstrations fit the profile's budgets, and what they look at is what they say."""
     config = composed(name, "laptop", "+profile=search")
     toy, system, limits = toy_recipe(config), settings_of(config).system, limits_of(config)
@@ -190,6 +190,7 @@ def test_every_recipe_searches(name: str, tokenizer: Any) -> None:
     assert limits.prompt + limits.response <= rollout.max_model_len
     assert config.actor_rollout_ref.actor.ppo_mini_batch_size <= config.data.train_batch_size
     turns, rng = turns_of(system), np.random.default_rng(1)
+    tokenizer = tokenizer_of(name)
     model = build_model(tokenizer, toy.model)
     made = {path_of(scene): scene for scene in scenes("train", 24, 2, toy.world)}
     source = SceneSource(made, toy.world)

@@ -42,7 +42,7 @@ from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 from tests.training.workers import make_worker, trained_inputs
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
 

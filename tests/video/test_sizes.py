@@ -10,7 +10,7 @@ from PIL import Image
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
 from agentic_video.types.frame import Frame
-from agentic_video.video.sizes import PixelBudget, fit_size, fit_within, resize
+from agentic_video.video.sizes import PixelBudget, fit_size, fit_within, resize, shared_budget
 
 SIDE = st.integers(1, 5000)
 
@@ -75,6 +75,29 @@ def test_fit_within_rejects(arguments: tuple[int, ...]) -> None:
 def test_budgets_that_cannot_be_met(arguments: tuple[int, ...]) -> None:
     with pytest.raises(ValueError):
         PixelBudget(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "count", "least", "most", "bounds"),
+    [
+        (100, 10, 2, 50, (2, 10)),  # ten each
+        (105, 10, 2, 50, (2, 10)),  # whole tokens
+        (100, 10, 2, 7, (2, 7)),
+        (100, 50, 20, 50, (1, 2)),  # what all share goes before the least
+        (100, 300, 1, 50, (1, 1)),  # no picture is smaller than a token
+        (100, 1, 100, 500, (1, 100)),
+    ],
+)
+def test_pictures_share_tokens(tokens: int, count: int, least: int, most: int, bounds: tuple[int, int]) -> None:
+    shared = shared_budget(tokens, count, least=least, most=most, factor=28)
+    assert (shared.min_pixels, shared.max_pixels, shared.factor) == (bounds[0] * 784, bounds[1] * 784, 28)
+
+
+@pytest.mark.parametrize("arguments", [(0, 1, 1, 1), (1, 0, 1, 1), (1, 1, 0, 1), (1, 1, 1, 0)])
+def test_nothing_can_not_be_shared(arguments: tuple[int, int, int, int]) -> None:
+    tokens, count, least, most = arguments
+    with pytest.raises(ValueError, match="must be positive"):
+        shared_budget(tokens, count, least=least, most=most)
 
 
 def test_resize() -> None:

@@ -1,0 +1,57 @@
+"""Seeker-173K's RL rows (Video-o3): answer and clues in ``solution``, the class of the reward in ``data_source``."""
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
+from agentic_video.types.row import Interval, RowError
+
+GROUNDING = ("temporal_grounding", "test_temporal_grounding", "charades", "activitynet")
+"""The classes whose answer is the segment of the one clue."""
+
+
+def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+    solution, kind = row.child("solution"), row.label("data_source")
+    # The files number their rows apart.
+    identity, video = f"{PurePosixPath(row.file).stem}-{row.label('doc_id')}", row.text("video")
+    extra = {
+        "reward_class": kind,
+        "duration": row.length_of("duration") if row.has("duration") else None,
+    }
+    windows: list[Interval] = []
+    for clue in solution.children("clue") if solution.has("clue") else ():
+        try:
+            if isinstance(clue, RowError):
+                raise clue
+            (start, end), *more = clue.windows("timestamp")
+            if more or start >= end:
+                raise clue.error("timestamp", "must be [start, end] in seconds with start < end")
+        except RowError as error:
+            if kind in GROUNDING:
+                raise
+            yield BadPart(f"{error}; left out of the windows")
+        else:
+            windows.append((start, end))
+    if kind in GROUNDING:
+        if not windows:
+            raise solution.error("clue", "must hold the segment that is the answer")
+        yield Question(
+            identity, (video,), row.text("question"), "", extra=extra, answer_type="interval", windows=(windows[0],)
+        )
+        return
+    options = row.options("options")
+    answer = solution.gold("answer", "letter", options)
+    yield Question(identity, (video,), row.text("question"), answer, options, extra, windows=tuple(windows))
+
+
+CONVERTER = Converter(
+    name="seeker173k",
+    title="Seeker-173K's RL rows (Video-o3)",
+    kind="train",
+    licence="see the source's page",
+    source="Hugging Face: MCG-NJU/Seeker-173K",
+    files="the RL rows as json, jsonl or parquet, alone in their folder (or the file itself as --source)",
+    videos="the videos that the rows name (LLaVA-Video's, CG-Bench's, Charades', NExT-QA's, ...)",
+    splits={"train": Split(("*.json", "*.jsonl", "*.parquet"))},
+    convert=convert,
+)

@@ -1,0 +1,18 @@
+"""Video-o3's oracle: looks at the seconds around the event, then answers; answers at once where the overview tells."""
+
+from agentic_video.systems.base import EpisodeView
+
+TAGS = ("<grounding>", "</grounding>")
+"""Tokens that the tiny model's tokenizer has for this system, beside those that it has for all."""
+
+
+def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
+    """See :mod:`agentic_video.toyworld.oracles`."""
+    answer = f"<think>{seen or f'it is {word}'}</think><answer>{word}</answer>"
+    if aim is None:
+        return (answer,)
+    second = int(aim)
+    # What came first is over by the event's middle.
+    start = second - 1 if view.qa.extra.get("kind") == "order" else second
+    call = f'{{"temporal_segment": [{start}, {second + 1}], "sampling_strategy": "fine"}}'
+    return (f"<think>{seen or 'look near '}{second}</think><grounding>{call}</grounding>", answer)

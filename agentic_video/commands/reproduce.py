@@ -91,7 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.commands.guard import refused
     from agentic_video.config.compose import recipe_at
     from agentic_video.launch.reproduce.chain import read_chain
-    from agentic_video.launch.reproduce.plan import ReproduceOptions, Reproduction, plan_text
+    from agentic_video.launch.reproduce.plan import ReproduceOptions, Reproduction, plan_text, shown
     from agentic_video.launch.reproduce.run import default_mode, run_steps
     from agentic_video.launch.reproduce.state import State
     from agentic_video.utils.devices import count_gpus
@@ -118,14 +118,15 @@ def _run(arguments: argparse.Namespace) -> int:
     print(plan_text(reproduction, missing), flush=True)
     if mode == "laptop" and arguments.mode is None:
         print(
-            f"\nNo GPU, no RAY_ADDRESS and no --data here: this is the rehearsal. What the paper's needs: agentic-video "
-            f"reproduce {arguments.recipe} --paper --plan",
+            "\nNo GPU, no RAY_ADDRESS and no --data here: this is the rehearsal. What the paper's needs: agentic-video "
+            f"reproduce {shown(arguments.recipe)} --paper --plan",
             flush=True,
         )
     problems = [*reproduction.changed(), *missing]
     if problems:
-        rest = f" (and {len(problems) - 1} more, above)" if len(problems) > 1 else ""
-        return refused(f"nothing was started: {problems[0]}{rest}")
+        rest = f" (and {len(problems) - 1} more, in the list above)" if len(problems) > 1 else ""
+        small = "" if mode == "laptop" else "; to rehearse it without data and GPUs: --laptop"
+        return refused(f"nothing was started: {problems[0]}{rest}{small}")
     if arguments.plan:
         return 0
     print(flush=True)

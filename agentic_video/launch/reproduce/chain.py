@@ -8,7 +8,7 @@ the stage's own folder, ``{data}`` the folder of downloads, ``{recipe}``, ``{bas
 import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal
@@ -75,6 +75,25 @@ class Entry:
     paper: Instead = Instead()
     laptop: Instead = Instead()
     row: Row | None = None
+
+
+@dataclass(frozen=True)
+class _File:
+    """The file; see :class:`Chain`.
+
+    Attributes:
+        benchmarks: ``sets``, the words of ``agentic-video convert`` for each, and how each model plays them.
+        toyworld: The small chain's evaluations (``stages``), its ``figures`` and what it ``took``.
+    """
+
+    paper: str
+    base: str
+    stages: tuple[Any, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    benchmarks: Mapping[str, Any] = field(default_factory=dict)
+    toyworld: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -241,41 +260,54 @@ def read_chain(recipe: Path, mode: Mode, benchmarks: Sequence[str] = ()) -> Chai
     except yaml.YAMLError as error:
         raise SetupError(f"{file}: {one_line(error)}") from error
     try:
-        return _chain(recipe, mode, dict(raw), benchmarks)
-    except (TypeError, ValueError) as error:
+        return _chain(recipe, mode, dataclass_from(_File, raw, "the file"), benchmarks)
+    except ValueError as error:
         raise SetupError(f"{file}: {one_line(error)}") from error
 
 
-def _chain(recipe: Path, mode: Mode, raw: dict[str, Any], benchmarks: Sequence[str]) -> Chain:
+def _chain(recipe: Path, mode: Mode, file: _File, benchmarks: Sequence[str]) -> Chain:
     """See :func:`read_chain`.
 
     Raises:
         ValueError: Something is wrong.
     """
-    entries = [_entry(one, f"stages[{number}]") for number, one in enumerate(raw.pop("stages", ()))]
-    published, small = raw.pop("benchmarks", {}), raw.pop("toyworld", {})
+    small = dict(_mapping(file.toyworld, "toyworld"))
+    entries = [_entry(one, f"stages[{number}]") for number, one in enumerate(file.stages)]
     if mode == "paper":
-        entries += _evaluations(published, benchmarks)
+        entries += _evaluations(_mapping(file.benchmarks, "benchmarks"), benchmarks)
     else:
         if benchmarks:
             raise ValueError("--benchmarks: the synthetic world has none")
-        entries += [_entry(one, f"toyworld.stages[{number}]") for number, one in enumerate(small.pop("stages", ()))]
-    known = {name: raw.pop(name, {}) or {} for name in ("settings", "data")}
+        entries += [_entry(one, f"toyworld.stages[{number}]") for number, one in enumerate(small.get("stages", ()))]
     chain = Chain(
         recipe,
         mode,
-        str(raw.pop("paper")),
-        str(raw.pop("base")),
+        file.paper,
+        file.base,
         tuple(_stage(one, mode) for one in entries),
-        remarks=tuple(map(str, raw.pop("remarks", ()))),
+        _texts(file.settings, "settings"),
+        _texts(file.data, "data"),
+        file.remarks,
         figures=str(small.get("figures", "")),
         took=str(small.get("took", "")),
-        **{name: {str(key): str(value) for key, value in values.items()} for name, values in known.items()},
     )
-    if raw:
-        raise ValueError(f"{next(iter(raw))}: unknown key")
     _check(chain)
     return chain
+
+
+def _mapping(value: Any, where: str) -> Mapping[str, Any]:
+    """What should be keys and values.
+
+    Raises:
+        ValueError: It isn't.
+    """
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected keys and values, got {value!r}")
+    return value
+
+
+def _texts(value: Any, where: str) -> dict[str, str]:
+    return {str(key): str(one) for key, one in _mapping(value, where).items()}
 
 
 def _entry(raw: Any, where: str) -> Entry:
@@ -284,12 +316,10 @@ def _entry(raw: Any, where: str) -> Entry:
     Raises:
         ValueError: It isn't.
     """
-    values = dict(raw)
+    values = dict(_mapping(raw, where))
     row = values.pop("row", None)
     made: Entry = dataclass_from(Entry, values, where)
-    if row is None:
-        return made
-    return Entry(**{**made.__dict__, "row": dataclass_from(Row, row, f"{where}.row")})
+    return made if row is None else replace(made, row=dataclass_from(Row, row, f"{where}.row"))
 
 
 def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entry]:
@@ -303,11 +333,11 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
         ValueError: There is no such benchmark.
     """
     raw = dict(raw)
-    sets = raw.pop("sets", {})
+    sets = _texts(raw.pop("sets", {}), "benchmarks.sets")
     if unknown := [name for name in wanted if name not in sets]:
         raise ValueError(f"--benchmarks {unknown[0]}: there are {', '.join(sets)}")
     for benchmark in wanted or sets:
-        words = shlex.split(str(sets[benchmark]))
+        words = shlex.split(sets[benchmark])
         yield Entry(
             f"rows-{benchmark}",
             f"rows of {benchmark}",
@@ -341,7 +371,7 @@ def _stage(entry: Entry, mode: Mode) -> Stage:
         words.pop(0)
     if words[:1] not in ([PROGRAM], []) or bool(words) == bool(left_out):
         raise ValueError(f"{entry.name}: expected a command of {PROGRAM}, or why it is left out, got {run!r}")
-    makes = {str(name): str(path) for name, path in entry.makes.items()}
+    makes = _texts(entry.makes, f"{entry.name}.makes")
     if words[1:2] == ["run"]:
         variables["OUTPUT_DIR"] = "{folder}"
         makes = {"run": "*/run-*", "model": "*/run-*/model", **makes}

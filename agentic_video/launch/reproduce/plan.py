@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -23,7 +24,7 @@ from agentic_video.planning.plan import Plan
 from agentic_video.planning.report import plan_of
 from agentic_video.utils.errors import SetupError
 
-NOT_MEASURED = "time and memory not measured"
+NOT_MEASURED = "time and memory are not measured"
 Action = Literal["run", "go on", "again", "changed", "whole", "keep", "given", "left out", "not needed"]
 """What becomes of a stage. ``run``: it wasn't begun; ``go on``: it was; ``again``: what it made is set aside first;
 ``changed``: it was made with other settings, and the user must say what becomes of it."""
@@ -139,8 +140,8 @@ class Reproduction:
         return values
 
     def shell(self, stage: Stage) -> str:
-        """A stage's command as one would type it; what isn't known yet stays in braces."""
-        values = self.values(stage)
+        """A stage's command as one would type it here; what isn't known yet stays in braces."""
+        values = {place: shown(value) for place, value in self.values(stage).items()}
         variables = [f"{name}={shlex.quote(filled(value, values))}" for name, value in stage.variables.items()]
         words = [shlex.quote(filled(word, values)) for word in stage.words]
         return " ".join([*variables, PROGRAM, *words])
@@ -173,15 +174,15 @@ class Reproduction:
         if "{recipe}" not in stage.words:
             return None
         trained = cast(Trained, stage.trained or "grpo")
-        profile = profile_of(stage.words, "laptop" if self.chain.mode == "laptop" else "cluster")
         # What isn't known yet can't be checked.
         overrides = [word for word in stage.words if _is_override(word) and not list(places(word))]
-        key = (config_name(trained, profile), *changes(profile), *overrides)
-        if key not in self._configs:
-            try:
+        try:
+            profile = profile_of(stage.words, "laptop" if self.chain.mode == "laptop" else "cluster")
+            key = (config_name(trained, profile), *changes(profile), *overrides)
+            if key not in self._configs:
                 self._configs[key] = compose_recipe(self.chain.recipe, key[0], key[1:])
-            except SetupError as error:
-                raise SetupError(f"{stage.name}: {error}") from error
+        except SetupError as error:
+            raise SetupError(f"{stage.name}: {error}") from error
         return self._configs[key]
 
     @cached_property
@@ -240,7 +241,7 @@ class Reproduction:
 
     def changed(self) -> list[str]:
         """One line for each stage that was made with other settings, with what to do."""
-        where = self.options.out
+        where = shown(self.options.out)
         return [
             f"{step.stage.name}: {step.note} since it was {'made' if self._finished(step) else 'begun'} in {where}; "
             f"--redo {step.stage.name} makes it and what follows again, --keep {step.stage.name} takes it as it is"
@@ -269,7 +270,7 @@ class Reproduction:
                 lines.append(f"--given {name}.{output}={path}: no such file or folder")
         for folder, stages in self.downloads(starting).items():
             if not (self.options.data / folder).exists():
-                lines.append(f"{self.options.data / folder}: not there (for {_some(stages)}); {self.how_to_get(folder)}")
+                lines.append(f"{shown(self.options.data / folder)}: not there (for {_some(stages)}); what belongs there is above")
         for name in self.settings_of(starting):
             if not self.options.settings.get(name):
                 lines.append(f"--set {name}=...: not named; {self.chain.settings[name]}")
@@ -309,17 +310,27 @@ class Reproduction:
         return "the recipe's README says what it is"
 
     def cost(self, stage: Stage) -> str:
-        """What is known of a stage's time and memory, in one line."""
+        """What is known of a stage's time and memory, in one line; empty where nothing is."""
+        if self.chain.mode == "laptop":
+            return ""
         published = f"the paper: {stage.cost}" if stage.cost else ""
-        if stage.trained != "grpo" or self.chain.mode == "laptop":
-            return "; ".join(filter(None, [published, NOT_MEASURED]))
+        if stage.trained != "grpo":
+            return published
         config = self.config(stage)
         assert config is not None
         try:
-            plan = plan_of(config)
+            planned = _planned(plan_of(config), stage, config)
         except SetupError as error:
-            return "; ".join(filter(None, [published, f"no plan: {error}", NOT_MEASURED]))
-        return "; ".join(filter(None, [_planned(plan, stage, config), published]))
+            planned = f"no plan: {error}"
+        return "; ".join(filter(None, [planned, published]))
+
+
+def shown(path: str | Path) -> str:
+    """A path as one would type it: relative where it lies below the working directory."""
+    whole = Path(path)
+    if whole.is_absolute() and whole.is_relative_to(Path.cwd()):
+        return str(whole.relative_to(Path.cwd()))
+    return str(path)
 
 
 def profile_of(words: Sequence[str], default: Profile) -> Profile:
@@ -327,13 +338,19 @@ def profile_of(words: Sequence[str], default: Profile) -> Profile:
 
     Args:
         default: Where it names none.
+
+    Raises:
+        SetupError: There is no such profile.
     """
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    named: str = default
+    for word, following in pairwise([*words, ""]):
         if word == "--profile":
-            return cast(Profile, following)
-        if word.startswith("--profile="):
-            return cast(Profile, word.partition("=")[2])
-    return default
+            named = following
+        elif word.startswith("--profile="):
+            named = word.partition("=")[2]
+    if named not in get_args(Profile):
+        raise SetupError(f"--profile {named}: there are {', '.join(get_args(Profile))}")
+    return cast(Profile, named)
 
 
 def _is_override(word: str) -> bool:
@@ -390,33 +407,45 @@ def plan_text(reproduction: Reproduction, missing: Sequence[str]) -> str:
             f"REHEARSAL of {chain.paper} on the synthetic world: tiny models, made-up videos, a few steps, no GPU.",
             "It shows that every stage works and hands on to the next. None of its figures is the paper's, or comparable.",
         ]
-        if chain.took:
-            lines.append(f"It took {chain.took}.")
     else:
         lines = [f"{chain.paper}, as published: from {reproduction.base} to the table of its benchmarks."]
-    lines += [f"folder: {options.out}", *(f"note: {remark}" for remark in chain.remarks if chain.mode == "paper")]
+        lines += [f"note: {remark}" for remark in chain.remarks]
+    lines += [f"folder: {shown(options.out)}"]
     stages = [stage for stage in reproduction.stages if not stage.left_out]
     if downloads := reproduction.downloads(stages):
-        lines += ["", f"data, below {options.data} (--data); agentic-video convert --list names all sets:"]
+        lines += ["", "data (docs/datasets.md), a folder each with annotations and videos, or links to them:"]
         for folder in downloads:
             there = "there" if (options.data / folder).exists() else "MISSING"
-            lines += [f"  {folder}: {there}", f"      {reproduction.how_to_get(folder)}"]
+            lines += [f"  {shown(options.data / folder)}: {there}", f"      {reproduction.how_to_get(folder)}"]
     if settings := reproduction.settings_of(stages):
         lines += ["", "servers and settings (--set NAME=VALUE):"]
         lines += [f"  {name}: {options.settings.get(name) or 'MISSING'}; {chain.settings[name]}" for name in settings]
     lines += ["", "stages:"]
     for number, step in enumerate(steps, 1):
-        stage = step.stage
-        source = f" ({stage.source})" if stage.source else ""
-        note = f": {step.note}" if step.note else ""
-        lines.append(f"  {number:2}. {stage.name} [{step.action}{note}]")
-        lines.append(f"      {stage.about}{source}")
-        if step.starts or step.action == "changed":
-            lines.append(f"      {reproduction.shell(stage)}")
-            lines.append(f"      cost: {reproduction.cost(stage)}")
-    lines += [f"  {len(steps) + 1:2}. table [always]", f"      {options.out / 'table.md'}"]
+        lines += _step_lines(reproduction, number, step)
+    lines += [f"  {len(steps) + 1:2}. table [always]: {shown(options.out / 'table.md')}"]
+    lines += ["", f"cost: {_cost(chain)}"]
     if problems := [*reproduction.changed(), *missing]:
         lines += ["", f"missing ({len(problems)}):", *(f"  - {line}" for line in problems)]
     else:
         lines += ["", "nothing is missing"]
     return "\n".join(lines)
+
+
+def _step_lines(reproduction: Reproduction, number: int, step: Step) -> Iterator[str]:
+    """The lines about a stage."""
+    stage = step.stage
+    source = f" ({stage.source})" if stage.source else ""
+    yield f"  {number:2}. {stage.name} [{step.action}]: {stage.about}{source}"
+    if step.note:
+        yield f"      {step.note}"
+    if step.starts or step.action == "changed":
+        yield f"      $ {reproduction.shell(stage)}"
+        if cost := reproduction.cost(stage):
+            yield f"      cost: {cost}"
+
+
+def _cost(chain: Chain) -> str:
+    if chain.mode == "laptop":
+        return f"{chain.took or NOT_MEASURED}; the first time the synthetic world and its models are made too"
+    return f"of stages without a line of it above, {NOT_MEASURED}"

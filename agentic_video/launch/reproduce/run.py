@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentic_video.launch.process import stop_with_launcher
 from agentic_video.launch.reproduce.chain import Mode, Stage, filled
-from agentic_video.launch.reproduce.plan import Reproduction, Step, duration
+from agentic_video.launch.reproduce.plan import Reproduction, Step, duration, shown
 from agentic_video.launch.reproduce.state import Record
 from agentic_video.launch.reproduce.table import write_table
 from agentic_video.launch.stage import TORCHRUN
@@ -52,7 +52,7 @@ def run_steps(reproduction: Reproduction, environment: Mapping[str, str]) -> int
                 continue
             if status := _run(reproduction, step, where, environment):
                 return status
-        print(f"[{len(steps) + 1}/{len(steps) + 1}] table: {options.out / 'table.md'}\n", flush=True)
+        print(f"[{len(steps) + 1}/{len(steps) + 1}] table: {shown(options.out / 'table.md')}\n", flush=True)
         print(write_table(reproduction), flush=True)
     return 0
 
@@ -86,15 +86,15 @@ def _run(reproduction: Reproduction, step: Step, where: str, environment: Mappin
     """Run one stage; the exit status of :func:`run_steps`, 0 to go on."""
     stage, state = step.stage, reproduction.state
     if step.action == "again" and (aside := state.set_aside(stage)):
-        print(f"{where}: what it made is now in {aside}", flush=True)
+        print(f"{where}: what it made is now in {shown(aside)}", flush=True)
     known = state.records.get(stage.name, Record()) if step.action == "go on" else Record()
     log = state.log(stage)
-    print(f"{where}: {stage.about}\n  {reproduction.shell(stage)}\n  log: {log}", flush=True)
+    print(f"{where}: {stage.about}\n  $ {reproduction.shell(stage)}\n  log: {shown(log)}", flush=True)
     record = replace(known, settings=reproduction.settings(stage), attempts=known.attempts + 1)
     state.write(stage.name, record)
     state.home(stage).mkdir(exist_ok=True)
     started = time.monotonic()
-    status = run_command(
+    status, stopped = run_command(
         [*PROGRAM, *(filled(word, reproduction.values(stage)) for word in stage.words)],
         stage_environment(reproduction, stage, environment),
         log,
@@ -105,11 +105,13 @@ def _run(reproduction: Reproduction, step: Step, where: str, environment: Mappin
     if not status and not lacks:
         state.write(stage.name, replace(record, finished=_now()))
         print(f"{where}: done in {duration(time.monotonic() - started)}\n", flush=True)
-        return 0
-    state.write(stage.name, record)
-    if status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM):
+    else:
+        state.write(stage.name, record)
+    if stopped or status == INTERRUPTED:
         print(f"\nstopped in {stage.name}; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
+    if not status and not lacks:
+        return 0
     print(failure(reproduction, stage, status, lacks), file=sys.stderr)
     return 1
 
@@ -126,7 +128,7 @@ def failure(reproduction: Reproduction, stage: Stage, status: int, lacks: list[s
     keep = ""
     if status == 1 and not reproduction.state.lacks(stage):  # what commands say when some items couldn't be done
         keep = f", or --keep {stage.name} goes on with what it has made"
-    return f"error: {stage.name} {why}{_last_error(log)}; read {log}; the same command resumes it{keep}"
+    return f"error: {stage.name} {why}{_last_error(log)}; read {shown(log)}; the same command resumes it{keep}"
 
 
 def _last_error(log: Path) -> str:
@@ -158,7 +160,7 @@ def stage_environment(reproduction: Reproduction, stage: Stage, environment: Map
     }
 
 
-def run_command(command: list[str], environment: Mapping[str, str], log: Path, title: str) -> int:
+def run_command(command: list[str], environment: Mapping[str, str], log: Path, title: str) -> tuple[int, bool]:
     """Run a command into a log, and show the log's new lines meanwhile.
 
     The command writes into the file itself, so that neither a slow reader nor a process that it leaves behind keeps it.
@@ -170,7 +172,7 @@ def run_command(command: list[str], environment: Mapping[str, str], log: Path, t
         title: First line of what is appended, after ``$``.
 
     Returns:
-        Its exit status, negative for a signal; that of an interruption when this process is told to stop.
+        Its exit status, negative for a signal, and whether this process was told to stop.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as written, log.open("rb") as read:
@@ -203,7 +205,7 @@ def run_command(command: list[str], environment: Mapping[str, str], log: Path, t
             if process.poll() is None:
                 process.terminate()
                 process.wait()
-    return INTERRUPTED if stopped and process.returncode else process.returncode
+    return process.returncode, bool(stopped)
 
 
 def _show(text: bytes) -> None:

@@ -47,9 +47,12 @@ def table_text(chain: Chain, rows: list[tuple[Row, Mapping[str, Any] | None]]) -
             f"# {chain.paper}: a rehearsal on the synthetic world",
             "",
             "Tiny models on made-up videos, after a few steps. **No figure here is the paper's, and none can be compared",
-            f"with one.** The last column has the synthetic world's own figures ({chain.figures}).",
+            "with one.** The last column has the synthetic world's own figures",
+            f"({chain.figures}).",
             "",
         ]
+        if left_out := [stage.name for stage in chain.stages if stage.left_out]:
+            head[-1:] = ["", f"Not rehearsed, as the plan says why: {', '.join(left_out)}.", ""]
         cells = [_rehearsed(row, report) for row, report in rows]
         return "\n".join([*head, *table(("evaluated", "accuracy %", "±", "episodes", "synthetic world %"), cells)]) + "\n"
     head = [

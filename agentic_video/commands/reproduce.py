@@ -91,7 +91,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.commands.guard import refused
     from agentic_video.config.compose import recipe_at
     from agentic_video.launch.reproduce.chain import read_chain
-    from agentic_video.launch.reproduce.plan import ReproduceOptions, Reproduction, plan_text, shown
+    from agentic_video.launch.reproduce.plan import plan_text
+    from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, shown
     from agentic_video.launch.reproduce.run import default_mode, run_steps
     from agentic_video.launch.reproduce.state import State
     from agentic_video.utils.devices import count_gpus

@@ -87,5 +87,3 @@ def test_real_commands_one_after_the_other(capsys: pytest.CaptureFixture[str]) -
     assert Path("outputs/mine-reproduce-laptop/rows/rows.jsonl").is_file()
     assert cli.main(["reproduce", str(recipe), "--laptop", "--until", "rows"]) == 0
     assert "[1/2] rows: whole (" in capsys.readouterr().out
-
-

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,7 +55,7 @@ def test_a_rehearsal(system: str, tmp_path: Path) -> None:
 
     # each training starts from what the one before it made
     trained = [stage for stage in stages if stage.trained]
-    for before, after in zip(trained, trained[1:], strict=False):
+    for before, after in pairwise(trained):
         (run,) = (out / after.name).glob("*/run-001")
         assert f"{out / before.name}/" in (run / "command.sh").read_text()
     rows = rows_of((out / "table.md").read_text())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agentic_video.launch.process import stop_with_launcher
 from agentic_video.launch.reproduce.chain import Mode, Stage, filled
-from agentic_video.launch.reproduce.plan import Reproduction, Step, duration, shown
+from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, shown
 from agentic_video.launch.reproduce.state import Record
 from agentic_video.launch.reproduce.table import write_table
 from agentic_video.launch.stage import TORCHRUN
@@ -186,7 +186,7 @@ def run_command(command: list[str], environment: Mapping[str, str], log: Path, t
         stopped = []
 
         def stop(number: int, frame: object) -> None:
-            # Ctrl-C reaches the command by itself: it is in the terminal's group. A second signal would be a second one.
+            # Ctrl-C reaches the command by itself: it is in the terminal's group.
             stopped.append(number)
             if number != signal.SIGINT or not os.isatty(0):
                 process.send_signal(signal.SIGINT)

@@ -129,7 +129,7 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """
     if before.get("command") != now["command"]:
         was, shall = str(before.get("command", "")).split(), now["command"].split()
-        changes = [*(f"without {word}" for word in _beyond(was, shall)), *(f"with {word}" for word in _beyond(shall, was))]
+        changes = [f"without {word}" for word in _beyond(was, shall)] + [f"with {word}" for word in _beyond(shall, was)]
         return f"its command changed (now {', '.join(changes) or 'in another order'})"
     old, new = before.get("inputs", {}), now["inputs"]
     for name in new:

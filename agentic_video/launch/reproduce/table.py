@@ -1,4 +1,4 @@
-"""The table of a reproduction: its evaluations beside the published numbers, or beside the synthetic world's figures."""
+"""A reproduction's table: its evaluations beside the published numbers, or beside the synthetic world's figures."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from agentic_video.evaluation.published import Published, published
 from agentic_video.evaluation.report import percent, table
 from agentic_video.launch.reproduce.chain import Chain, Row
-from agentic_video.launch.reproduce.plan import Reproduction
+from agentic_video.launch.reproduce.reproduction import Reproduction
 from agentic_video.utils.journal import write_whole
 
 TABLE = "table.md"
@@ -46,15 +46,15 @@ def table_text(chain: Chain, rows: list[tuple[Row, Mapping[str, Any] | None]]) -
         head = [
             f"# {chain.paper}: a rehearsal on the synthetic world",
             "",
-            "Tiny models on made-up videos, after a few steps. **No figure here is the paper's, and none can be compared",
-            "with one.** The last column has the synthetic world's own figures",
-            f"({chain.figures}).",
+            "Tiny models on made-up videos, after a few steps. **No figure here is the paper's, and none can be",
+            f"compared with one.** The last column has the synthetic world's own figures ({chain.figures}).",
             "",
         ]
         if left_out := [stage.name for stage in chain.stages if stage.left_out]:
             head[-1:] = ["", f"Not rehearsed, as the plan says why: {', '.join(left_out)}.", ""]
+        columns: tuple[str, ...] = ("evaluated", "accuracy %", "±", "episodes", "synthetic world %")
         cells = [_rehearsed(row, report) for row, report in rows]
-        return "\n".join([*head, *table(("evaluated", "accuracy %", "±", "episodes", "synthetic world %"), cells)]) + "\n"
+        return "\n".join([*head, *table(columns, cells)]) + "\n"
     head = [
         f"# {chain.paper}: reproduced, beside the published numbers",
         "",
@@ -102,11 +102,11 @@ def _compared(paper: str, row: Row, report: Mapping[str, Any] | None) -> list[tu
         own = (percent(mean), percent(official["error"]), f"{frames['mean']:.1f}" if frames else "-")
         if unplayed > 0:
             notes.append(f"{unplayed} of {report['asked']} not played")
-        notes += [
-            f"{name} {percent(score)}" for scores in report["suites"].values() for name, score in list(scores.items())[:1]
-        ]
-    cells = []
-    for one in numbers_of(paper, row) or [None]:
+        for scores in report["suites"].values():
+            notes += [f"{name} {percent(score)}" for name, score in list(scores.items())[:1]]
+    cells: list[tuple[str, ...]] = []
+    found: list[Published | None] = [*numbers_of(paper, row)]
+    for one in found or [None]:
         said = ("-", "-", "-", "")
         if one is not None:
             gap = "-" if mean is None else f"{100 * mean - one.accuracy:+.1f}"

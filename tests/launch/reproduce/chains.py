@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from agentic_video.launch.reproduce.chain import Chain, Mode, read_chain
-from agentic_video.launch.reproduce.plan import ReproduceOptions, Reproduction
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
 from agentic_video.launch.reproduce.state import State
 
 PROGRAM = """

@@ -54,7 +54,10 @@ def test_benchmarks_become_stages(tmp_path: Path) -> None:
     assert rows.words[:6] == ("convert", "mlvu", "--split", "dev", "--source", "{data}/mlvu")
     assert agent.words == ("eval", "--data", "{rows-mlvu_dev.rows}", "--benchmark", "mlvu_dev")
     assert agent.row is not None and (agent.row.benchmark, agent.row.model) == ("mlvu_dev", "VideoZoomer")
-    assert [one.name for one in read_chain(recipe, "paper", ["lvbench"]).stages[3:]] == ["rows-lvbench", "agent-lvbench"]
+    assert [one.name for one in read_chain(recipe, "paper", ["lvbench"]).stages[3:]] == [
+        "rows-lvbench",
+        "agent-lvbench",
+    ]
     with pytest.raises(SetupError, match="--benchmarks x: there are mlvu_dev, lvbench"):
         read_chain(recipe, "paper", ["x"])
     with pytest.raises(SetupError, match="--benchmarks: the synthetic world has none"):
@@ -67,7 +70,9 @@ def test_names_and_patterns(tmp_path: Path) -> None:
     assert [one.name for one in chain.matching("*t*")] == ["taught"]
     assert chain.descendants({"taught"}) == {"taught", "judged"}
     assert chain.descendants({"rows"}) == {"rows", "taught", "judged"}
-    with pytest.raises(SetupError, match="tought: no such stage; did you mean taught\\? there are rows, taught, judged"):
+    with pytest.raises(
+        SetupError, match="tought: no such stage; did you mean taught\\? there are rows, taught, judged"
+    ):
         chain.matching("tought")
 
 
@@ -100,7 +105,9 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, change: dict[str, Any], messa
     assert "reproduce.yaml: " in str(raised.value) and "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("text", ["[", "- a", "paper: x", "null", "paper: x\nbase: y\nstages: 3", "paper: x\nbase: y\nz: 1"])
+@pytest.mark.parametrize(
+    "text", ["[", "- a", "paper: x", "null", "paper: x\nbase: y\nstages: 3", "paper: x\nbase: y\nz: 1"]
+)
 def test_a_file_that_is_something_else(tmp_path: Path, text: str) -> None:
     (tmp_path / "reproduce.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(SetupError, match=r"reproduce\.yaml"):

@@ -1,4 +1,4 @@
-"""Every recipe's ``reproduce.yaml``: its commands are ones, its numbers are published, its figures the documentation's."""
+"""Every recipe's ``reproduce.yaml``: commands that parse, numbers that are published, the documentation's figures."""
 
 import re
 from importlib import import_module
@@ -9,7 +9,8 @@ import pytest
 from agentic_video import cli
 from agentic_video.converters import CONVERTERS
 from agentic_video.launch.reproduce.chain import Mode, read_chain
-from agentic_video.launch.reproduce.plan import ReproduceOptions, Reproduction, plan_text
+from agentic_video.launch.reproduce.plan import plan_text
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
 from agentic_video.launch.reproduce.state import State
 from agentic_video.launch.reproduce.table import numbers_of
 from tests.config.configs import RECIPES, SYSTEMS
@@ -23,8 +24,10 @@ CHAINS = [(name, mode) for name in SYSTEMS for mode in MODES]
 def planned(tmp_path: Path, request: pytest.FixtureRequest) -> Reproduction:
     name, mode = request.param
     chain = read_chain(RECIPES / name, mode)
-    settings = {one: "http://host:8000/v1" for one in chain.settings}
-    return Reproduction(chain, ReproduceOptions(tmp_path / "out", tmp_path / "data", settings=settings), State(tmp_path))
+    settings = dict.fromkeys(chain.settings, "http://host:8000/v1")
+    return Reproduction(
+        chain, ReproduceOptions(tmp_path / "out", tmp_path / "data", settings=settings), State(tmp_path)
+    )
 
 
 @pytest.mark.parametrize("planned", CHAINS, ids="-".join, indirect=True)

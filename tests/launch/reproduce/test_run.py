@@ -35,7 +35,9 @@ def stage(what: str, **more: Any) -> dict[str, Any]:
     return {"name": "two", "about": "two", "run": f"agentic-video {what}", **more}
 
 
-def test_a_failure_names_the_log_and_what_follows_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_names_the_log_and_what_follows_is_not_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     after = {"name": "three", "about": "three", "run": "agentic-video copy {two.folder} {folder}/x"}
     assert run_steps(reproduction(tmp_path, STAGES[0], stage("fail"), after), {}) == 1
     log = tmp_path / "out" / "logs" / "two.log"

@@ -16,7 +16,9 @@ def test_records_come_back(tmp_path: Path) -> None:
     assert State(tmp_path).records == {"sft": record}
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"stages": []}', '{"stages": {"a": {"x": 1}}}', '{"stages": {"a": 3}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"stages": []}', '{"stages": {"a": {"x": 1}}}', '{"stages": {"a": 3}}']
+)
 def test_a_damaged_file_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "reproduce.json").write_text(text, encoding="utf-8")
     with pytest.raises(SetupError, match=r"reproduce\.json: is damaged"):

@@ -67,7 +67,7 @@ def _step_lines(reproduction: Reproduction, number: int, step: Step) -> Iterator
 
 def _cost(chain: Chain) -> str:
     if chain.mode == "laptop":
-        return f"{chain.took or NOT_MEASURED}; the first time the synthetic world and its models are made too"
+        return chain.took or NOT_MEASURED
     return f"of stages without a line of it above, {NOT_MEASURED}"
 
 

@@ -181,15 +181,18 @@ def run_command(command: list[str], environment: Mapping[str, str], log: Path, t
         written.flush()
         read.readline()
         process = subprocess.Popen(
-            command, env=dict(environment), stdout=written, stderr=subprocess.STDOUT, preexec_fn=stop_with_launcher
+            command,
+            env=dict(environment),
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # it is told to stop here, once, and not by the terminal as well
+            preexec_fn=stop_with_launcher,
         )
         stopped = []
 
         def stop(number: int, frame: object) -> None:
-            # Ctrl-C reaches the command by itself: it is in the terminal's group.
             stopped.append(number)
-            if number != signal.SIGINT or not os.isatty(0):
-                process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)
 
         previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

@@ -75,8 +75,9 @@ def reproduction(folder: Path, *stages: Mapping[str, Any], mode: Mode = "laptop"
     if not raw.exists():
         raw.parent.mkdir(parents=True)
         raw.write_text("[1]", encoding="utf-8")
+    more = {name: options.pop(name) for name in ("toyworld", "remarks") if name in options}
     asked = ReproduceOptions(out=folder / "out", data=folder / "data", **options)
-    return Reproduction(chain_of(folder, *stages, mode=mode), asked, State(folder / "out"))
+    return Reproduction(chain_of(folder, *stages, mode=mode, **more), asked, State(folder / "out"))
 
 
 def actions(made: Reproduction) -> dict[str, str]:

@@ -43,9 +43,8 @@ def test_what_grpo_costs(tmp_path: Path) -> None:
 
 
 def test_a_rehearsal_s_cost_is_what_was_measured(tmp_path: Path) -> None:
-    took = plan_text(reproduction(tmp_path), [])
-    assert "cost: time and memory are not measured; the first time" in took
-    small = Reproduction(
-        read_chain(RECIPES / "videozoomer", "laptop"), ReproduceOptions(tmp_path, tmp_path), State(tmp_path)
-    )
+    assert "\ncost: time and memory are not measured\n" in plan_text(reproduction(tmp_path), [])
+    assert "\ncost: a minute\n" in plan_text(reproduction(tmp_path, toyworld={"took": "a minute"}), [])
+    chain = read_chain(RECIPES / "videozoomer", "laptop")
+    small = Reproduction(chain, ReproduceOptions(tmp_path, tmp_path), State(tmp_path))
     assert "16 H100" not in plan_text(small, [])

@@ -14,6 +14,7 @@ from agentic_video.commands.guard import plainly
 
 COMMANDS = (
     "run",
+    "reproduce",
     "install",
     "doctor",
     "plan",

@@ -48,7 +48,7 @@ def test_it_carries_all_files(wheel: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "agentic_video"], cwd=REPOSITORY, capture_output=True, text=True)
     missing = [name for name in tracked.stdout.splitlines() if not (wheel / name).is_file()]
     assert tracked.stdout and not missing
-    for config in REPOSITORY.glob("recipes/*/config/**/*.yaml"):
+    for config in (*REPOSITORY.glob("recipes/*/config/**/*.yaml"), *REPOSITORY.glob("recipes/*/reproduce.yaml")):
         carried = wheel / "agentic_video" / config.relative_to(REPOSITORY)
         assert carried.read_bytes() == config.read_bytes()
 

@@ -75,10 +75,10 @@ def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[st
 
 
 def _files(value: Any) -> tuple[str, ...]:
-    """Files as an override or a variable names them."""
+    """Files as an override names them, in a list, or a variable, separated by commas."""
     if not value:
         return ()
-    return tuple(map(str, value)) if isinstance(value, list) else (str(value),)
+    return tuple(map(str, value)) if isinstance(value, list) else tuple(filter(None, str(value).split(",")))
 
 
 def check_inputs(

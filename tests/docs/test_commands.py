@@ -44,6 +44,8 @@ EXECUTED = {
     **{f"bash recipes/{name}/run_grpo.sh": f"{RECIPE}test_grpo" for name in SYSTEMS if name != "videozoomer"},
     **{f"bash recipes/{name}/run_sft.sh": f"{RECIPE}test_sft" for name in SYSTEMS},
     "bash recipes/videozoomer/run_eval.sh --limit 16": f"{RECIPE}test_evaluation",
+    **{f"bash recipes/{name}/reproduce.sh": "tests/e2e/test_reproduce.py::test_a_rehearsal" for name in SYSTEMS},
+    "agentic-video reproduce videozoomer --laptop --plan": HERE,
     "bash recipes/videozoomer/run_grpo.sh --profile laptop trainer.logger=[console,tensorboard,file,wandb]": (
         f"{RECIPE}test_offline_weights_and_biases"
     ),
@@ -218,9 +220,11 @@ def test_every_training_command_passes_its_dry_run(
 
 def parse(program: str, words: Sequence[str]) -> int:
     """The exit status of a program's real ``main``."""
-    script = re.fullmatch(r"recipes/(\w+)/run_(\w+)\.sh", program)
+    script = re.fullmatch(r"recipes/(\w+)/(?:run_)?(\w+)\.sh", program)
     if program in ("agentic-video", "agentic_video.cli"):
         return cli.main(words)
+    if script and script[2] == "reproduce":
+        return cli.main(["reproduce", str(RECIPES / script[1]), *words])
     if script and script[2] == "eval":
         return cli.main(["eval", "--recipe", str(RECIPES / script[1]), *words])
     if script:

@@ -1,0 +1,1 @@
+"""A paper from its data to its table: the stages of a recipe's ``reproduce.yaml``, planned and run."""

@@ -1,0 +1,100 @@
+"""The plan of a reproduction for people: its data, its stages, what they cost, what is missing."""
+
+from collections.abc import Iterator, Sequence
+
+from omegaconf import DictConfig
+
+from agentic_video.launch.reproduce.chain import Chain, Stage
+from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, shown
+from agentic_video.planning.memory import GIB
+from agentic_video.planning.plan import Plan
+from agentic_video.planning.report import plan_of
+from agentic_video.utils.errors import SetupError
+
+NOT_MEASURED = "time and memory are not measured"
+
+
+def plan_text(reproduction: Reproduction, missing: Sequence[str]) -> str:
+    """The plan for people: data, stages, what is missing.
+
+    Args:
+        missing: See :meth:`Reproduction.missing`.
+    """
+    chain, options, steps = reproduction.chain, reproduction.options, reproduction.steps
+    if chain.mode == "laptop":
+        lines = [
+            f"REHEARSAL of {chain.paper} on the synthetic world: tiny models, made-up videos, a few steps, no GPU.",
+            "It shows that every stage works and hands on to the next. None of its figures is the paper's, or "
+            "comparable.",
+        ]
+    else:
+        lines = [f"{chain.paper}, as published: from {reproduction.base} to the table of its benchmarks."]
+        lines += [f"note: {remark}" for remark in chain.remarks]
+    lines += [f"folder: {shown(options.out)}"]
+    stages = [stage for stage in reproduction.stages if not stage.left_out]
+    if downloads := reproduction.downloads(stages):
+        lines += ["", "data (docs/datasets.md), a folder each with annotations and videos, or links to them:"]
+        for folder in downloads:
+            there = "there" if (options.data / folder).exists() else "MISSING"
+            lines += [f"  {shown(options.data / folder)}: {there}", f"      {reproduction.how_to_get(folder)}"]
+    if settings := reproduction.settings_of(stages):
+        lines += ["", "servers and settings (--set NAME=VALUE):"]
+        lines += [f"  {name}: {options.settings.get(name) or 'MISSING'}; {chain.settings[name]}" for name in settings]
+    lines += ["", "stages:"]
+    for number, step in enumerate(steps, 1):
+        lines += _step_lines(reproduction, number, step)
+    lines += [f"  {len(steps) + 1:2}. table [always]: {shown(options.out / 'table.md')}"]
+    lines += ["", f"cost: {_cost(chain)}"]
+    if problems := [*reproduction.changed(), *missing]:
+        lines += ["", f"missing ({len(problems)}):", *(f"  - {line}" for line in problems)]
+    else:
+        lines += ["", "nothing is missing"]
+    return "\n".join(lines)
+
+
+def _step_lines(reproduction: Reproduction, number: int, step: Step) -> Iterator[str]:
+    """The lines about a stage."""
+    stage = step.stage
+    source = f" ({stage.source})" if stage.source else ""
+    yield f"  {number:2}. {stage.name} [{step.action}]: {stage.about}{source}"
+    if step.note:
+        yield f"      {step.note}"
+    if step.starts or step.action == "changed":
+        yield f"      $ {reproduction.shell(stage)}"
+        if cost := cost_of(reproduction, stage):
+            yield f"      cost: {cost}"
+
+
+def _cost(chain: Chain) -> str:
+    if chain.mode == "laptop":
+        return chain.took or NOT_MEASURED
+    return f"of stages without a line of it above, {NOT_MEASURED}"
+
+
+def cost_of(reproduction: Reproduction, stage: Stage) -> str:
+    """What is known of a stage's time and memory, in one line; empty where nothing is."""
+    if reproduction.chain.mode == "laptop":
+        return ""
+    published = f"the paper: {stage.cost}" if stage.cost else ""
+    if stage.trained != "grpo":
+        return published
+    config = reproduction.config(stage)
+    assert config is not None
+    try:
+        planned = _planned(plan_of(config), stage, config)
+    except SetupError as error:
+        planned = f"no plan: {error}"
+    return "; ".join(filter(None, [planned, published]))
+
+
+def _planned(plan: Plan, stage: Stage, config: DictConfig) -> str:
+    """The planner's word on a GRPO stage: memory, and the least that a step takes; computed, not measured."""
+    peak = max(plan.gpu, key=lambda phase: phase.total)
+    machines, least = plan.job.machines, max(plan.seconds.values(), default=0.0)
+    text = (
+        f"computed, not measured: {machines.gpus} GPUs of {machines.gpu_bytes / GIB:g} GiB, of which "
+        f"{peak.total / GIB:.0f} are taken ({plan.verdict}); at least {least:.0f} s a step before the update, whose "
+        "time isn't computed"
+    )
+    steps = stage.rows // int(config.data.train_batch_size) * int(config.trainer.total_epochs)
+    return f"{text}; {steps} steps, so at least {duration(least * steps)}" if steps else text

@@ -1,0 +1,367 @@
+"""A chain in a folder: what becomes of each stage, and what is missing before one can start. Nothing is started."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.config.compose import compose_recipe
+from agentic_video.converters import CONVERTERS
+from agentic_video.launch.options import Profile
+from agentic_video.launch.options import Stage as Trained
+from agentic_video.launch.profile import changes, config_name
+from agentic_video.launch.reproduce.chain import PROGRAM, Chain, Stage, filled, places
+from agentic_video.launch.reproduce.state import Record, State, difference, identity
+from agentic_video.utils.errors import SetupError
+
+Action = Literal["run", "go on", "again", "changed", "whole", "keep", "given", "left out", "not needed"]
+"""What becomes of a stage. ``run``: it wasn't begun; ``go on``: it was; ``again``: what it made is set aside first;
+``changed``: it was made with other settings, and the user must say what becomes of it."""
+STARTS: frozenset[Action] = frozenset({"run", "go on", "again"})
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What a command asks for.
+
+    Attributes:
+        out: Folder of the reproduction.
+        data: Folder of the downloads.
+        base: The checkpoint to start from; empty for the paper's.
+        settings: What the chain asks the user to name.
+        words: Pairs of a stage, or a pattern of stages, and a word that its command gets.
+        given: Outputs by (stage, output) that are there already.
+        until: The last stage; empty for all.
+        redo: Stages, or patterns, that are made again, and all that follows from them.
+        keep: Stages, or patterns, whose outputs count as whole whatever has changed.
+    """
+
+    out: Path
+    data: Path
+    base: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[tuple[str, str], ...] = ()
+    given: Mapping[tuple[str, str], Path] = field(default_factory=dict)
+    until: str = ""
+    redo: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A stage, and what becomes of it.
+
+    Attributes:
+        stage: With the words that the user adds.
+        action: What becomes of it.
+        note: Why; empty where there is nothing to say.
+    """
+
+    stage: Stage
+    action: Action
+    note: str = ""
+
+    @property
+    def starts(self) -> bool:
+        """Whether its command will be run."""
+        return self.action in STARTS
+
+
+class Reproduction:
+    """A chain in a folder: what its places stand for, and what is there.
+
+    Args:
+        chain: The stages.
+        options: What is asked for.
+        state: What has been made.
+
+    Raises:
+        SetupError: A stage, an output or a setting that the options name doesn't exist.
+    """
+
+    def __init__(self, chain: Chain, options: ReproduceOptions, state: State):
+        self.chain, self.options, self.state = chain, options, state
+        for name, output in options.given:
+            if output not in chain.stage(name).makes:
+                outputs = ", ".join(chain.stage(name).makes) or "nothing here"
+                raise SetupError(f"--given {name}.{output}: {name} makes {outputs}")
+        for name in options.settings:
+            if name not in chain.settings:
+                known = ", ".join(chain.settings) or "none"
+                raise SetupError(f"--set {name}: there is no such setting; there are {known}")
+        stages = [self._with_words(stage) for stage in chain.stages]
+        for pattern, word in options.words:
+            if all(stage.left_out for stage in chain.matching(pattern)):
+                raise SetupError(f"{pattern}:{word}: this stage is left out here")
+        if options.until:
+            last = chain.stage(options.until).name
+            stages = stages[: [stage.name for stage in stages].index(last) + 1]
+        self.stages = tuple(stages)
+        self._configs: dict[tuple[str, ...], DictConfig] = {}
+
+    def _with_words(self, stage: Stage) -> Stage:
+        added = tuple(word for pattern, word in self.options.words if fnmatchcase(stage.name, pattern))
+        return replace(stage, words=(*stage.words, *added)) if stage.words else stage
+
+    @property
+    def base(self) -> str:
+        """The checkpoint that the reproduction starts from."""
+        return self.options.base or self.chain.base
+
+    def path(self, name: str, output: str) -> Path | None:
+        """An output of a stage, given or made; None where it isn't there."""
+        if found := self.options.given.get((name, output)):
+            return found
+        return self.state.output(self.chain.stage(name), output)
+
+    def values(self, stage: Stage) -> dict[tuple[str, str], str]:
+        """What the places of a stage's command stand for, as far as it is known."""
+        values = {
+            ("folder", ""): str(self.state.home(stage)),
+            ("recipe", ""): str(self.chain.recipe),
+            ("data", ""): str(self.options.data),
+            ("base", ""): self.base,
+            **{(name, ""): value for name, value in self.options.settings.items()},
+        }
+        for name, output in stage.places:
+            if output and (path := self.path(name, output)):
+                values[name, output] = str(path)
+        return values
+
+    def shell(self, stage: Stage) -> str:
+        """A stage's command as one would type it here; what isn't known yet stays in braces."""
+        values = {place: shown(value) for place, value in self.values(stage).items()}
+        variables = [f"{name}={shlex.quote(filled(value, values))}" for name, value in stage.variables.items()]
+        words = [shlex.quote(filled(word, values)) for word in stage.words]
+        return " ".join([*variables, PROGRAM, *words])
+
+    def settings(self, stage: Stage) -> dict[str, Any]:
+        """On what a stage's outputs depend: see :class:`~agentic_video.launch.reproduce.state.Record`.
+
+        Addresses of servers and paths aren't part of it: what lies there is.
+
+        Raises:
+            SetupError: Its config doesn't compose.
+        """
+        known = {("base", ""): self.base}
+        variables = [f"{name}={filled(value, known)}" for name, value in stage.variables.items()]
+        inputs = {f"{name}.{output}": self.path(name, output) for name, output in stage.places if output}
+        inputs |= {f"data/{name}": self.options.data / name for name in stage.downloads}
+        config = self.config(stage)
+        return {
+            "command": shlex.join([*variables, PROGRAM, *(filled(word, known) for word in stage.words)]),
+            "inputs": {name: identity(path) if path else "" for name, path in inputs.items()},
+            "config": {} if config is None else dict(_flat(OmegaConf.to_container(config))),
+        }
+
+    def config(self, stage: Stage) -> DictConfig | None:
+        """The recipe's config as a stage's command composes it; None for a command without one.
+
+        Raises:
+            SetupError: It doesn't compose: an override is wrong, say.
+        """
+        if "{recipe}" not in stage.words:
+            return None
+        trained = cast(Trained, stage.trained or "grpo")
+        # What isn't known yet can't be checked.
+        overrides = [word for word in stage.words if _is_override(word) and not list(places(word))]
+        try:
+            profile = profile_of(stage.words, "laptop" if self.chain.mode == "laptop" else "cluster")
+            key = (config_name(trained, profile), *changes(profile), *overrides)
+            if key not in self._configs:
+                self._configs[key] = compose_recipe(self.chain.recipe, key[0], key[1:])
+        except SetupError as error:
+            raise SetupError(f"{stage.name}: {error}") from error
+        return self._configs[key]
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """What becomes of each stage.
+
+        Raises:
+            SetupError: Stages are named that don't exist, or what is to be kept isn't there.
+        """
+        chain = self.chain
+        redone = chain.descendants({stage.name for pattern in self.options.redo for stage in chain.matching(pattern)})
+        kept = {stage.name for pattern in self.options.keep for stage in chain.matching(pattern)}
+        if both := sorted(redone & kept):
+            raise SetupError(f"{both[0]}: either made again or kept, not both")
+        given = {name for name, _ in self.options.given}
+        steps = [self._look(stage, redone, kept, given) for stage in self.stages]
+        needed: set[str] = set()
+        for number in reversed(range(len(steps))):
+            step = steps[number]
+            used = any(step.stage.name in other.stage.follows for other in steps)
+            wanted = step.stage.name in needed or step.stage.row is not None or not used
+            if step.starts and not wanted:
+                steps[number] = replace(step, action="not needed", note="nothing that is to be made needs it")
+            elif step.starts:
+                needed.update(step.stage.follows)
+        starting = {step.stage.name for step in steps if step.starts}
+        for number, step in enumerate(steps):
+            if step.action == "whole" and (again := [name for name in step.stage.follows if name in starting]):
+                steps[number] = replace(step, action="changed", note=f"its input {again[0]} is made again")
+        return steps
+
+    def _look(self, stage: Stage, redone: set[str], kept: set[str], given: set[str]) -> Step:
+        """What becomes of one stage, whoever needs it."""
+        name = stage.name
+        if stage.left_out:
+            return Step(stage, "left out", stage.left_out)
+        if name in given:
+            paths = [shown(path) for (who, _), path in self.options.given.items() if who == name]
+            return Step(stage, "given", ", ".join(paths))
+        record, lacks = self.state.records.get(name), self.state.lacks(stage)
+        settings = self.settings(stage)  # a wrong word of the user's is found now
+        if name in kept:
+            if lacks:
+                raise SetupError(f"--keep {name}: it has made no {lacks[0]} yet, in {self.state.home(stage)}")
+            return Step(stage, "keep", "as it is")
+        if record is None:
+            return Step(stage, "run")
+        if name in redone:
+            return Step(stage, "again", "what it made is set aside")
+        if record.finished and lacks:
+            return Step(stage, "again", f"its output {lacks[0]} is gone")
+        if found := difference(record.settings, settings):
+            return Step(stage, "changed", found)
+        if not record.finished:
+            return Step(stage, "go on", f"was begun: {_attempts(record)}")
+        return Step(stage, "whole", f"{record.finished}, {duration(record.seconds)}")
+
+    def changed(self) -> list[str]:
+        """One line for each stage that was made with other settings, with what to do."""
+        where = shown(self.options.out)
+        return [
+            f"{step.stage.name}: {step.note} since it was {'made' if self._finished(step) else 'begun'} in {where}; "
+            f"--redo {step.stage.name} makes it and what follows again, --keep {step.stage.name} takes it as it is"
+            for step in self.steps
+            if step.action == "changed"
+        ]
+
+    def _finished(self, step: Step) -> bool:
+        return bool(self.state.records[step.stage.name].finished)
+
+    def missing(self, gpus: int, environment: Mapping[str, str]) -> list[str]:
+        """One line for each thing that the stages which are to start lack, with how to get it.
+
+        Args:
+            gpus: Of this machine.
+            environment: Environment variables.
+        """
+        starting = [step.stage for step in self.steps if step.starts]
+        given = {name for name, _ in self.options.given}
+        lines = [
+            f"{stage.name}: needs {name}.{output}, which isn't given: --given {name}.{output}=PATH"
+            for stage in starting
+            for name, output in stage.places
+            if output and name in given and (name, output) not in self.options.given
+        ]
+        for (name, output), path in self.options.given.items():
+            if not path.exists():
+                lines.append(f"--given {name}.{output}={path}: no such file or folder")
+        for folder, stages in self.downloads(starting).items():
+            path = self.options.data / folder
+            if not path.exists():
+                lines.append(f"{shown(path)}: not there (for {_some(stages)}); what belongs there is above")
+        for name in self.settings_of(starting):
+            if not self.options.settings.get(name):
+                lines.append(f"--set {name}=...: not named; {self.chain.settings[name]}")
+        if any(("base", "") in stage.places for stage in starting):
+            local = Path(self.base).expanduser()
+            if (local.is_absolute() or self.base.startswith(".")) and not (local / "config.json").is_file():
+                lines.append(f"--base {self.base}: no checkpoint in Hugging Face's format (config.json is missing)")
+        if self.chain.mode == "paper" and starting and not gpus:
+            ray = " (RAY_ADDRESS serves GRPO only)" if environment.get("RAY_ADDRESS") else ""
+            lines.append(f"GPUs: this machine has none{ray}; run this where they are, or rehearse it with --laptop")
+        if find_spec("vllm") is None and any(stage.trained in ("", "grpo") for stage in starting):
+            lines.append(f"vLLM: isn't installed in this environment; agentic-video install {'gpu' if gpus else 'cpu'}")
+        return lines
+
+    def downloads(self, stages: Sequence[Stage]) -> dict[str, list[str]]:
+        """The folders below ``--data`` that stages read, and which stages."""
+        found: dict[str, list[str]] = {}
+        for stage in stages:
+            for folder in stage.downloads:
+                found.setdefault(folder, []).append(stage.name)
+        return found
+
+    def settings_of(self, stages: Sequence[Stage]) -> list[str]:
+        """The settings that stages need, in the order of the file."""
+        used = {name for stage in stages for name, output in stage.places if not output}
+        return [name for name in self.chain.settings if name in used]
+
+    def how_to_get(self, folder: str) -> str:
+        """How to get what belongs into a folder below ``--data``."""
+        if text := self.chain.data.get(folder):
+            return text
+        if converter := CONVERTERS.get(folder):
+            return (
+                f"{converter.title}, {converter.source} ({converter.licence}): {converter.files}; videos: "
+                f"{converter.videos}"
+            )
+        return "the recipe's README says what it is"
+
+
+def shown(path: str | Path) -> str:
+    """A path as one would type it: relative where it lies below the working directory."""
+    whole = Path(path)
+    if whole.is_absolute() and whole.is_relative_to(Path.cwd()):
+        return str(whole.relative_to(Path.cwd()))
+    return str(path)
+
+
+def profile_of(words: Sequence[str], default: Profile) -> Profile:
+    """The profile that a command names.
+
+    Args:
+        default: Where it names none.
+
+    Raises:
+        SetupError: There is no such profile.
+    """
+    named: str = default
+    for word, following in pairwise([*words, ""]):
+        if word == "--profile":
+            named = following
+        elif word.startswith("--profile="):
+            named = word.partition("=")[2]
+    if named not in get_args(Profile):
+        raise SetupError(f"--profile {named}: there are {', '.join(get_args(Profile))}")
+    return cast(Profile, named)
+
+
+def _is_override(word: str) -> bool:
+    return "=" in word and not word.startswith("-") and "/" not in word.partition("=")[0]
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """A config's values by their full keys."""
+    if isinstance(value, Mapping) and value:
+        for key, one in value.items():
+            yield from _flat(one, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value
+
+
+def _attempts(record: Record) -> str:
+    return f"{record.attempts} attempt{'s' if record.attempts > 1 else ''}, {duration(record.seconds)}"
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,152 @@
+"""What has been made of a reproduction: each stage's record, its outputs, and on what they depended."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentic_video.config.typed import dataclass_from
+from agentic_video.launch.reproduce.chain import Stage
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.journal import write_whole
+
+FILE = "reproduce.json"
+"""In the folder of a reproduction."""
+ASIDE = "set-aside"
+"""Folder of what was made again."""
+LOGS = "logs"
+READ_BYTES = 64 << 20
+"""Files up to this size are compared by what they hold, larger ones by size and time."""
+ANNOTATIONS = (".json", ".jsonl", ".parquet", ".csv", ".txt")
+"""Endings of the files by which a folder of downloads is compared; its videos aren't looked at."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is noted of a stage.
+
+    Attributes:
+        settings: On what its outputs depend, as plain data: its command, its config, its inputs.
+        finished: When it was whole, in UTC; empty as long as it isn't.
+        seconds: What all its attempts took.
+        attempts: How often it was started.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    finished: str = ""
+    seconds: float = 0.0
+    attempts: int = 0
+
+
+class State:
+    """The records of a reproduction, in one file of its folder.
+
+    Args:
+        folder: Of the reproduction.
+
+    Raises:
+        SetupError: The file can't be read.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.records: dict[str, Record] = {}
+        file = folder / FILE
+        try:
+            raw = json.loads(file.read_text(encoding="utf-8"))
+            self.records = {str(name): dataclass_from(Record, one, name) for name, one in raw["stages"].items()}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise SetupError(
+                f"{file}: is damaged ({one_line(error)}): put it right, or begin anew with another --out"
+            ) from None
+
+    def write(self, name: str, record: Record) -> None:
+        """Note a stage's record, for good."""
+        self.records[name] = record
+        stages = {known: asdict(one) for known, one in self.records.items()}
+        write_whole(self.folder / FILE, [json.dumps({"stages": stages}, indent=1) + "\n"])
+
+    def home(self, stage: Stage) -> Path:
+        """A stage's folder."""
+        return self.folder / stage.name
+
+    def log(self, stage: Stage) -> Path:
+        """A stage's log."""
+        return self.folder / LOGS / f"{stage.name}.log"
+
+    def output(self, stage: Stage, name: str) -> Path | None:
+        """One output of a stage; None where it isn't there."""
+        home, pattern = self.home(stage), stage.makes[name]
+        if pattern == ".":
+            return home if home.is_dir() else None
+        return max(home.glob(pattern), default=None)
+
+    def lacks(self, stage: Stage) -> list[str]:
+        """The outputs of a stage that aren't there."""
+        return [name for name in stage.makes if self.output(stage, name) is None]
+
+    def set_aside(self, stage: Stage) -> Path | None:
+        """Move what a stage has made out of the way, so that it begins anew; None where there is nothing."""
+        home = self.home(stage)
+        if not home.exists():
+            return None
+        number = 1
+        while (target := self.folder / ASIDE / f"{stage.name}-{number}").exists():
+            number += 1
+        target.parent.mkdir(exist_ok=True)
+        home.rename(target)
+        return target
+
+
+def identity(path: Path) -> str:
+    """What an input is, so that a change is noticed: a file's content, a checkpoint's or a folder's files.
+
+    Of a folder only the files in itself count: of a checkpoint all, of others those that may be annotations.
+    """
+    if path.is_file():
+        facts = path.stat()
+        if facts.st_size > READ_BYTES:
+            return f"{facts.st_size} bytes of {facts.st_mtime_ns}"
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    if not path.is_dir():
+        return ""
+    checkpoint = (path / "config.json").is_file()
+    files = sorted(one for one in path.iterdir() if one.is_file() and (checkpoint or one.suffix in ANNOTATIONS))
+    facts_of = [(one.name, one.stat().st_size, one.stat().st_mtime_ns if checkpoint else 0) for one in files]
+    return hashlib.sha256(json.dumps(facts_of).encode()).hexdigest()[:16]
+
+
+def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """How settings differ, in a few words; empty where they don't. An input that isn't there now isn't compared.
+
+    Args:
+        before: Those that a stage was made with.
+        now: Those that it would be made with.
+    """
+    if before.get("command") != now["command"]:
+        was, shall = str(before.get("command", "")).split(), now["command"].split()
+        changes = [f"without {word}" for word in _beyond(was, shall)] + [f"with {word}" for word in _beyond(shall, was)]
+        return f"its command changed (now {', '.join(changes) or 'in another order'})"
+    old, new = before.get("inputs", {}), now["inputs"]
+    for name in new:
+        if new[name] and old.get(name) != new[name]:
+            return f"its input {name} changed"
+    config, other = before.get("config", {}), now["config"]
+    for key in sorted({*config, *other}):
+        if config.get(key) != other.get(key):
+            return f"its config changed ({key}: {_short(config.get(key))}, now {_short(other.get(key))})"
+    return ""
+
+
+def _beyond(words: Iterable[str], others: Iterable[str]) -> list[str]:
+    known = list(others)
+    return [word for word in words if word not in known]
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."

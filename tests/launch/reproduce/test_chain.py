@@ -1,0 +1,120 @@
+"""Reading a recipe's ``reproduce.yaml``."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.launch.reproduce.chain import filled, has_chain, places, read_chain
+from agentic_video.utils.errors import SetupError
+from tests.launch.reproduce.chains import STAGES, chain_of, write_recipe
+
+
+def test_a_command_s_parts(tmp_path: Path) -> None:
+    taught = chain_of(tmp_path).stage("taught")
+    assert taught.words == ("copy", "{rows.train}", "{folder}/model.bin")
+    assert taught.variables == {"TRAIN_FILES": "{rows.train}"}
+    assert taught.places == (("rows", "train"), ("folder", ""))
+    assert taught.follows == ("rows",)
+    assert chain_of(tmp_path).stage("rows").downloads == ("raw",)
+
+
+def test_a_training_keeps_its_run_in_its_folder(tmp_path: Path) -> None:
+    stage = {"name": "sft", "about": "a", "run": "MODEL_PATH={base} agentic-video run {recipe} sft trainer.x=1"}
+    (made,) = chain_of(tmp_path, stage).stages
+    assert made.trained == "sft" and made.variables == {"MODEL_PATH": "{base}", "OUTPUT_DIR": "{folder}"}
+    assert made.makes == {"folder": ".", "run": "*/run-*", "model": "*/run-*/model"}
+    (grpo,) = chain_of(tmp_path, {**stage, "run": "agentic-video run {recipe}"}).stages
+    assert grpo.trained == "grpo"
+
+
+def test_modes(tmp_path: Path) -> None:
+    both = {"name": "a", "about": "a", "run": "agentic-video big", "laptop": {"run": "agentic-video small"}}
+    paper = {"name": "b", "about": "b", "run": "agentic-video big", "laptop": {"left_out": "why not"}}
+    laptop = {"name": "c", "about": "c", "paper": {"left_out": "not in it"}, "laptop": {"run": "agentic-video small"}}
+    small, big = (chain_of(tmp_path, both, paper, laptop, mode=mode).stages for mode in ("laptop", "paper"))
+    assert [(one.words, one.left_out) for one in small] == [(("small",), ""), ((), "why not"), (("small",), "")]
+    assert [(one.words, one.left_out) for one in big] == [(("big",), ""), (("big",), ""), ((), "not in it")]
+
+
+def test_benchmarks_become_stages(tmp_path: Path) -> None:
+    benchmarks = {
+        "sets": {"mlvu_dev": "mlvu --split dev", "lvbench": "lvbench"},
+        "agent": {"model": "VideoZoomer", "run": "agentic-video eval --data {rows} --benchmark {benchmark}"},
+    }
+    recipe = write_recipe(tmp_path, benchmarks=benchmarks)
+    made = read_chain(recipe, "paper")
+    assert [one.name for one in made.stages[3:]] == [
+        "rows-mlvu_dev",
+        "agent-mlvu_dev",
+        "rows-lvbench",
+        "agent-lvbench",
+    ]
+    rows, agent = made.stages[3:5]
+    assert rows.words[:6] == ("convert", "mlvu", "--split", "dev", "--source", "{data}/mlvu")
+    assert agent.words == ("eval", "--data", "{rows-mlvu_dev.rows}", "--benchmark", "mlvu_dev")
+    assert agent.row is not None and (agent.row.benchmark, agent.row.model) == ("mlvu_dev", "VideoZoomer")
+    assert [one.name for one in read_chain(recipe, "paper", ["lvbench"]).stages[3:]] == [
+        "rows-lvbench",
+        "agent-lvbench",
+    ]
+    with pytest.raises(SetupError, match="--benchmarks x: there are mlvu_dev, lvbench"):
+        read_chain(recipe, "paper", ["x"])
+    with pytest.raises(SetupError, match="--benchmarks: the synthetic world has none"):
+        read_chain(recipe, "laptop", ["lvbench"])
+    assert [one.name for one in read_chain(recipe, "laptop").stages] == ["rows", "taught", "judged"]
+
+
+def test_names_and_patterns(tmp_path: Path) -> None:
+    chain = chain_of(tmp_path)
+    assert [one.name for one in chain.matching("*t*")] == ["taught"]
+    assert chain.descendants({"taught"}) == {"taught", "judged"}
+    assert chain.descendants({"rows"}) == {"rows", "taught", "judged"}
+    with pytest.raises(
+        SetupError, match="tought: no such stage; did you mean taught\\? there are rows, taught, judged"
+    ):
+        chain.matching("tought")
+
+
+def test_places() -> None:
+    assert list(places("{a}/x", "{b-c.d},{a}")) == [("a", ""), ("b-c", "d"), ("a", "")]
+    assert filled("{a}/{b.c}", {("a", ""): "1"}) == "1/{b.c}"
+    assert list(places("{image: 4}", "{}", "{A}")) == []  # Hydra's braces
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"run": "rm -rf /"}, "rows: expected a command of agentic-video, or why it is left out"),
+        ({"run": ""}, "rows: expected a command"),
+        ({"laptop": {"run": "agentic-video x", "left_out": "y"}}, "rows: expected a command"),
+        ({"run": "agentic-video x {nothing}"}, r"rows: \{nothing\} is neither of"),
+        ({"run": "agentic-video x {taught.model}"}, r"rows: no earlier stage makes \{taught.model\}"),
+        ({"name": "Rows"}, "Rows: a stage's name"),
+        ({"name": "taught"}, "taught: a stage's name"),
+        ({"name": "logs"}, "logs: a stage's name"),
+        ({"rum": "x"}, r"stages\[0\].rum: unknown key; did you mean run"),
+        ({"rows": "many"}, r"stages\[0\].rows: expected a whole number"),
+        ({"row": {"benchmark": 3}}, r"stages\[0\].row.benchmark: expected a text"),
+        ({"run": "agentic-video 'x"}, "No closing quotation"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SetupError, match=message) as raised:
+        chain_of(tmp_path, {**STAGES[0], **change}, STAGES[1])
+    assert "reproduce.yaml: " in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "- a", "paper: x", "null", "paper: x\nbase: y\nstages: 3", "paper: x\nbase: y\nz: 1"]
+)
+def test_a_file_that_is_something_else(tmp_path: Path, text: str) -> None:
+    (tmp_path / "reproduce.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(SetupError, match=r"reproduce\.yaml"):
+        read_chain(tmp_path, "paper")
+
+
+def test_a_recipe_without_the_file(tmp_path: Path) -> None:
+    assert not has_chain(tmp_path)
+    with pytest.raises(SetupError, match=r"no reproduce\.yaml"):
+        read_chain(tmp_path, "paper")

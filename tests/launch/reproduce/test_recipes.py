@@ -1,0 +1,110 @@
+"""Every recipe's ``reproduce.yaml``: commands that parse, numbers that are published, the documentation's figures."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from agentic_video import cli
+from agentic_video.converters import CONVERTERS
+from agentic_video.launch.reproduce.chain import Mode, read_chain
+from agentic_video.launch.reproduce.plan import plan_text
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
+from agentic_video.launch.reproduce.state import State
+from agentic_video.launch.reproduce.table import numbers_of
+from tests.config.configs import RECIPES, SYSTEMS
+from tests.docs.tables import REPOSITORY, TITLES, rows_of, section_of
+
+MODES: tuple[Mode, ...] = ("laptop", "paper")
+CHAINS = [(name, mode) for name in SYSTEMS for mode in MODES]
+
+
+@pytest.fixture
+def planned(tmp_path: Path, request: pytest.FixtureRequest) -> Reproduction:
+    name, mode = request.param
+    chain = read_chain(RECIPES / name, mode)
+    settings = dict.fromkeys(chain.settings, "http://host:8000/v1")
+    return Reproduction(
+        chain, ReproduceOptions(tmp_path / "out", tmp_path / "data", settings=settings), State(tmp_path)
+    )
+
+
+@pytest.mark.parametrize("planned", CHAINS, ids="-".join, indirect=True)
+def test_every_command_can_be_parsed(planned: Reproduction, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    for name in cli.COMMANDS:
+        monkeypatch.setattr(import_module(f"agentic_video.commands.{name}"), "run", lambda one: asked.append(one) or 0)
+    stages = [stage for stage in planned.stages if not stage.left_out]
+    for stage in stages:
+        words = [re.sub(r"\{[\w.-]+\}", "/there", word) for word in stage.words]
+        assert cli.main(words) == 0, words
+        # what isn't an option of the command is a Hydra override, or the recipe and its stage
+        others = set(getattr(asked[-1], "overrides", [])) - {"sft", "kto"}
+        assert all("=" in word for word in others), others
+    assert len(asked) == len(stages) >= 4
+
+
+@pytest.mark.parametrize("planned", CHAINS, ids="-".join, indirect=True)
+def test_its_configs_compose_and_it_is_planned(planned: Reproduction) -> None:
+    """Overrides are checked against the recipe's config; with all settings only downloads and GPUs are missing."""
+    missing = planned.missing(8, {})
+    assert all("not there" in line for line in missing)
+    text = plan_text(planned, missing)
+    assert ("REHEARSAL" in text) == (planned.chain.mode == "laptop")
+    if planned.chain.mode == "laptop":
+        assert missing == [] and "the paper:" not in text
+    else:
+        assert len(missing) >= 4 and "computed, not measured:" in text
+        assert set(planned.chain.settings) == set(planned.settings_of(planned.stages))
+
+
+@pytest.mark.parametrize("planned", CHAINS, ids="-".join, indirect=True)
+def test_each_download_is_a_data_set_or_explained(planned: Reproduction) -> None:
+    for folder in planned.downloads(planned.stages):
+        assert folder in CONVERTERS or folder in planned.chain.data, folder
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_benchmark_has_its_published_number(name: str) -> None:
+    chain = read_chain(RECIPES / name, "paper")
+    assert chain.paper == TITLES[name]
+    rows = [stage.row for stage in chain.stages if stage.row]
+    assert len(rows) >= 8
+    for row in rows:
+        own = row.model == chain.paper
+        # a base model's number isn't in every paper
+        assert numbers_of(chain.paper, row) or not own, row
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_rehearsal_trains_all_that_the_paper_trains(name: str) -> None:
+    """KTO where there is one, GRPO always; and it stays on this machine: the laptop profile in every command."""
+    small = [stage for stage in read_chain(RECIPES / name, "laptop").stages if not stage.left_out]
+    big = [stage for stage in read_chain(RECIPES / name, "paper").stages if not stage.left_out]
+    assert {stage.trained for stage in big} <= {stage.trained for stage in small}
+    for stage in small:
+        assert "laptop" in stage.words or "{recipe}" not in stage.words, stage.name
+        assert stage.words[0] != "eval" or "toy" in stage.words
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_synthetic_world_s_figures_are_the_documentation_s(name: str) -> None:
+    learning = (REPOSITORY / "docs" / "learning.md").read_text(encoding="utf-8")
+    measured = {
+        f"after {stage}": float(sampled.split()[0])
+        for system, stage, _, sampled, *_ in rows_of(section_of(learning, "## Every stage"))
+        if system == name
+    }
+    rows = [stage.row for stage in read_chain(RECIPES / name, "laptop").stages if stage.row and not stage.left_out]
+    assert {row.benchmark: row.figure for row in rows} == {
+        stage: figure for stage, figure in measured.items() if stage != "after base"
+    }
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_its_script(name: str) -> None:
+    script = RECIPES / name / "reproduce.sh"
+    other = (RECIPES / "eva" / "reproduce.sh").read_text(encoding="utf-8")
+    assert script.read_text(encoding="utf-8") == other.replace("# EVA's", f"# {TITLES[name]}'s")
+    assert script.stat().st_mode == (RECIPES / name / "run_grpo.sh").stat().st_mode

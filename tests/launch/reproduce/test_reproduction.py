@@ -1,0 +1,181 @@
+"""What a reproduction would do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentic_video.launch.reproduce import reproduction as module
+from agentic_video.launch.reproduce.plan import plan_text
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, duration, profile_of
+from agentic_video.launch.reproduce.run import run_steps
+from agentic_video.launch.reproduce.state import State
+from agentic_video.utils.errors import SetupError
+from tests.launch.reproduce.chains import STAGES, actions, chain_of, reproduction
+
+
+def test_at_first_everything_is_run(tmp_path: Path) -> None:
+    made = reproduction(tmp_path)
+    assert actions(made) == {"rows": "run", "taught": "run", "judged": "run"}
+    assert made.missing(0, {}) == [] and made.changed() == []
+    text = plan_text(made, [])
+    assert text.startswith("REHEARSAL of VideoZoomer on the synthetic world")
+    assert "$ TRAIN_FILES='{rows.train}' agentic-video copy '{rows.train}' " in text
+    assert text.splitlines()[-1] == "nothing is missing"
+
+
+@pytest.mark.usefixtures("program")
+class TestAfterARun:
+    @pytest.fixture(autouse=True)
+    def whole(self, tmp_path: Path, program: None) -> None:
+        assert run_steps(reproduction(tmp_path), {}) == 0
+
+    def test_whole_stages_stay(self, tmp_path: Path) -> None:
+        assert actions(reproduction(tmp_path)) == dict.fromkeys(("rows", "taught", "judged"), "whole")
+
+    def test_a_changed_download_is_said(self, tmp_path: Path) -> None:
+        (tmp_path / "data" / "raw" / "rows.json").write_text("[1, 2]")
+        made = reproduction(tmp_path)
+        assert actions(made) == {"rows": "changed", "taught": "whole", "judged": "whole"}
+        (line,) = made.changed()
+        assert line.startswith("rows: its input data/raw changed since it was made in ")
+        assert "--redo rows makes it and what follows again, --keep rows takes it as it is" in line
+
+    def test_a_changed_output_is_said_where_it_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "out" / "rows" / "rows.jsonl").write_text("[3]")
+        assert actions(reproduction(tmp_path)) == {"rows": "whole", "taught": "changed", "judged": "changed"}
+
+    def test_a_changed_command_is_said(self, tmp_path: Path) -> None:
+        made = reproduction(tmp_path, words=(("taught", "--more=1"),))
+        assert actions(made) == {"rows": "whole", "taught": "changed", "judged": "whole"}
+        assert made.changed()[0].startswith("taught: its command changed (now with --more=1) since")
+
+    def test_redo_makes_what_follows_again(self, tmp_path: Path) -> None:
+        made = reproduction(tmp_path, redo=("taught",))
+        assert actions(made) == {"rows": "whole", "taught": "again", "judged": "again"}
+
+    def test_keep(self, tmp_path: Path) -> None:
+        (tmp_path / "data" / "raw" / "rows.json").write_text("[1, 2]")
+        made = reproduction(tmp_path, keep=("rows",))
+        assert actions(made) == {"rows": "keep", "taught": "whole", "judged": "whole"}
+        assert run_steps(made, {}) == 0
+        assert actions(reproduction(tmp_path)) == dict.fromkeys(("rows", "taught", "judged"), "whole")
+        with pytest.raises(SetupError, match="rows: either made again or kept, not both"):
+            _ = reproduction(tmp_path, keep=("rows",), redo=("rows",)).steps
+
+    def test_an_output_that_is_gone_is_made_again_only_for_who_needs_it(self, tmp_path: Path) -> None:
+        (tmp_path / "out" / "rows" / "rows.jsonl").unlink()
+        assert actions(reproduction(tmp_path)) == {"rows": "not needed", "taught": "whole", "judged": "whole"}
+        (tmp_path / "out" / "judged" / "report.json").unlink()
+        made = reproduction(tmp_path)
+        assert actions(made) == {"rows": "again", "taught": "changed", "judged": "again"}
+        assert made.changed()[0].startswith("taught: its input rows is made again")
+
+    def test_until(self, tmp_path: Path) -> None:
+        assert actions(reproduction(tmp_path, until="taught")) == {"rows": "whole", "taught": "whole"}
+
+
+def test_given_outputs_need_no_stage(tmp_path: Path) -> None:
+    model = tmp_path / "released.bin"
+    made = reproduction(tmp_path, given={("taught", "model"): model})
+    assert actions(made) == {"rows": "run", "taught": "given", "judged": "run"}
+    assert made.missing(0, {}) == [f"--given taught.model={model}: no such file or folder"]
+    model.write_text("1")
+    assert made.missing(0, {}) == []
+    assert made.values(made.stages[2])["taught", "model"] == str(model)
+
+
+def test_what_only_a_given_stage_needs_is_not_run(tmp_path: Path) -> None:
+    judged = {**STAGES[2], "run": "agentic-video copy {taught.model} {folder}/report.json"}
+    made = reproduction(tmp_path, *STAGES[:2], judged, given={("taught", "model"): tmp_path / "released.bin"})
+    assert actions(made) == {"rows": "not needed", "taught": "given", "judged": "run"}
+
+
+def test_a_given_stage_must_give_all_that_is_read(tmp_path: Path) -> None:
+    taught = {**STAGES[1], "makes": {"model": "*.bin", "log": "*.log"}}
+    judged = {**STAGES[2], "run": "agentic-video copy {taught.model} {taught.log} {folder}/report.json"}
+    (tmp_path / "m").write_text("")
+    made = reproduction(tmp_path, STAGES[0], taught, judged, given={("taught", "model"): tmp_path / "m"})
+    assert made.missing(0, {}) == ["judged: needs taught.log, which isn't given: --given taught.log=PATH"]
+
+
+def test_what_is_missing_is_a_line_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    stage = {
+        "name": "taught",
+        "about": "a model",
+        "run": "agentic-video copy {data}/mlvu/x {data}/mine/x {judge} {base} {folder}",
+        "row": {"benchmark": "mlvu_dev"},
+    }
+    more = {"settings": {"judge": "address of a judge", "unused": "of nobody"}, "data": {"mine": "my own videos"}}
+    data = tmp_path / "data"
+    options = ReproduceOptions(tmp_path / "out", data, base="./nowhere")
+    made = Reproduction(chain_of(tmp_path, stage, mode="paper", **more), options, State(tmp_path / "out"))
+    lines = made.missing(0, {})
+    assert [line.partition(":")[0] for line in lines] == [
+        str(data / "mlvu"),
+        str(data / "mine"),
+        "--set judge=...",
+        "--base ./nowhere",
+        "GPUs",
+        "vLLM",
+    ]
+    assert "RAY_ADDRESS serves GRPO only" in made.missing(0, {"RAY_ADDRESS": "auto"})[4]
+    assert made.missing(8, {})[-1] == "vLLM: isn't installed in this environment; agentic-video install gpu"
+    text = plan_text(made, lines)
+    assert "missing (6):" in text and "Hugging Face: MLVU/MVLU" in text and "my own videos" in text
+    assert "unused" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"words": (("nobody", "a=1"),)}, "nobody: no such stage"),
+        ({"until": "nobody"}, "nobody: no such stage"),
+        ({"redo": ("nobody",)}, "nobody: no such stage"),
+        ({"keep": ("taught",)}, "--keep taught: it has made no folder yet"),
+        ({"given": {("taught", "modle"): Path("x")}}, "--given taught.modle: taught makes folder, model"),
+        ({"settings": {"judge": "x"}}, "--set judge: there is no such setting; there are none"),
+    ],
+)
+def test_names_that_do_not_exist(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        _ = reproduction(tmp_path, **options).steps
+
+
+def test_words_for_a_stage_that_is_left_out(tmp_path: Path) -> None:
+    stage = {"name": "a", "about": "a", "laptop": {"left_out": "why"}}
+    with pytest.raises(SetupError, match="a:b=1: this stage is left out here"):
+        reproduction(tmp_path, *STAGES, stage, words=(("a", "b=1"),))
+
+
+def test_a_folder_that_has_been_moved_is_the_same(tmp_path: Path, program: None) -> None:
+    assert run_steps(reproduction(tmp_path / "a"), {}) == 0
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert set(actions(reproduction(tmp_path / "b")).values()) == {"whole"}
+
+
+@pytest.mark.parametrize(
+    ("words", "profile"),
+    [
+        ((), "cluster"),
+        (("--profile", "single"), "single"),
+        (("a", "--profile=laptop"), "laptop"),
+        (("--profile=four", "--profile", "single"), "single"),
+    ],
+)
+def test_profiles(words: tuple[str, ...], profile: str) -> None:
+    assert profile_of(words, "cluster") == profile
+
+
+@pytest.mark.parametrize("words", [("--profile",), ("--profile=x",)])
+def test_a_profile_that_does_not_exist(words: tuple[str, ...]) -> None:
+    with pytest.raises(SetupError, match="there are laptop, cluster"):
+        profile_of(words, "cluster")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(4.4, "4 s"), (99, "99 s"), (720, "12 min"), (12_000, "3 h 20 min"), (5_970, "1 h 40 min")]
+)
+def test_durations(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

@@ -1,0 +1,98 @@
+"""What is noted of a reproduction, and when something counts as changed."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from agentic_video.launch.reproduce.state import Record, State, difference, identity
+from agentic_video.utils.errors import SetupError
+from tests.launch.reproduce.chains import chain_of
+
+
+def test_records_come_back(tmp_path: Path) -> None:
+    record = Record({"command": "a b", "inputs": {"x.y": "1"}, "config": {}}, "2026-01-01 10:00 UTC", 3.5, 2)
+    State(tmp_path).write("sft", record)
+    assert State(tmp_path).records == {"sft": record}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"stages": []}', '{"stages": {"a": {"x": 1}}}', '{"stages": {"a": 3}}']
+)
+def test_a_damaged_file_is_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "reproduce.json").write_text(text, encoding="utf-8")
+    with pytest.raises(SetupError, match=r"reproduce\.json: is damaged"):
+        State(tmp_path)
+
+
+def test_outputs(tmp_path: Path) -> None:
+    state, stage = State(tmp_path / "out"), chain_of(tmp_path).stage("taught")
+    assert state.lacks(stage) == ["folder", "model"]
+    home = state.home(stage)
+    home.mkdir(parents=True)
+    assert state.lacks(stage) == ["model"]
+    for name in ("a.bin", "b.bin"):
+        (home / name).write_text("")
+    assert state.output(stage, "model") == home / "b.bin" and state.output(stage, "folder") == home
+    assert state.lacks(stage) == []
+
+
+def test_set_aside(tmp_path: Path) -> None:
+    state, stage = State(tmp_path / "out"), chain_of(tmp_path).stage("taught")
+    assert state.set_aside(stage) is None
+    for number in (1, 2):
+        state.home(stage).mkdir(parents=True)
+        assert state.set_aside(stage) == tmp_path / "out" / "set-aside" / f"taught-{number}"
+        assert not state.home(stage).exists()
+
+
+def test_a_file_is_what_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text("1")
+    before = identity(file)
+    os.utime(file, (0, 0))
+    assert identity(file) == before
+    file.write_text("2")
+    assert identity(file) != before
+
+
+def test_a_checkpoint_is_its_files(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_text("1")
+    before = identity(tmp_path)
+    os.utime(tmp_path / "model.safetensors", (0, 0))
+    assert identity(tmp_path) != before
+
+
+def test_a_folder_of_downloads_is_its_annotations(tmp_path: Path) -> None:
+    (tmp_path / "rows.json").write_text("1")
+    before = identity(tmp_path)
+    (tmp_path / "video.mp4").write_text("1")
+    os.utime(tmp_path / "rows.json", (0, 0))
+    assert identity(tmp_path) == before
+    (tmp_path / "more.json").write_text("1")
+    assert identity(tmp_path) != before
+
+
+def test_nothing_is_nothing(tmp_path: Path) -> None:
+    assert identity(tmp_path / "nothing") == ""
+
+
+SETTINGS = {"command": "agentic-video run r a=1", "inputs": {"x.y": "1"}, "config": {"a.b": 1, "c": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"inputs": {"x.y": ""}}, ""),  # isn't there now: nothing can be said
+        ({"inputs": {"x.y": "2"}}, "its input x.y changed"),
+        ({"inputs": {"x.y": "1", "z.w": "1"}}, "its input z.w changed"),
+        ({"command": "agentic-video run r a=2"}, "its command changed (now without a=1, with a=2)"),
+        ({"command": "agentic-video run a=1 r"}, "its command changed (now in another order)"),
+        ({"config": {"a.b": 2, "c": "x"}}, "its config changed (a.b: 1, now 2)"),
+        ({"config": {"a.b": 1}}, 'its config changed (c: "x", now null)'),
+    ],
+)
+def test_differences(change: dict[str, object], said: str) -> None:
+    assert difference(SETTINGS, {**SETTINGS, **change}) == said

@@ -275,7 +275,7 @@ def read_rows(options: EvalOptions) -> Questions:
         RowError: A file can't be read, or holds no row that can be used.
     """
     check_files(options.data, "--data")
-    rows, unreadable = load_rows(options.data)
+    rows, unreadable = load_rows(options.data, hidden=True)
     problems = [*map(left_out, unreadable), *repeated(rows)]
     rows, _ = distinct(rows)
     for problem in problems[:MAX_REPORTED]:

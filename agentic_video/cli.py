@@ -19,6 +19,7 @@ COMMANDS = (
     "plan",
     "summary",
     "eval",
+    "compare",
     "view",
     "convert",
     "distill",

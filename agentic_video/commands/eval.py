@@ -36,6 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model-name", default="", metavar="NAME", help="name of the model on the server, where it has several"
     )
+    parser.add_argument(
+        "--processor",
+        default="",
+        metavar="MODEL",
+        help="with --engine vllm-server, whose processor and tokenizer the model has (default: what the server says "
+        "that it loaded)",
+    )
     add_engine(parser)
     parser.add_argument(
         "--data",
@@ -140,6 +147,7 @@ def options_of(arguments: argparse.Namespace, gpus: int) -> "EvalOptions":
             seed=arguments.seed,
             concurrency=arguments.concurrency,
             api_key_env=arguments.api_key_env,
+            processor=arguments.processor,
         ),
         data=tuple(arguments.data),
         profile=arguments.profile or ("laptop" if engine == TOY else "cluster"),

@@ -58,7 +58,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["eval", "--system", "eva", "--temprature", "1"], "not an option: --temprature; did you mean --temperature?"),
         (["mine", "x", "--out", "y", "--belw=1"], "not an option: --belw=1; did you mean --below?"),
         (["doctor", "a=1"], "not an option: a=1 ("),
-        (["eval"], "one of the arguments --system --recipe is required"),
+        (["eval"], "name what plays: --system NAME, --recipe FOLDER, or --checkpoint NAME"),
     ],
 )
 def test_a_mistake_on_the_command_line_costs_a_line(

@@ -75,7 +75,9 @@ def _hydra(value: str | int | float | bool) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return value if re.fullmatch(r"[A-Za-z_]\w*", value) else "'" + value.replace("'", "\\'") + "'"
+        # of backslashes only those before a quotation mark mean anything there
+        escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
+        return f"'{escaped}'"
     return repr(value)
 
 

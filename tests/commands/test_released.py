@@ -47,6 +47,7 @@ def test_one_checkpoint_s_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        ([], "name what plays: --system NAME, --recipe FOLDER, or --checkpoint NAME"),
         (["--checkpoint", "nothing"], "there are videozoomer-7b"),
         (["--checkpoint", "eva-7b", "--system", "eva"], "leave --system and --recipe out"),
         (["--checkpoint", "eva-7b,videozoomer-7b", "--model", "m"], "several have a model each"),

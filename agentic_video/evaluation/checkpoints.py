@@ -76,7 +76,7 @@ def _hydra(value: str | int | float | bool) -> str:
         return str(value).lower()
     if isinstance(value, str):
         # of backslashes only those before a quotation mark mean anything there
-        escaped = re.sub(r"(\\*)('|$)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
+        escaped = re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value)
         return f"'{escaped}'"
     return repr(value)
 

@@ -1,14 +1,14 @@
 """Several evaluations of the same questions beside each other: accuracies, and differences question by question."""
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.published import Published
 from agentic_video.evaluation.report import accuracy, percent, table
-from agentic_video.evaluation.results import SETTINGS_FILE, finished, key_of
+from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of
 from agentic_video.evaluation.standard_error import PairedDifference, paired_difference
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
@@ -71,11 +71,11 @@ def comparison(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _difference(run: Run, other: Run) -> PairedDifference:
-    videos: dict[Hashable, Hashable] = {key_of(record.qa): record.qa.video for record in (*other.records, *run.records)}
+    videos = {key_of(record.qa): record.qa.video for record in (*other.records, *run.records)}
     return paired_difference(_grades(run), _grades(other), videos)
 
 
-def _grades(run: Run) -> dict[Hashable, float]:
+def _grades(run: Run) -> dict[Key, float]:
     return {key_of(record.qa): record.rewards["acc"] for record in run.records if "acc" in record.rewards}
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 MAX_REPLICATES = 1_000
 """More clusters than this are dealt into so many groups, each of which the jackknife leaves out as one."""
@@ -65,7 +66,7 @@ class PairedDifference:
 
 
 def paired_difference(
-    first: Mapping[Hashable, float], second: Mapping[Hashable, float], cluster_of: Mapping[Hashable, Hashable]
+    first: Mapping[K, float], second: Mapping[K, float], cluster_of: Mapping[K, Hashable]
 ) -> PairedDifference:
     """The difference of two runs' means over the questions that both have.
 

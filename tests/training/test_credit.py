@@ -16,7 +16,7 @@ PLAIN = {"norm_adv_by_std_in_grpo": False}
 
 
 def rows(*values: list[float]) -> torch.Tensor:
-    return torch.tensor(values)
+    return torch.tensor(values, dtype=torch.float32)
 
 
 MASK = rows([1, 1, 0, 1, 0], [1, 0, 1, 1, 0], [1, 1, 1, 0, 0])

@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
 EXAMPLES = ("custom_tool", "custom_reward", "ray_job")
 PAGES: Mapping[str, str] = {
     "index.md": "README.md",

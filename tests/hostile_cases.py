@@ -7,6 +7,8 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.longvt import LongVT
+from agentic_video.systems.paravt import ParaVT
+from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -216,6 +218,61 @@ CASES = {
             frames=8 + 5 * 8,
             wrong=1.0,  # the format: the row has no gold window, so a crop earns nothing
             right=1.0 + 1.0,
+        ),
+        Case(
+            # the released rule reads the letter that an answer starts with, "B or A" among them: it pays no more than a
+            # guess (benchmarks/rewards), but isn't what these cases are about
+            TimeSearch(
+                overview_max_frames=8,
+                min_frame_tokens=1,
+                seek_min_tokens=1,
+                seek_max_tokens=4,
+                answer_match="robust",
+            ),
+            call='<think>a</think><tool_call>{"name": "seek_video_frames", "arguments": '
+            '{"start_time": 1, "end_time": 9, "num_frames": 4}}</tool_call>',
+            answer="<think>a</think><answer>{}</answer>",
+            tags=(TOOL, THINK, ANSWER),
+            requests=(
+                *with_numbers(
+                    '{"name": "seek_video_frames", "arguments": {"start_time": #, "end_time": 9}}',
+                    '{"name": "seek_video_frames", "arguments": {"start_time": 1, "end_time": #, "num_frames": #}}',
+                    '{"name": "seek_video_frames", "arguments": {"query": #}}',
+                    '{"name": #, "arguments": #}',
+                ),
+                '{"name": "seek_video_frames", "arguments": {"query": "red"}}',
+                '{"name": "seek_video_frames", "arguments": {"query": "\\ud800"}}',
+                '{"name": "seek_video_frames", "arguments": "{}"}',
+                '{"name": "seek_video_frames", "arguments": {"start_time": 9, "end_time": 1}}',
+                '{"name": "seek_video_frames", "arguments": {"start_time": -1e308, "end_time": 1e308}}',
+            ),
+            # and those that the self-verification is shown again
+            frames=8 + 2 * 7 * 8,
+            wrong=1.0,  # the format
+            right=1.0 + 0.5 + 0.5,
+        ),
+        Case(
+            # nothing is given at the start of a reply, so that a case's texts are whole
+            ParaVT(max_pixels=3136, overview_least=4, overview_frames=8, crop_max_frames=4, reply_prefix=""),
+            call='<think>look at two</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 1, '
+            '"end_time": 3}}</tool_call><tool_call>{"name": "crop_video", "arguments": {"start": 5, "end": 90}}'
+            "</tool_call>",
+            answer="<think>it was seen</think><answer>{}</answer>",
+            tags=(TOOL, THINK, ANSWER),
+            requests=(
+                *with_numbers(
+                    '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": #}}',
+                    '{"name": "crop_video", "arguments": {"start_time": #, "end_time": #, "video_path": #}}',
+                    '{"name": #, "arguments": #}',
+                ),
+                '{"name": "crop_video", "arguments": {"start_time": 3, "end_time": 1}}',
+                '{"name": "crop_video", "arguments": {"start_time": -1e308, "end_time": 1e308}}',
+                '{"name": "refused", "arguments": {}}',
+                '{"name": "refused", "arguments": {"reason": 1}}',
+            ),
+            frames=8 + 4 * 5 * 4,
+            wrong=1.0 + 0.1,  # the format, a call
+            right=1.0 + 1.0 + 0.6,
         ),
     )
 }

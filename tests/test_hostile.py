@@ -10,6 +10,7 @@ from importlib import import_module
 from inspect import isabstract
 from pkgutil import iter_modules
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,6 +142,10 @@ class FakeRetriever:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [float(index % 7) for index in indices]
 
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        kinds = np.array(indices) % 7
+        return kinds.astype(np.float32), (kinds[:, None] == kinds).astype(np.float32)
+
 
 class KnowingVerifier:
     """Always right: what it lets pass is up to the agent's answer."""
@@ -153,7 +158,10 @@ def episode(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajec
     source = MemorySource(seconds)
 
     async def run() -> tuple[Trajectory, Score]:
-        policy = ScriptedPolicy(lambda view: turns[len(view.turns) % len(turns)])
+        # what a policy answers beside an episode is right: what that pays is up to the episode
+        policy = ScriptedPolicy(
+            lambda view: turns[len(view.turns) % len(turns)], lambda request: turns[0] + "<answer>B</answer>"
+        )
         trajectory = await play(case.system, policy, QA, source, FakeRetriever())
         requested = source.requested
         graders = Graders(verifier=KnowingVerifier(), source=source)  # type: ignore[arg-type]
@@ -200,7 +208,7 @@ def test_the_grammar_is_the_systems_own(case: Case) -> None:
     assert trajectory.tool_calls >= 1
     assert score.reward > case.wrong
     assert all(closed in case.call + case.answer for _, closed in case.tags)
-    assert all(text in case.call for text in case.system.stop)
+    assert all(text in case.call + case.answer for text in case.system.stop)
 
 
 @every_system

@@ -48,7 +48,7 @@ def check_verl_features(config: DictConfig) -> None:
     def get(key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
 
-    for checks in (_oversample, _trainer, _engine, _actor, _lora, _separate_async):
+    for checks in (_oversample, _credit, _trainer, _engine, _actor, _lora, _separate_async):
         for message in checks(get):
             raise SetupError(message)
 
@@ -66,6 +66,12 @@ def _oversample(get: Get) -> Iterator[str]:
             "agentic_video.oversample: the asynchronous trainers play ahead anyway "
             "(trainer.v1.*.num_warmup_batches); leave it at 1"
         )
+
+
+def _credit(get: Get) -> Iterator[str]:
+    estimator = get("algorithm.adv_estimator")
+    if get("agentic_video.credit") == "turn" and estimator not in (None, "grpo"):
+        yield f"agentic_video.credit=turn: it is GRPO by turn; set algorithm.adv_estimator=grpo (it is {estimator})"
 
 
 def _trainer(get: Get) -> Iterator[str]:

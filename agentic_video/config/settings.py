@@ -1,7 +1,8 @@
 """The ``agentic_video`` block of a run's config, as typed settings."""
 
+import re
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -11,6 +12,7 @@ from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import RewardConfig
+from agentic_video.types.trajectory import EndReason
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
@@ -36,6 +38,50 @@ class LogConfig:
             raise ValueError(f"validation_pictures must be from 0 to {MAX_PICTURES}, got {self.validation_pictures}")
 
 
+Credit = Literal["trajectory", "turn"]
+"""GRPO's advantage: of an episode's reward, or for each turn of what was earned from it on."""
+
+HiddenFrom = tuple[str, str, Literal["opening", "observations"]]
+"""A tag's name; ``last`` for the last one of an episode, or the number from which on (the first is 1); the frames that
+tokens inside it don't see."""
+
+
+@dataclass(frozen=True)
+class SftConfig:
+    """What SFT learns of a recorded episode.
+
+    Attributes:
+        loss_turns: Turns with loss: ``all``, ``last``, ``last_N`` (the last N), or ``row``: those that the row lists in
+            ``extra_info.loss_turns`` (the first is 1). A turn that the record marks as a mistake never has any.
+        loss_tags: Within these turns, loss only on what stands in these tags, the tags included; none: on all.
+        hidden: What tokens inside a tag don't see: lists of a tag's name, ``last`` or the number from which on, and
+            ``opening`` or ``observations`` (the frames of either). The tags themselves see all.
+        hidden_probability: Of each batch, the chance that it is so.
+
+    Raises:
+        ValueError: A value that makes no sense.
+    """
+
+    loss_turns: str = "all"
+    loss_tags: tuple[str, ...] = ()
+    hidden: tuple[HiddenFrom, ...] = ()
+    hidden_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"all|last|row|last_[1-9][0-9]{0,3}", self.loss_turns):
+            raise ValueError(f"loss_turns must be all, last, last_N or row, got {self.loss_turns!r}")
+        for tag in (*self.loss_tags, *(tag for tag, _, _ in self.hidden)):
+            if not re.fullmatch(r"[A-Za-z_][\w-]*", tag):
+                raise ValueError(f"{tag!r} is no tag's name: write answer for <answer>...</answer>")
+        for _, which, _ in self.hidden:
+            if not re.fullmatch(r"last|[1-9][0-9]{0,3}", which):
+                raise ValueError(f"hidden: expected last or a number from 1 on, got {which!r}")
+        if not 0 <= self.hidden_probability <= 1:
+            raise ValueError(f"hidden_probability must be from 0 to 1, got {self.hidden_probability}")
+        if bool(self.hidden) != bool(self.hidden_probability):
+            raise ValueError("hidden and hidden_probability need each other")
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a run's config says about episodes and rewards.
@@ -49,6 +95,8 @@ class Settings:
         retrieval: How frames are found by text.
         max_turn_tokens: Most generated tokens of one turn; 0 leaves only the response's budget.
         log: What is logged beside figures.
+        sft: What SFT learns of a recorded episode.
+        credit: Which reward an advantage is made of.
     """
 
     system: System
@@ -59,6 +107,8 @@ class Settings:
     max_turn_tokens: int = 0
     log: LogConfig = field(default_factory=LogConfig)
     reward: RewardConfig = field(default_factory=RewardConfig)
+    sft: SftConfig = field(default_factory=SftConfig)
+    credit: Credit = "trajectory"
 
 
 def settings_of(config: DictConfig) -> Settings:
@@ -124,6 +174,7 @@ OTHERS = (
     "episodes_per_step",
     "validate_greedy",
     "oversample",
+    "credit",
 )
 
 
@@ -132,7 +183,7 @@ _LEAST = {"max_turns": 1, "max_images": 1, "size_factor": 1, "max_asides": 0}
 
 
 def _build(block: DictConfig) -> Settings:
-    known = {*PARTS, *OTHERS}
+    known = {*PARTS, *OTHERS, "sft"}
     for key in map(str, block):
         if key not in known:
             raise ValueError(unknown_key("agentic_video", key, known))
@@ -145,9 +196,21 @@ def _build(block: DictConfig) -> Settings:
     }
     for name in ("judge", "verifier", "frame_store", "retrieval"):
         parts.setdefault(name, PARTS[name]())
+    system, credit = _system(OmegaConf.to_container(block.system)), block.get("credit", "trajectory")
+    if credit not in get_args(Credit):
+        raise ValueError(f"agentic_video.credit must be one of {', '.join(get_args(Credit))}, got {credit!r}")
+    if credit == "turn" and system.context != "all":
+        raise ValueError(
+            f"agentic_video.credit=turn: {system.name} has a sequence for each turn (context={system.context}), "
+            "which verl gives the same advantage; leave it at trajectory"
+        )
     return Settings(
-        system=_system(OmegaConf.to_container(block.system)),
+        system=system,
+        credit=credit,
         max_turn_tokens=int(block.get("max_turn_tokens", 0)),
+        sft=dataclass_from(
+            SftConfig, OmegaConf.to_container(block.get("sft") or OmegaConf.create({})), "agentic_video.sft"
+        ),
         **parts,
     )
 
@@ -167,4 +230,8 @@ def _system(values: Any) -> System:
         value = getattr(system, one.name)
         if isinstance(value, int) and isinstance(one.default, int) and value < 0 <= one.default:
             raise ValueError(f"{where}.{one.name} can't be negative, got {value}")
+    for end in system.untrained_ends:
+        if end not in list(EndReason):
+            known = ", ".join(EndReason)
+            raise ValueError(f"{where}.untrained_ends: {end!r} is no reason why an episode ends; there are {known}")
     return system

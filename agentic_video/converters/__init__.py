@@ -28,6 +28,7 @@ from agentic_video.converters import (
     star,
     tempcompass,
     temporalbench,
+    timesearch,
     vdc,
     video_holmes,
     video_mmlu,
@@ -50,6 +51,7 @@ _MODULES = (
     videoespresso,
     videozoomer,
     framethinker,
+    timesearch,
     longvt,
     # evaluation
     longvideobench,

@@ -40,6 +40,7 @@ PER_EPISODE = (
     "tool_calls",
     "illegal_calls",
     "attempts",
+    "forced",
     "prompt_tokens",
     "completion_tokens",
     "seconds",

@@ -11,15 +11,17 @@ from typing import Literal
 
 from agentic_video.types.row import LETTERS, VideoQA
 
-MatchRule = Literal["exact", "strict", "robust", "one_letter", "last_letter"]
+MatchRule = Literal["exact", "strict", "robust", "one_letter", "last_letter", "leading_letter"]
 """``exact``: equal to the gold letter, as strings (FrameThinker's released code). ``strict``: the gold letter, perhaps
 with one trailing dot or in brackets, and nothing else. ``robust``: see :func:`match_robust`. ``one_letter``: see
-:func:`match_one_letter`. ``last_letter``: see :func:`match_last_letter`."""
+:func:`match_one_letter`. ``last_letter``: see :func:`match_last_letter`. ``leading_letter``: see
+:func:`match_leading_letter`."""
 
 MAX_ANSWER_CHARS = 4_000
 """A longer answer is wrong, except under ``one_letter`` and ``last_letter``, which read all of it: a letter at the end
 of a long text earns nothing."""
 
+_LEADING = re.compile(r"([A-Z])(?:[.\s]|\Z)")
 _STRICT = re.compile(r"([A-Z])\.?|\(([A-Z])\)|\[([A-Z])\]")
 
 # A command's braces are taken off from the inside out; nothing nests deeper than \boxed{\textbf{\text{B}}}.
@@ -88,6 +90,13 @@ def match_one_letter(prediction: str, gold: str) -> bool:
     inside, dotted = boxed(prediction), re.findall(r"([A-Z])\.", prediction)
     named = inside if inside is not None else dotted[-1] if dotted else prediction
     return named.strip().rstrip(".") == gold.strip().rstrip(".")
+
+
+def match_leading_letter(prediction: str, gold: str) -> bool:
+    """TimeSearch-R's released rule (code): the answer starts with the gold letter as a capital, which a dot or white
+    space follows, if anything does."""
+    found = _LEADING.match(prediction.strip())
+    return found is not None and found[1] == gold
 
 
 def match_strict(prediction: str, gold: str) -> bool:
@@ -186,6 +195,7 @@ _RULES: dict[MatchRule, Callable[[str, VideoQA], bool]] = {
     "robust": lambda prediction, qa: match_robust(prediction, qa.answer, qa.options),
     "one_letter": lambda prediction, qa: match_one_letter(prediction, qa.answer),
     "last_letter": lambda prediction, qa: match_last_letter(prediction, qa.answer),
+    "leading_letter": lambda prediction, qa: match_leading_letter(prediction, qa.answer),
 }
 
 

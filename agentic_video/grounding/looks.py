@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentic_video.types.row import Interval
-from agentic_video.types.trajectory import Trajectory, recorded_frames
+from agentic_video.types.trajectory import Trajectory, frames_by
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def looks_at(trajectory: Trajectory, windows: Sequence[Interval]) -> Looks | Non
     """
     if not windows:
         return None
-    looked = [frame.time for turn in trajectory.turns for frame in recorded_frames(turn.observation)]
+    looked = [frame.time for turn in trajectory.turns for frame in frames_by(turn)]
     shown = [frame.time for frame in trajectory.frames]
     return Looks(
         found=_share_found(windows, looked),
@@ -62,7 +62,7 @@ def last_look(trajectory: Trajectory) -> Interval | None:
     if isinstance(noted, Sequence) and len(noted) == 2 and all(isinstance(end, int | float) for end in noted):
         return float(noted[0]), float(noted[1])
     for turn in reversed(trajectory.turns):
-        times = [frame.time for frame in recorded_frames(turn.observation)]
+        times = [frame.time for frame in frames_by(turn)]
         if times:
             return min(times), max(times)
     return None

@@ -65,6 +65,8 @@ PRELOADED = (
 what is each process's own from the environment while it is imported."""
 SOCKET, SCRIPT = "fork", "python"
 """In the server's folder: where it listens, and what stands in for Python."""
+OPTIONS = frozenset({"-u", "-B", "-s"})
+"""Python's own options that a forked process may be asked for with: nothing of what they change matters to it."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ def _become(request: Request, server: int) -> None:
         os.dup2(descriptor, number)
     os.closerange(high, os.sysconf("SC_OPEN_MAX"))
     os.chdir(request.folder)
-    if request.arguments[:1] == ["-c"]:  # not one of Ray's, which set their titles themselves
+    # Not for Ray's, which are scripts and set their titles themselves.
+    if "-c" in request.arguments and set(request.arguments[: request.arguments.index("-c")]) <= OPTIONS:
         with contextlib.suppress(ImportError):
             importlib.import_module("setproctitle").getproctitle()  # finds a title's place by the first environment
     os.environ.clear()
@@ -201,7 +204,7 @@ def run(request: Request) -> None:
         ValueError: An option of Python that isn't known here.
     """
     arguments = list(request.arguments)
-    while arguments and arguments[0] in ("-u", "-B", "-s"):
+    while arguments and arguments[0] in OPTIONS:
         arguments.pop(0)
     sys.path[:] = [path for path in sys.path if path]
     for path in reversed(request.environment.get("PYTHONPATH", "").split(os.pathsep)):

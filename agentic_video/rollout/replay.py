@@ -4,6 +4,7 @@ Nothing is looked up again: what the agent was shown is in the record, so neithe
 needed. Frames stay references; their pixels are fetched by whoever trains on them.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -32,12 +33,14 @@ class ReplayedSequence:
         response_ids: Everything after it.
         response_mask: 1 for each id that the model said in a turn with loss, 0 for every other.
         visuals: The images and clips in the order of their placeholders.
+        turns: Of each turn that the model said in it: its number in the episode, and its begin and end in ``ids``.
     """
 
     prompt_ids: tuple[int, ...]
     response_ids: tuple[int, ...]
     response_mask: tuple[int, ...]
     visuals: tuple[FrameRef | ClipRef, ...]
+    turns: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -128,6 +131,7 @@ async def replay(
     view = EpisodeView(qa, cast(Video, None))  # a script looks at nothing
     if not await policy.begin(_messages(trajectory.opening)):
         raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
+    places: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for number, (turn, ids) in enumerate(spoken, start=1):
         assert policy.sequence is not None
         start = len(policy.sequence.response_ids)
@@ -143,6 +147,8 @@ async def replay(
                 f"agentic_video.max_turn_tokens) or for what is left of the response ({limits.response}, "
                 "data.max_response_length)"
             )
+        begin = len(policy.sequence.prompt_ids) + start
+        places[id(policy.sequence)].append((number - 1, begin, begin + len(ids)))
         if not turn.loss_mask:
             policy.sequence.response_mask[start:] = [0] * len(ids)
         if number < len(said) and not await policy.show(_shown(turn.observation)):
@@ -155,6 +161,7 @@ async def replay(
             tuple(one.response_ids),
             tuple(one.response_mask),
             tuple(cast(FrameRef | ClipRef, shown) for shown in one.visuals),
+            tuple(places[id(one)]),
         )
         for one in [*asides, *policy.sequences]
     )

@@ -118,6 +118,9 @@ class System(ABC):
     run_last_call: bool = False
     """Whether a call in the last turn is carried out, and counted for what it was, before the turn limit ends the
     episode. Nothing of it is shown, as no turn would see it."""
+    untrained_ends: tuple[str, ...] = ()
+    """In GRPO: rollouts that end for one of these reasons (values of ``EndReason``) are scored and logged, but left out
+    of the loss and of their group's mean and standard deviation."""
 
     @abstractmethod
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:

@@ -11,8 +11,18 @@ SYSTEMS: dict[str, str] = {
     "videobrain": "VideoBrain",
     "eva": "Eva",
     "longvt": "LongVT",
+    "timesearch": "TimeSearch",
+    "paravt": "ParaVT",
 }
 """The class of each system, in the package ``agentic_video.systems.<name>``."""
+
+TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
+"""The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so
+other tiny models for all of them; the texts of other systems are written in the same tokens."""
+
+TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
+"""The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so
+other tiny models for all of them; the texts of other systems are written in the same tokens."""
 
 TOY_VOCABULARY = ("eva", "framemind", "framethinker", "videobrain", "videozoomer")
 """The systems whose texts the laptop's tiny tokenizer is learnt from. A longer list would be another tokenizer, and so

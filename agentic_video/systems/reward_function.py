@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -100,7 +101,7 @@ async def score_episode(
     own = await found if inspect.isawaitable(found) else found
     if not isinstance(own, Score):
         raise TypeError(f"agentic_video.reward: {config.name} must return a Score, got {type(own).__name__}")
-    if not math.isfinite(own.reward):
+    if not all(map(math.isfinite, (own.reward, *own.turns))):
         raise ArithmeticError(f"agentic_video.reward: {config.name} returned the reward {own.reward}")
     if config.mode == "replace":
         return own
@@ -111,4 +112,5 @@ async def score_episode(
         acc=base.acc,
         format=base.format,
         terms={**base.terms, **terms},
+        turns=tuple(one + config.weight * other for one, other in zip_longest(base.turns, own.turns, fillvalue=0.0)),
     )

@@ -3,6 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from agentic_video.types.frame import Frame
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.source import FrameSource
@@ -19,6 +22,16 @@ class Retriever(Protocol):
         """Similarity of each frame of a video to the prompt, higher means closer.
 
         Raises:
+            VideoError: A frame can't be read.
+        """
+
+    async def acompare(
+        self, path: str, indices: Sequence[int], prompt: str
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """What :meth:`Video.similarities` gives, for a video by its path.
+
+        Raises:
+            ValueError: Too many frames.
             VideoError: A frame can't be read.
         """
 
@@ -60,11 +73,33 @@ class Video:
             ValueError: No retriever is configured.
             VideoError: A frame can't be read.
         """
-        if self._retriever is None:
-            raise ValueError("finding frames by text needs a retrieval model: set agentic_video.retrieval.model")
-        scores = await self._retriever.asimilarities(self.path, indices, prompt)
+        scores = await self._finder().asimilarities(self.path, indices, prompt)
         ranked = sorted(zip(scores, indices, strict=True), key=lambda pair: (-pair[0], pair[1]))
         return sorted(index for _, index in ranked[:count])
+
+    async def similarities(
+        self, text: str, indices: Sequence[int]
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """How much frames look like a text, and like each other: for selections that want both (DPP, MMR).
+
+        Args:
+            text: Any text.
+            indices: Frame numbers in any order; duplicates are allowed.
+
+        Returns:
+            Cosine similarities in the order of ``indices``, not to be written to: of each frame and the text, of shape
+            (n,), and of each two frames, of shape (n, n).
+
+        Raises:
+            ValueError: No retriever is configured, or there are too many frames.
+            VideoError: A frame can't be read.
+        """
+        return await self._finder().acompare(self.path, indices, text)
+
+    def _finder(self) -> Retriever:
+        if self._retriever is None:
+            raise ValueError("finding frames by text needs a retrieval model: set agentic_video.retrieval.model")
+        return self._retriever
 
     async def frames_at(self, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames closest to the given times.

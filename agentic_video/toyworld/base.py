@@ -137,7 +137,7 @@ def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
 
 
 def single_turn(
-    model: Any, chat_format: ChatFormat, message: Message, said: str, stop: Sequence[str] = ()
+    model: Any, chat_format: ChatFormat, message: Message, said: str, stop: Sequence[str] = (), prefix: str = ""
 ) -> Demonstration:
     """One message and one reply, all of which carries loss.
 
@@ -147,8 +147,9 @@ def single_turn(
         message: What it is asked.
         said: The reply.
         stop: Texts after which an engine stops: a reply that ends with one has no end-of-turn token.
+        prefix: What the reply is given to start with, without loss.
     """
-    asked = chat_format.opening_ids([message])
+    asked = chat_format.opening_ids([message]) + chat_format.prefix_ids(prefix)
     reply = chat_format.encode(said)
     if not (stop and said.endswith(tuple(stop))):
         reply += sorted(chat_format.eos_ids)

@@ -22,7 +22,7 @@ from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint, save_checkpoint
-from agentic_video.toyworld.oracles import Turns
+from agentic_video.toyworld.oracles import Turns, asides_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
@@ -122,7 +122,7 @@ def make_demonstrations(
     world: WorldRecipe,
     recipe: ColdStartRecipe,
     world_seed: int,
-) -> list[Demonstration]:
+) -> tuple[list[Demonstration], list[Demonstration]]:
     """Play scripted episodes and keep their ids, masks and images; one for each sequence that an engine would see.
 
     Args:
@@ -135,17 +135,33 @@ def make_demonstrations(
         recipe: Number and faults of the demonstrations.
         world_seed: Number of the world.
 
+    Returns:
+        The episodes, and what was said beside them.
+
     Raises:
         RuntimeError: An episode didn't end with an answer.
     """
     chat_format = chat_format_of(model, tokenizer)
+    beside: list[Demonstration] = []
     rng = np.random.default_rng([recipe.seed, 2])
     shown = {path_of(scene): scene for scene in scenes("demonstrations", recipe.demonstrations, world_seed, world)}
     source = SceneSource(shown, world)
 
     async def demonstrate(qa: VideoQA, scene: Scene, number: int) -> list[Demonstration]:
         plan = _plan(EpisodeView(qa, await Video.open(qa.video, source)), scene, turns, recipe, rng)
-        played = await play_script(plan.turns, qa, system, limits, chat_format, source, source, rollout_index=number)
+        played = await play_script(
+            plan.turns,
+            qa,
+            system,
+            limits,
+            chat_format,
+            source,
+            source,
+            rollout_index=number,
+            asides=asides_of(turns),
+        )
+        for aside in played.aside_sequences:
+            beside.extend(_record(model, [aside], range(1)))
         return _record(model, played.sequences, plan.trained)
 
     async def demonstrate_all() -> list[Demonstration]:
@@ -156,7 +172,7 @@ def make_demonstrations(
             for one in await demonstrate(row_of(scene, path, "demonstrations"), scene, number % 8)
         ]
 
-    return asyncio.run(demonstrate_all())
+    return asyncio.run(demonstrate_all()), beside
 
 
 def _record(model: Any, sequences: Sequence[TokenSequence], turns: range) -> list[Demonstration]:
@@ -197,7 +213,7 @@ def make_aiming(
         looks = practise_look(view, scene, turns, rng) if scene.kind == "search" else None
         said = "".join(looks or turns(view, second, scene.answer, scene.letter)[:-1])
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
-        return single_turn(model, chat_format, message, said, system.stop)
+        return single_turn(model, chat_format, message, said, system.stop, system.reply_prefix)
 
     async def aimed_all() -> list[Demonstration]:
         made = scenes("aiming", count, world_seed, world)
@@ -231,12 +247,13 @@ def make_cold_start(
     torch.set_num_threads(recipe.threads)
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
-    demonstrations = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
+    demonstrations, beside = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
     aiming = make_aiming(model, tokenizer, system, turns, world, recipe.demonstrations, world_seed)
     lengths = [len(one.ids) for one in demonstrations]
+    said_beside = f", {len(beside)} replies beside them" if beside else ""
     print(
         f"[cold start] {system.name}: {len(demonstrations)} demonstrations of {np.mean(lengths):.0f} tokens "
-        f"(at most {max(lengths)}), {time.monotonic() - started:.1f} s",
+        f"(at most {max(lengths)}){said_beside}, {time.monotonic() - started:.1f} s",
         flush=True,
     )
     train(
@@ -251,7 +268,11 @@ def make_cold_start(
     )
     train(
         model,
-        [DemonstrationSet(demonstrations, recipe.batch), DemonstrationSet(aiming, recipe.kept)],
+        [
+            DemonstrationSet(demonstrations, recipe.batch),
+            DemonstrationSet(aiming, recipe.kept),
+            DemonstrationSet(beside, recipe.batch if beside else 0),
+        ],
         tokenizer.pad_token_id,
         phase=f"{system.name}'s demonstrations",
         steps=recipe.steps,

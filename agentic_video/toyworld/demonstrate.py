@@ -17,7 +17,7 @@ from agentic_video.toyworld.build import ensure
 from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught, world_facts
 from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
 from agentic_video.toyworld.model import load_chat_format
-from agentic_video.toyworld.oracles import Turns, turns_of
+from agentic_video.toyworld.oracles import Turns, asides_of, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
@@ -76,7 +76,9 @@ async def demonstrations(
         said = turns(view, scene.aim, scene.answer, scene.letter)
         # Frames by text come from the scene itself: a demonstration shows what a good search finds.
         finder = SceneSource({qa.video: scene}, recipe)
-        played = await play_script(said, qa, system, limits, chat_format, store, finder, rollout_index=number % GROUP)
+        played = await play_script(
+            said, qa, system, limits, chat_format, store, finder, rollout_index=number % GROUP, asides=asides_of(turns)
+        )
         yield Record(qa, played.trajectory, provenance={"source": "oracle"})
 
 

@@ -1,15 +1,20 @@
 """Scripted agents that know the answer, one for each system's grammar: they read the row's ``extra_info``.
 
 A system's oracle is the module ``oracle`` beside its class. It has a function ``turns(view, aim, word, letter)`` (see
-:class:`Turns`).
+:class:`Turns`), and, where the system asks its model something beside an episode, ``asides(qa, request)`` (see
+:class:`Asides`).
 """
 
 import math
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol
 
+from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.types.message import AsideRequest
+from agentic_video.types.row import VideoQA
 
 
 class Turns(Protocol):
@@ -19,13 +24,25 @@ class Turns(Protocol):
         """The texts of a whole episode.
 
         Args:
-            view: The episode before its first turn.
+            view: The episode before its first turn; each text goes on from the system's ``reply_prefix``.
             aim: Second to look around; None looks only where the system has to.
             word: Text of the option to answer.
             letter: Its letter.
             seen: What was seen before, in words that every thought begins with; the second to look at follows them
                 without a space. Only questions of the kind ``search`` are asked with it: their oracle takes one look
                 after the other.
+        """
+
+
+class Asides(Protocol):
+    """What an oracle's sub-agents say."""
+
+    def __call__(self, qa: VideoQA, request: AsideRequest) -> str:
+        """The reply, without its prefix.
+
+        Args:
+            qa: The episode's question.
+            request: What is asked beside the episode.
         """
 
 
@@ -49,6 +66,29 @@ def turns_of(system: System, module: str = "") -> Turns:
             "'turns' and name it in agentic_video.toyworld.oracle"
         ) from error
     return turns
+
+
+def asides_of(turns: Turns) -> Asides | None:
+    """What stands beside an oracle's turns for the asides of its episodes; None where it has nothing."""
+    found: Asides | None = getattr(sys.modules.get(turns.__module__), "asides", None)
+    return found
+
+
+def oracle_policy(turns: Turns, say: Callable[[EpisodeView], str] | None = None) -> ScriptedPolicy:
+    """The policy of one episode that says what an oracle writes, in its turns and beside them.
+
+    Args:
+        turns: The oracle.
+        say: What it says in a turn; by default :func:`oracle`.
+    """
+    asides, script = asides_of(turns), say or oracle(turns)
+    asked: list[VideoQA] = []
+
+    def turn(view: EpisodeView) -> str:
+        asked[:] = [view.qa]
+        return script(view)
+
+    return ScriptedPolicy(turn, (lambda request: asides(asked[0], request)) if asides else None)
 
 
 def oracle(turns: Turns) -> Callable[[EpisodeView], str]:

@@ -22,7 +22,7 @@ from agentic_video.toyworld.build import ensure
 from agentic_video.toyworld.cache import Cache, taught
 from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
 from agentic_video.toyworld.model import load_chat_format
-from agentic_video.toyworld.oracles import Turns, turns_of
+from agentic_video.toyworld.oracles import Turns, asides_of, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
@@ -70,7 +70,9 @@ async def labelled(
         desirable = bool(rng.random() < DESIRABLE)
         said = turns(view, scene.aim, scene.answer, scene.letter) if desirable else _fail(view, scene, turns, rng)
         finder = SceneSource({qa.video: scene}, recipe)
-        played = await play_script(said, qa, system, limits, chat_format, store, finder, rollout_index=number)
+        played = await play_script(
+            said, qa, system, limits, chat_format, store, finder, rollout_index=number, asides=asides_of(turns)
+        )
         label = "desirable" if desirable else "undesirable"
         records.append(Record(qa, played.trajectory, provenance={"source": "script", "label": label}))
     return records

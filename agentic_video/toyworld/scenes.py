@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from agentic_video.toyworld.world import Renderer, Scene, WorldRecipe
 from agentic_video.types.frame import Frame
@@ -64,12 +65,19 @@ class SceneSource:
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         """1 for a frame that shows the colour that the prompt names, else 0."""
-        scene, fps = self._scenes[path], self._recipe.fps
+        return [float(any(colour in prompt for colour in self._colours(path, index))) for index in indices]
 
-        def shows(index: int) -> bool:
-            return any(
-                flash.start <= index / fps < flash.end and any(figure.colour in prompt for figure in flash.figures)
-                for flash in scene.flashes
-            )
+    async def acompare(
+        self, path: str, indices: Sequence[int], prompt: str
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """:meth:`asimilarities`, and for each two frames 1 where they show the same colours (or none), else 0."""
+        shown = [self._colours(path, index) for index in indices]
+        alike = [[float(one == other) for other in shown] for one in shown]
+        relevance = await self.asimilarities(path, indices, prompt)
+        return np.array(relevance, np.float32), np.array(alike, np.float32).reshape(len(shown), len(shown))
 
-        return [float(shows(index)) for index in indices]
+    def _colours(self, path: str, index: int) -> frozenset[str]:
+        """The colours of what flashes in a frame."""
+        scene, time = self._scenes[path], index / self._recipe.fps
+        flashes = (flash for flash in scene.flashes if flash.start <= time < flash.end)
+        return frozenset(figure.colour for flash in flashes for figure in flash.figures)

@@ -1,15 +1,18 @@
 """Episodes of which every turn is written beforehand, played as an engine would play them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.replay import ScriptEngine, written_ids
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.toyworld.oracles import Asides
+from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import Trajectory
+from agentic_video.types.trajectory import Aside, Trajectory
 from agentic_video.video.source import FrameSource
 
 
@@ -20,10 +23,49 @@ class ScriptedEpisode:
     Attributes:
         trajectory: The episode; it ends with an answer.
         sequences: Its token ids, one sequence for each that an engine would see.
+        aside_sequences: Those of what was said beside it.
     """
 
     trajectory: Trajectory
     sequences: tuple[TokenSequence, ...]
+    aside_sequences: tuple[TokenSequence, ...] = ()
+
+
+class ScriptedTokens(TokenPolicy):
+    """A token policy whose turns, and whose asides, are written beforehand.
+
+    Args:
+        turns: The ids of each turn.
+        chat_format: Of the model whose tokens they are.
+        limits: Token budgets.
+        system: Whose turns they are.
+        qa: The question.
+        asides: What is said beside the episode; None for systems that ask nothing there.
+    """
+
+    def __init__(
+        self,
+        turns: Sequence[Sequence[int]],
+        chat_format: ChatFormat,
+        limits: TokenLimits,
+        system: System,
+        qa: VideoQA,
+        asides: Asides | None,
+    ):
+        super().__init__(ScriptEngine(turns), chat_format, limits, system)
+        self._written = chat_format, limits, replace(system, train_asides=True)  # type: ignore[type-var]
+        self._qa, self._asides = qa, asides
+
+    async def ask(self, request: AsideRequest) -> Aside:
+        """A conversation of its own, which is kept whether it is trained on or not."""
+        if self._asides is None:
+            raise EngineError("the oracle says nothing beside an episode: it needs a function 'asides'")
+        chat_format, limits, system = self._written
+        said = written_ids(self._asides(self._qa, request), chat_format, request.stop)
+        beside = TokenPolicy(ScriptEngine([said]), chat_format, limits, system)
+        aside = await beside.ask(request)
+        self.aside_sequences += beside.aside_sequences
+        return aside
 
 
 async def play_script(
@@ -36,6 +78,7 @@ async def play_script(
     retriever: Retriever,
     *,
     rollout_index: int = 0,
+    asides: Asides | None = None,
 ) -> ScriptedEpisode:
     """Play written turns through the same episode code as rollouts.
 
@@ -45,15 +88,16 @@ async def play_script(
         source: Frames of the video.
         retriever: Finds frames by text.
         rollout_index: Number within a group, for systems that show each rollout something else.
+        asides: What is said beside the episode, for systems that ask something there.
 
     Raises:
         RuntimeError: The episode didn't end with an answer.
     """
-    engine = ScriptEngine([written_ids(text, chat_format, system.stop) for text in turns])
-    policy = TokenPolicy(engine, chat_format, limits, system)
+    written = [written_ids(text, chat_format, system.stop) for text in turns]
+    policy = ScriptedTokens(written, chat_format, limits, system, qa, asides)
     trajectory = await play(system, policy, qa, source, retriever, rollout_index=rollout_index)
     if trajectory.answer is None:
         raise RuntimeError(
             f"a scripted episode of {system.name} ended with {trajectory.end}: {trajectory.error or turns}"
         )
-    return ScriptedEpisode(trajectory, tuple(policy.sequences))
+    return ScriptedEpisode(trajectory, tuple(policy.sequences), tuple(policy.aside_sequences))

@@ -13,7 +13,7 @@ import numpy as np
 from agentic_video.systems.base import EpisodeView
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.world import EARLIER, LATER, PARTNERS, SIGNPOST, STRETCH, STRETCHES, Scene, way
-from agentic_video.types.trajectory import Trajectory, recorded_frames
+from agentic_video.types.trajectory import Trajectory, frames_by
 
 GUESS = "guess"
 """Ends the thought of an answer that wasn't seen."""
@@ -25,17 +25,17 @@ class SearchRecipe:
 
     Attributes:
         second_look: Share that look once more after a look that missed; the others give up and guess.
-        finds: Share whose first look hits, which teach to read: only their answer is trained on, so that they don't
-            show where to look.
+        reads: Share that teach to read, after one look as after two: the first hits, the second does, or both miss,
+            each as often. Only their answer is trained on, so that they don't show where to look, or how often.
         opening: Whether the first turn looks at the signpost, for systems that are shown nothing before it.
     """
 
     second_look: float = 0.4
-    finds: float = 0.3
+    reads: float = 0.4
     opening: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("second_look", "finds"):
+        for name in ("second_look", "reads"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"search.{name} must be a share from 0 to 1, got {getattr(self, name)}")
 
@@ -70,24 +70,30 @@ def demonstrate_search(
         recipe: See there.
         rng: Draws where it looks, and when it gives up.
     """
-    finds = bool(rng.random() < recipe.finds)
-    looks = 2 if rng.random() < recipe.second_look else 1
+    reads = bool(rng.random() < recipe.reads)
+    hit = int(rng.integers(3)) if reads else None  # which look hits; after the second none does
+    looks = 2 if (hit != 0 if reads else rng.random() < recipe.second_look) else 1
+    event = scene.aim // STRETCH if scene.aim is not None else None
     said: list[str] = []
     if recipe.opening:
         said += turns(view, middle(SIGNPOST), scene.answer, scene.letter)[:-1]
     second, unseen = middle(SIGNPOST), list(STRETCHES)
     for number in range(looks):
-        stretch = scene.aim // STRETCH if finds and scene.aim is not None else int(rng.choice(unseen))
-        unseen = [other for other in unseen if other != stretch]
+        if reads:
+            stretch = event if number == hit else int(rng.choice([other for other in unseen if other != event]))
+        else:
+            stretch = int(rng.choice(unseen))
+        assert stretch is not None
+        unseen.remove(stretch)
         said += turns(view, middle(stretch), scene.answer, scene.letter, seen=_sign(second, scene))[:-1]
         second = middle(stretch)
         if _sign(second, scene) == scene.answer:
             said += turns(view, None, scene.answer, scene.letter, seen=scene.answer)[-1:]
-            return Search(tuple(said), finds and number == 0)
+            return Search(tuple(said), reads)
     guess = PARTNERS[scene.tint]
     letter = "ABCD"[scene.options.index(guess)]
     said += turns(view, None, guess, letter, seen=f"{_sign(second, scene)} {GUESS}")[-1:]
-    return Search(tuple(said), False)
+    return Search(tuple(said), reads)
 
 
 def practise_look(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
@@ -154,5 +160,5 @@ def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
 
 def _places(trajectory: Trajectory) -> Sequence[int]:
     """The stretch in the middle of what each look showed, in order."""
-    shown = [[frame.time for frame in recorded_frames(turn.observation)] for turn in trajectory.turns]
+    shown = [[frame.time for frame in frames_by(turn)] for turn in trajectory.turns]
     return [int((times[0] + times[-1]) / 2 // STRETCH) for times in shown if times]

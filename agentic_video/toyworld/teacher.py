@@ -4,10 +4,10 @@ from hashlib import blake2b
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.model import ModelSpec
-from agentic_video.rollout.policy import Policy, ScriptedPolicy
+from agentic_video.rollout.policy import Policy
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import oracle_policy, turns_of
 from agentic_video.types.row import LETTERS, VideoQA
 
 MARGIN = 2
@@ -35,7 +35,7 @@ class ScriptedTeacher(Backend):
             said = turns(view, aim_of(view), answer_word(view.qa), view.qa.answer)
             return said[min(len(view.turns), len(said) - 1)]
 
-        return ScriptedPolicy(say)
+        return oracle_policy(turns, say)
 
 
 def aim_of(view: EpisodeView) -> int | None:

@@ -23,10 +23,12 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
+from agentic_video.training.credit import EpisodeOutput
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
 from agentic_video.training.turnstile import beside, one_by_one
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
@@ -355,6 +357,7 @@ class VideoAgentLoop(AgentLoopBase):
             "trajectory": trajectory.to_dict(),
             "video_qa": qa.to_row(),
             GREEDY: bool(row.get(GREEDY)),
+            UNTRAINED: trajectory.end in system.untrained_ends,
             COSTS: {**episode_costs(trajectory, self.format, source), **(looks.figures() if looks else {})},
             "turn_scores": [],
             "tool_rewards": [],
@@ -368,7 +371,7 @@ class VideoAgentLoop(AgentLoopBase):
         sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
         images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
         outputs = [
-            AgentLoopOutput(
+            EpisodeOutput(
                 prompt_ids=sequence.prompt_ids,
                 response_ids=sequence.response_ids,
                 response_mask=sequence.response_mask,

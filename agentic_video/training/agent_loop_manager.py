@@ -13,17 +13,21 @@ from typing import Any
 
 import ray
 import torch
+import transfer_queue as tq
 from tensordict import TensorDict
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 from verl.utils.model import compute_position_id_with_mask
+from verl.utils.rollout_trace import RolloutTraceConfig
 
 from agentic_video.config.settings import settings_of
 from agentic_video.report.summary import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
-from agentic_video.training.agent_loop import VALIDATE, node_retriever, node_store
+from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.references import IMAGES
 from agentic_video.training.turnstile import beside, one_by_one
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
 
 WITHOUT_PIXELS = "without_pixels"
@@ -68,13 +72,31 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
             sampling_params = dict(sampling_params)
             apply_greedy_sampling_params(sampling_params)
         await one_by_one()
-        return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
+        if kwargs.get("agent_name") != AGENT_NAME or RolloutTraceConfig.get_backend() is not None:
+            return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
+        # As verl does it, without hydra's look at the class: that takes a fifth of a short episode's time here.
+        del kwargs["agent_name"]
+        kwargs.pop("trace", None)
+        played = VideoAgentLoop(DictConfigWrap(self.config), self.llm_client, self.tokenizer, self.processor)
+        output = await played.run(sampling_params, **kwargs)
+        return await self._agent_loop_postprocess(output, trajectory["validate"], **kwargs)
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
         for one in output if isinstance(output, list) else [output]:
             if IMAGES in (one.multi_modal_data or {}):
                 one.multi_modal_data[INPUTS] = await beside(partial(self._inputs, one))
-        return await super()._agent_loop_postprocess(output, validate, **kwargs)
+        await super()._agent_loop_postprocess(output, validate, **kwargs)
+        if not validate:
+            await self._tag_untrained(output, **kwargs)
+
+    async def _tag_untrained(self, output: Any, **kwargs: Any) -> None:
+        """Tell the trainer and dynamic sampling of a rollout that isn't trained on."""
+        outputs = output if isinstance(output, list) else [output]
+        if not outputs or not outputs[-1].extra_fields.get(UNTRAINED, False):
+            return
+        # As verl makes them.
+        keys = [f"{kwargs['uid']}_{kwargs['session_id']}_{number}" for number in range(len(outputs))]
+        await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
 
     def _inputs(self, output: Any) -> dict[str, Any]:
         """Sizes, references and positions of an output's sequence."""

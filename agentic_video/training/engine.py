@@ -10,6 +10,7 @@ for images and once more for clips; under FSDP each run gathers the tower's weig
 must run it equally often, whatever their micro-batches hold.
 """
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,6 +25,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from agentic_video.training.model_inputs import clip_patches, image_patches, pixels_of, seqlens
 from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.training.spans import HIDDEN, attention_allowed
 from agentic_video.types.frame import VideoRef
 from agentic_video.video.fetch import FrameFetcher
 
@@ -40,9 +42,45 @@ class VideoEngine(FSDPEngineWithLMHead):
     """verl's engine, whose micro-batches may hold references in place of patches."""
 
     _fetcher: FrameFetcher | None = None
+    hidden_probability: float = 0.0
+    """Of each batch that is trained on, the chance that it hides what its sequences list as ``HIDDEN`` (SFT)."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._hides = False
+        self._draws = random.Random(0)  # the same on all ranks
+
+    def train_batch(self, data: TensorDict, loss_function: Any) -> Any:
+        """See verl's."""
+        self._hides = self._draws.random() < self.hidden_probability
+        try:
+            return super().train_batch(data, loss_function)
+        finally:
+            self._hides = False
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
-        """See verl's; references are replaced by patches on this rank's device."""
+        """See verl's; references are replaced by patches on this rank's device.
+
+        Raises:
+            ValueError: Something is to be hidden, and the model's attention takes no mask.
+        """
+        hidden = [one.get(HIDDEN) for one in sequence_inputs(micro_batch)]
+        if any(one is not None for one in hidden):
+            micro_batch = without_inputs(micro_batch, HIDDEN)
+        model_inputs, output_args = self._prepare_model_inputs(micro_batch)
+        if self._hides and any(one is not None and len(one) for one in hidden):
+            mask = model_inputs["attention_mask"]
+            kind = getattr(self.model_config.hf_config, "_attn_implementation", None)
+            if mask is None or kind != "sdpa":
+                raise ValueError(
+                    "agentic_video.sft.hidden needs model.use_remove_padding=False and "
+                    f"model.override_config.attn_implementation=sdpa (it is {kind})"
+                )
+            spans = [[] if one is None else one.tolist() for one in hidden]
+            model_inputs["attention_mask"] = attention_allowed(spans, mask.shape[-1]).to(mask.device)
+        return model_inputs, output_args
+
+    def _prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
         images = [one for one in sequence_images(micro_batch) if one]
         if images:
             if self._fetcher is None:
@@ -60,6 +98,14 @@ class VideoEngine(FSDPEngineWithLMHead):
                 micro_batch, processor.image_token_id, processor.video_token_id, processor.image_processor.merge_size
             )
         return super().prepare_model_inputs(micro_batch)
+
+
+def without_inputs(batch: TensorDict, name: str) -> TensorDict:
+    """A batch whose sequences have no such input; the batch itself stays as it is."""
+    rest = [{key: value for key, value in one.items() if key != name} for one in sequence_inputs(batch)]
+    copy = batch.copy()
+    tensordict_utils.assign_non_tensor_stack(copy, INPUTS, rest)
+    return copy
 
 
 def sequence_inputs(batch: TensorDict) -> list[Mapping[str, Any]]:

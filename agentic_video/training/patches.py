@@ -1,6 +1,7 @@
 """The few places in verl that have no seam. Each patch is named, says why, and is tested; all are for verl 0.9.1."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from functools import wraps
 from itertools import pairwise
@@ -151,6 +152,29 @@ def failed_groups(replay_buffer: ModuleType) -> None:
         return reasons
 
     replay_buffer.ReplayBufferAsync._terminal_eviction_reasons = _terminal_eviction_reasons_async
+
+
+def untrained_groups(replay_buffer: ModuleType) -> None:
+    """``algorithm.filter_groups`` for groups of which some rollouts aren't trained on (``System.untrained_ends``).
+
+    verl looks at the metric of all rollouts of a group. What teaches is what is left: a group in which fewer than two
+    are, or in which these are all alike, must be replaced as one without signal.
+    """
+    from agentic_video.training.untrained import reclassify
+
+    original = replay_buffer.ReplayBuffer._dapo_filtered_keys
+
+    def _dapo_filtered_keys(self: Any, partition_id: str) -> tuple[set[str], Counter[float]]:
+        classified = self._dapo_classification_cache[partition_id]
+        before = set(classified)
+        found: tuple[set[str], Counter[float]] = original(self, partition_id)
+        if partition_id == "val" or self.filter_groups_metric is None:
+            return found
+        reclassify(self, partition_id, set(classified) - before)
+        dropped = {uid: value for uid, value in classified.items() if value is not None}
+        return set(dropped), Counter(dropped.values())
+
+    replay_buffer.ReplayBuffer._dapo_filtered_keys = _dapo_filtered_keys
 
 
 def count_failures(buffer: Any, finished: set[str], failed: set[str]) -> None:

@@ -16,6 +16,8 @@ from agentic_video.graders.judge import Judge, Scale
 from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import load_function, score_episode
+from agentic_video.training.credit import turn_rewards
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
@@ -32,7 +34,9 @@ REWARD_KEY_UNITS = 1e4
 """``reward_key`` counts in units of one over this."""
 
 
-def reward_info(trajectory: Trajectory, score: Score, failed: Collection[GraderName] = ()) -> dict[str, float]:
+def reward_info(
+    trajectory: Trajectory, score: Score, failed: Collection[GraderName] = (), untrained_ends: Collection[str] = ()
+) -> dict[str, float]:
     """What is logged about one episode; the keys are always the same for one system.
 
     ``reward_key`` is the reward in units of 1e-4, rounded: groups are dropped when it is the same for all members,
@@ -40,6 +44,7 @@ def reward_info(trajectory: Trajectory, score: Score, failed: Collection[GraderN
 
     Args:
         failed: Who gave no verdict and was counted as "wrong".
+        untrained_ends: The system's.
     """
     info = {
         "reward": score.reward,
@@ -53,6 +58,7 @@ def reward_info(trajectory: Trajectory, score: Score, failed: Collection[GraderN
         "frames": float(len(trajectory.frames)),
         "judge_failed": float("judge" in failed),
         "verifier_failed": float("verifier" in failed),
+        UNTRAINED: float(trajectory.end in untrained_ends),
     }
     info.update({f"term_{name}": value for name, value in score.terms.items()})
     info.update({f"end_{reason.value}": float(trajectory.end is reason) for reason in EndReason})
@@ -134,7 +140,11 @@ class VideoAgentRewardManager(RewardManagerBase):
         trajectory = Trajectory.from_dict(fields["trajectory"])
         qa = VideoQA.from_row(fields["video_qa"])
         score, failed = await score_with_fallback(self.settings.system, trajectory, qa, self.graders, self.settings)
-        return {"reward_score": score.reward, "reward_extra_info": reward_info(trajectory, score, failed)}
+        info = reward_info(trajectory, score, failed, self.settings.system.untrained_ends)
+        if self.settings.credit == "turn":
+            most = self.settings.system.max_turns
+            info |= turn_rewards(score.reward, score.turns, len(trajectory.turns), most)
+        return {"reward_score": score.reward, "reward_extra_info": info}
 
 
 class _SilentJudge(Judge):

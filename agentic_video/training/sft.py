@@ -12,6 +12,7 @@ from verl.trainer.sft_trainer import SFTTrainer
 from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
+from agentic_video.config.settings import settings_of
 from agentic_video.training.patches import freeze_vision
 
 
@@ -34,6 +35,7 @@ class VideoSFTTrainer(SFTTrainer):
 
     def _init_engine(self) -> None:
         super()._init_engine()
+        self.engine.hidden_probability = settings_of(self.config).sft.hidden_probability
         if self.config.trainer.freeze_vision_tower:
             count = freeze_vision(self.engine.module)
             if self.rank == 0:

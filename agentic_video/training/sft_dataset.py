@@ -15,6 +15,7 @@ from agentic_video.datasets.rows import MAX_REPORTED, video_problem
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.model_inputs import model_inputs
+from agentic_video.training.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records
@@ -59,6 +60,7 @@ class TrajectoryDataset(Dataset):
         files = str(parquet_files).split(",") if isinstance(parquet_files, str | Path) else list(parquet_files)
         settings = settings_of(config)
         self._system, self._store_config = settings.system, settings.frame_store
+        self._sft = settings.sft
         self._format = ChatFormat.of(processor, tokenizer)
         self._limits = episode_limits(config, settings)
         self._processor = processor
@@ -127,6 +129,8 @@ class TrajectoryDataset(Dataset):
         shown = self._shown(record.qa.video, sequence.visuals)
         ids = torch.tensor(sequence.ids, dtype=torch.int64)
         positions, inputs = model_inputs(self._processor, ids, shown)
+        if self._sft.hidden:
+            inputs = {**inputs, HIDDEN: torch.tensor(self._hidden(sequence), dtype=torch.int64).reshape(-1, 4)}
         return {
             "input_ids": ids,
             "loss_mask": torch.tensor(sequence.loss_mask, dtype=torch.int64),
@@ -135,7 +139,33 @@ class TrajectoryDataset(Dataset):
         }
 
     def _sequences(self, record: Record) -> tuple[ReplayedSequence, ...]:
-        return asyncio.run(replay(record.trajectory, record.qa, self._system, self._format, self._limits))
+        trajectory = record.trajectory
+        try:
+            learnt = turns_with_loss(self._sft.loss_turns, len(trajectory.turns), record.qa.extra.get("loss_turns"))
+        except ValueError as error:
+            raise ReplayError(str(error)) from error
+        turns = (
+            turn if number in learnt else replace(turn, loss_mask=False) for number, turn in enumerate(trajectory.turns)
+        )
+        trajectory = replace(trajectory, turns=tuple(turns))
+        sequences = asyncio.run(replay(trajectory, record.qa, self._system, self._format, self._limits))
+        return tuple(map(self._with_loss_in_tags, sequences)) if self._sft.loss_tags else sequences
+
+    def _with_loss_in_tags(self, sequence: ReplayedSequence) -> ReplayedSequence:
+        mask, prompt = list(sequence.response_mask), len(sequence.prompt_ids)
+        for _, start, end in sequence.turns:
+            ids = sequence.ids[start:end]
+            chosen = loss_in_tags(ids, self._sft.loss_tags, self._format.decode, frozenset(self._format.eos_ids))
+            place = slice(start - prompt, end - prompt)
+            mask[place] = [one & other for one, other in zip(mask[place], chosen, strict=True)]
+        return replace(sequence, response_mask=tuple(mask))
+
+    def _hidden(self, sequence: ReplayedSequence) -> list[tuple[int, int, int, int]]:
+        turns = [(start, end) for _, start, end in sequence.turns]
+        placeholders = frozenset({self._processor.image_token_id, self._processor.video_token_id})
+        return hidden_spans(
+            sequence.ids, len(sequence.prompt_ids), turns, self._sft.hidden, self._format.decode, placeholders
+        )
 
     def _shown(self, video: str, references: Sequence[FrameRef | ClipRef]) -> list[Visual]:
         """The images and clips of a sequence, with their pixels."""

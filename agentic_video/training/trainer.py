@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
+from agentic_video.training.credit import BY_TURN
 from agentic_video.training.episode_log import (
     REWARDS,
     EpisodeWriter,
@@ -29,6 +30,7 @@ from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
+from agentic_video.training.untrained import Untrained
 from agentic_video.training.validation import WithGreedy
 
 # The mixin goes before one of verl's trainers; only type checkers see it as one itself.
@@ -60,6 +62,8 @@ class EpisodeLog(_Base):
             # Here, in the process that makes the router: packages may lie elsewhere on the node of the launcher.
             rollout = config.actor_rollout_ref.rollout
             rollout.router_config_path = packaged_path(rollout.get("router_config_path"))
+            if config.agentic_video.get("credit", "trajectory") == "turn":
+                config.algorithm.adv_estimator = BY_TURN
         super().__init__(config)
         self.group_names = GroupNames()
         self.stores = StoreMetrics()
@@ -109,21 +113,21 @@ class EpisodeLog(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(EpisodeLog, LookAhead, PPOTrainerSync):
+class VideoAgentTrainer(EpisodeLog, Untrained, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(EpisodeLog, PPOTrainerColocateAsync):
+class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, PPOTrainerColocateAsync):
     """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(EpisodeLog, PPOTrainerSeparateAsync):
+class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, PPOTrainerSeparateAsync):
     """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

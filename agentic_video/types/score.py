@@ -13,9 +13,12 @@ class Score:
         acc: 1.0 for a right answer, 0.0 for a wrong one (a fraction where a judge grades).
         format: 1.0 when every turn follows the system's grammar.
         terms: The reward's terms by name; they add up to ``reward`` unless the system says otherwise.
+        turns: What of the reward single turns earned, in order, for ``agentic_video.credit: turn``; the rest is the
+            last turn's.
     """
 
     reward: float
     acc: float
     format: float
     terms: Mapping[str, float] = field(default_factory=dict)
+    turns: tuple[float, ...] = ()

@@ -306,6 +306,12 @@ def record_messages(messages: Sequence[Message]) -> tuple[RecordedMessage, ...]:
     return tuple(RecordedMessage(message.role, record_parts(message.parts)) for message in messages)
 
 
+def frames_by(turn: Turn) -> tuple[FrameRef, ...]:
+    """All frames that a turn had shown, in order: to the agent itself, then beside the episode."""
+    beside = (message.parts for aside in turn.asides for message in aside.messages)
+    return (*recorded_frames(turn.observation), *(frame for parts in beside for frame in recorded_frames(parts)))
+
+
 def recorded_frames(parts: Sequence[RecordedPart]) -> tuple[FrameRef, ...]:
     """The frames of some parts in order, those of clips included."""
     shown = (part for part in parts if not isinstance(part, str))

@@ -82,6 +82,10 @@ class _Retriever:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [float(index % 7) for index in indices]
 
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        kinds = np.array(indices) % 7
+        return kinds.astype(np.float32), (kinds[:, None] == kinds).astype(np.float32)
+
 
 class _Verifier:
     """Always right: what it lets pass is up to the agent's answer."""
@@ -162,7 +166,8 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         turns = [turn(rng, case) for _ in range(case.system.max_turns)]
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
-        policy = ScriptedPolicy(_script(turns))
+        # Beside an episode it says as hostile things, and ends with what is right.
+        policy = ScriptedPolicy(_script(turns), lambda request, said=turns[0]: said + "<answer>B</answer>")
         started = time.perf_counter()
         try:
             trajectory = await play(case.system, policy, qa, source, _Retriever())

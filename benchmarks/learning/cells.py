@@ -4,10 +4,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
-STEPS = {"videozoomer": 26, "framethinker": 32, "framemind": 24, "videobrain": 48, "eva": 24, "longvt": 24}
+STEPS = {
+    "videozoomer": 26,
+    "framethinker": 32,
+    "framemind": 24,
+    "videobrain": 48,
+    "eva": 24,
+    "longvt": 24,
+    "timesearch": 32,
+}
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
 SEARCH = "+profile=search"
 """The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""
@@ -182,6 +190,12 @@ ABLATIONS = (
         "longvt",
         "LongVT, Charades-STA: paid for recall crops find less (mIoU 21.6 in place of 27.2)",
         (f"{SYSTEM}.time_reward=recall",),
+    ),
+    Variant(
+        "no-self-verification",
+        "timesearch",
+        "TimeSearch-R: without self-verification training collapses",
+        (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0"),
     ),
     Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
 )

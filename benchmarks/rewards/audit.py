@@ -70,7 +70,11 @@ class _Verifier:
         self._rng, self._told = rng, told
 
     async def ask(self, prompt: str, frames: Sequence[Any]) -> str:
-        return self._told or self._rng.choice(LETTERS[: len(OPTIONS)])
+        return self._told or _any_letter(self._rng)
+
+
+def _any_letter(rng: random.Random) -> str:
+    return rng.choice(LETTERS[: len(OPTIONS)])
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,10 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
         )
         source = Source(SECONDS)
         texts = strategy.turns(setting.case, qa, rng)
-        policy = ScriptedPolicy(_script(texts))
+        # asked beside the episode, the policy says what it knows of the answer: it, or any letter
+        policy = ScriptedPolicy(
+            _script(texts), lambda request, qa=qa: qa.answer if strategy.knows == "right" else _any_letter(rng)
+        )
         trajectory = await play(setting.case.system, policy, qa, source, None)
         verifier = _Verifier(rng, qa.answer if strategy.knows == "right" else "")
         graders = Graders(verifier=verifier, judge=None, source=source)  # type: ignore[arg-type]

@@ -68,6 +68,8 @@ IDLE: Mapping[str, str] = {
     "framemind": '{"name": "VideoClip", "arguments": {"t_start": 1, "t_end": 1.001}}',
     "videobrain": '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1}}',
     "eva": '{"tool": "frame_select", "arguments": {"start_time": 1, "end_time": 1.01, "nframes": 1, "resize": 0.5}}',
+    "paravt": '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 1.001}}',
+    "timesearch": '{"name": "seek_video_frames", "arguments": {"start_time": 1, "end_time": 1, "num_frames": 1}}',
     "longvt": '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 1.01}}',
 }
 """The cheapest request of each system, by name: next to nothing is asked for."""
@@ -171,7 +173,19 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     ),
     ("videobrain", "the cheapest look, then a guess"): "the same",
     ("eva", "a look, then a guess"): "the paper's 0.05 for an answer after a call; `weights.tool_call=0`",
+    ("paravt", "a look, then a guess"): (
+        "the released tool score: 0.1 for a call, 0.5 more beside a right answer; `weights.call=0`, "
+        "`weights.call_replied=0`, `weights.call_right=0`"
+    ),
+    ("paravt", "the cheapest look, then a guess"): "the same: the released code asks nothing of a crop's length",
+    ("paravt", "the same look three times, then a guess"): "the same",
     ("eva", "the cheapest look, then a guess"): "the same",
     ("eva", "the same look three times, then a guess"): "the same",
+    ("timesearch", "a look, then a guess"): (
+        "the paper's completeness: a right guess that the frames alone give, too, which here is chance again; "
+        "`weights.completeness=0`"
+    ),
+    ("timesearch", "the cheapest look, then a guess"): "the same",
+    ("timesearch", "the same look three times, then a guess"): "the same",
 }
 """Why strategies that know nothing earn more than a blind guess, by system and name: each is a published rule."""

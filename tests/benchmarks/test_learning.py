@@ -9,10 +9,9 @@ import pytest
 from agentic_video.config.settings import settings_of
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.systems.framethinker.grammar import read_steps
-from agentic_video.toyworld.oracles import oracle, turns_of
+from agentic_video.toyworld.oracles import oracle_policy, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
@@ -147,7 +146,7 @@ def test_faulty_oracles_answer_right_all_the_same(variant: Variant) -> None:
 
     async def played(path: str, scene: Scene) -> tuple[bool, bool, tuple[str, ...]]:
         qa = row_of(scene, path, "demonstrations")
-        trajectory = await play(setting.system, ScriptedPolicy(oracle(turns)), qa, source)
+        trajectory = await play(setting.system, oracle_policy(turns), qa, source)
         assert await setting.system.grade(trajectory, qa, Graders()) == 1.0
         failed = failed_checks(read_steps(trajectory), ConsistencyRules()) if variant.system == "framethinker" else ()
         return scene.event_time is not None, trajectory.tool_calls > 0, failed

@@ -15,6 +15,8 @@ from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
 from agentic_video.systems.longvt.system import LongVT
+from agentic_video.systems.paravt.system import ParaVT
+from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 
@@ -23,7 +25,9 @@ SYSTEMS: dict[str, type[System]] = {
     "videozoomer": VideoZoomer,
     "framethinker": FrameThinker,
     "framemind": FrameMind,
+    "paravt": ParaVT,
     "videobrain": VideoBrain,
+    "timesearch": TimeSearch,
     "eva": Eva,
     "longvt": LongVT,
 }

@@ -1,6 +1,7 @@
 """The profiles for few GPUs: ``cluster.yaml`` and a list of changes."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from agentic_video.planning.report import plan_of
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.shown import shows_clips
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason
+from agentic_video.types.trajectory import ClipRef, EndReason
 from tests.config.configs import SYSTEMS, composed, set_environment
 from tests.conftest import MemorySource
 
@@ -51,7 +53,7 @@ def test_budgets_hold_together(name: str, profile: str) -> None:
     config = config_of(name, profile)
     system, rollout = settings_of(config).system, config.actor_rollout_ref.rollout
     assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
-    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 0  # frames_as: images
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video == 32 * shows_clips(system)
     longest = config.data.max_prompt_length + config.data.max_response_length
     assert longest == rollout.max_model_len == config.actor_rollout_ref.actor.ppo_max_token_len_per_gpu
     assert config.agentic_video.max_turn_tokens <= limits_of(config).response
@@ -97,6 +99,8 @@ def test_it_fits(name: str, profile: str, gpu_gib: int, host_gib: int, changes: 
 def opening(config: DictConfig, qa: VideoQA, index: int) -> Any:
     """A group's rollout on ten minutes of 1280 x 720, which answers at once."""
     system = settings_of(config).system
+    if hasattr(system, "overview_least"):  # drawn for each video: the plan is of the longest view
+        system = replace(system, overview_least=system.overview_frames)
     source = MemorySource(duration=600.0, size=(1280, 720))
     said = ScriptedPolicy(lambda view: "<answer>B</answer>")
     return asyncio.run(play(system, said, qa, source, rollout_index=index))
@@ -113,8 +117,16 @@ def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa
     shape = shape_of(episode.model)
     assert episode.width % system.size_factor == episode.height % system.size_factor == 0
     assert system.size_factor == shape.vision.patch * shape.vision.merge
-    planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height)
-    views = [[shape.visual_tokens(frame.width, frame.height) for frame in one.frames] for one in group]
+    planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height) / (1 + shows_clips(system))
+    # two frames of a clip are as many tokens as one image
+    views = [
+        [
+            shape.visual_tokens(shown.width, shown.height)
+            * (len(shown.frames) / 2 if isinstance(shown, ClipRef) else 1)
+            for shown in one.visuals
+        ]
+        for one in group
+    ]
     assert planned == pytest.approx(sum(map(sum, views)) / len(views), rel=0.1)
     # two tokens around each frame, and those of its label, where it has one
     labelled = any(isinstance(part, str) for message in group[0].opening for part in message.parts[1:-1])

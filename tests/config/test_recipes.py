@@ -160,12 +160,13 @@ def test_laptop_describes_its_toy_world(name: str) -> None:
         "videobrain": "overview_frames",
         "longvt": "overview_max_frames",
     }
+    shown["timesearch"] = "overview_max_frames"
     if name in shown:
         assert recipe.world.overview_frames == getattr(system, shown[name])
     # a frame is one visual token of the tiny model's family
     side = FAMILIES[recipe.model.family].frame_side
     assert getattr(system, "size_factor", side) == side
-    assert (recipe.clip, recipe.verifier) == (name == "videobrain", name == "eva")
+    assert (recipe.clip, recipe.verifier) == (name in ("videobrain", "timesearch"), name == "eva")
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -34,7 +34,7 @@ def test_a_bad_value_is_named(key: str, value: int, message: str) -> None:
         settings(**{key: value})
 
 
-def block(**system: object) -> object:
+def block(**system: object) -> DictConfig:
     return OmegaConf.create({"agentic_video": {"system": {**SYSTEM, **system}}})
 
 
@@ -97,3 +97,57 @@ class Prefixed(VideoZoomer):
 def test_what_no_episode_can_have_is_refused(system: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         settings_of(block(**{"_target_": f"{__name__}.Prefixed", **system}))
+
+
+def sft(**values: object) -> Settings:
+    return settings_of(OmegaConf.create({"agentic_video": {"system": SYSTEM, "sft": values}}))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"loss_turns": "first"}, r"agentic_video\.sft: loss_turns must be all, last, last_N or row, got 'first'"),
+        ({"loss_turns": "last_0"}, "got 'last_0'"),
+        ({"loss_tags": ["<answer>"]}, "'<answer>' is no tag's name"),
+        ({"hidden": [["answer", "0", "opening"]], "hidden_probability": 0.1}, "expected last or a number from 1"),
+        ({"hidden": [["answer", "last", "all"]], "hidden_probability": 0.1}, r"agentic_video\.sft\.hidden: expected"),
+        ({"hidden": [["answer", "last", "opening"]]}, "need each other"),
+        ({"hidden_probability": 1.5}, "must be from 0 to 1"),
+        ({"turns": "all"}, r"agentic_video\.sft\.turns: unknown key"),
+    ],
+)
+def test_mistakes_about_sft_are_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sft(**values)
+
+
+def test_what_sft_learns() -> None:
+    assert settings().sft.loss_turns == "all" and settings().sft.hidden == ()
+    given = sft(loss_turns="last_12", hidden=[["answer", "last", "opening"]], hidden_probability=0.1).sft
+    assert (given.loss_turns, given.hidden) == ("last_12", (("answer", "last", "opening"),))
+
+
+@dataclass(frozen=True)
+class Limited(VideoZoomer):
+    """A system that says which rollouts aren't trained on."""
+
+    untrained_ends: tuple[str, ...] = ("turn_limit", "token_budget")
+
+
+def test_ends_that_are_not_trained_on_must_exist() -> None:
+    assert settings().system.untrained_ends == ()
+    target = "tests.config.test_settings.Limited"
+    assert settings_of(block(_target_=target)).system.untrained_ends == ("turn_limit", "token_budget")
+    with pytest.raises(ValueError, match=r"agentic_video\.system\.untrained_ends: 'late' is no reason .* turn_limit"):
+        settings_of(block(_target_=target, untrained_ends=["late"]))
+
+
+def test_credit_by_turn_needs_one_sequence_an_episode() -> None:
+    def credit(value: str, system: str = SYSTEM["_target_"]) -> Settings:
+        return settings_of(OmegaConf.create({"agentic_video": {"system": {"_target_": system}, "credit": value}}))
+
+    assert settings().credit == "trajectory" and credit("turn").credit == "turn"
+    with pytest.raises(ValueError, match=r"agentic_video\.credit must be one of trajectory, turn, got 'token'"):
+        credit("token")
+    with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: framemind has a sequence for each turn"):
+        credit("turn", "agentic_video.systems.framemind.system.FrameMind")

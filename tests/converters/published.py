@@ -35,7 +35,7 @@ class Sample:
     fields: Sequence[str]
     split: str | None = None
     subtitles: Mapping[str, str] = field(default_factory=dict)
-    windows: Sequence[list[list[float]]] | None = None
+    windows: Sequence[list[list[float]] | None] | None = None
 
     def write(self, folder: Path, rows: Any = None) -> Path:
         """Write the file and the videos to ``source`` and ``videos`` below a folder; the file's path."""
@@ -475,6 +475,29 @@ SAMPLES: dict[str, Sample] = {
         ],
         extra={"category": "math"},
         fields=["video_id", "reasoning_qa", "reasoning_qa.0.question", "reasoning_qa.0.answer"],
+    ),
+    "timesearch": Sample(
+        file="train.jsonl",
+        rows=[
+            {"video": "ego4d/v1.mp4", "question": "Where is the cup?\nA. shelf\nB. sink\nC. bag",
+             "target": {"answer": "B"}, "type": "multiple_choice", "duration": 480.5},
+            {"video": "ego4d/v2.mp4", "question": "What did I wash?", "target": {"answer": "a pan"},
+             "type": "open_ended", "duration": 300},
+            {"video": "ego4d/v2.mp4", "question": "When do I wash it?",
+             "target": {"answer": '{"start_time": 12.5, "end_time": 20}'}, "type": "grounding", "duration": 300},
+            {"video": "ego4d/v2.mp4", "question": "In which order? (a) I eat. (b) I cook.",
+             "target": {"answer": "(b)(a)"}, "type": "sequence", "duration": 300},
+        ],
+        videos=["ego4d/v1.mp4", "ego4d/v2.mp4"],
+        expected=[
+            ("train-0", "ego4d/v1.mp4", "Where is the cup?", ["shelf", "sink", "bag"], "B"),
+            ("train-1", "ego4d/v2.mp4", "What did I wash?", [], "a pan"),
+            ("train-2", "ego4d/v2.mp4", "When do I wash it?", [], "12.5 - 20"),
+            ("train-3", "ego4d/v2.mp4", "In which order? (a) I eat. (b) I cook.", [], "(b)(a)"),
+        ],
+        extra={"category": "multiple_choice", "type": "multiple_choice", "duration": 480.5},
+        fields=["video", "question", "target", "target.answer"],
+        windows=[None, None, [[12.5, 20.0]], None],
     ),
     "eva": Sample(
         file="lsd.jsonl",

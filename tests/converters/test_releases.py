@@ -1,5 +1,6 @@
 """Further published forms and splits of single data sets, and their particular traps."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +268,33 @@ def test_video_mmlu_caption() -> None:
     assert question.extra["qa_list"] == '[{"question": "What is drawn?", "answer": "A cone"}]'
     with pytest.raises(RowError, match="'captions_qa' has no question with an answer"):
         questions("video_mmlu", first("video_mmlu", captions_qa=[]), "caption")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"type": "riddle"}, "'type' must be one of multiple_choice, open_ended, grounding, sequence, got 'riddle'"),
+        ({"type": "open_ended"}, "'question' holds 3 options, but its type is open_ended"),
+        ({"question": "Where?"}, "'question' holds 0 options, but its type is multiple_choice"),
+        ({"target": {"answer": "D"}}, "target.answer"),
+        *(
+            ({"question": "When?", "type": "grounding", "target": {"answer": answer}}, "start_time and end_time")
+            for answer in ("12 - 20", '{"start_time": 20, "end_time": 12}', '{"start_time": 1}', "[" * 9_999, [1, 2])
+        ),
+    ],
+)
+def test_timesearch_s_rows_are_of_a_known_kind(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(RowError, match=re.escape(message)):
+        questions("timesearch", first("timesearch", **changes))
+
+
+def test_timesearch_s_rows_without_a_kind_are_choices_where_there_are_options() -> None:
+    raw = first("timesearch")
+    del raw["type"]
+    (question,) = questions("timesearch", raw)
+    assert (question.answer, question.extra["type"]) == ("B", "multiple_choice")
+    (question,) = questions("timesearch", {**raw, "question": "What?", "target": {"answer": "a cup"}})
+    assert (question.answer, question.extra["type"], question.answer_type) == ("a cup", "open_ended", None)
 
 
 @pytest.mark.parametrize("videos", [[], ["a", "b"], 3, [None], [{"path": "x"}]])

@@ -18,6 +18,8 @@ TITLES = {
     "framemind": "FrameMind",
     "videobrain": "VideoBrain",
     "eva": "EVA",
+    "paravt": "ParaVT",
+    "timesearch": "TimeSearch-R",
     "longvt": "LongVT",
 }
 

@@ -5,6 +5,7 @@ import tomllib
 
 import yaml
 
+from tests.config.configs import SYSTEMS
 from tests.docs.tables import REPOSITORY
 
 GITHUB = REPOSITORY / ".github"
@@ -27,7 +28,7 @@ def test_the_citation_has_the_project_s_version_and_the_papers() -> None:
     page = (REPOSITORY / "docs" / "citation.md").read_text(encoding="utf-8")
     assert f"{{{version}}}" in page
     papers = re.findall(r"arXiv:(\d+\.\d+)", citation)
-    assert len(papers) == 5 and set(papers) == set(re.findall(r"arXiv:(\d+\.\d+)", page))
+    assert len(papers) == len(SYSTEMS) and set(papers) == set(re.findall(r"arXiv:(\d+\.\d+)", page))
     for paper in papers:
         assert f"https://arxiv.org/abs/{paper}" in (REPOSITORY / "README.md").read_text(encoding="utf-8")
 

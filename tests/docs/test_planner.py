@@ -24,6 +24,7 @@ PAPERS = [
     ("framethinker", 8),
     ("framemind", 8),
     ("videobrain", 8),
+    ("paravt", 8),
     ("eva", 32),
     ("videozoomer", 8),
 ]

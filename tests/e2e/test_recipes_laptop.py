@@ -38,7 +38,7 @@ def run(command: str, folder: Path, *more: str) -> Path:
     return made
 
 
-@pytest.mark.parametrize("system", ["framethinker", "framemind", "videobrain", "eva", "longvt"])
+@pytest.mark.parametrize("system", ["framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt"])
 def test_grpo(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS)
     metrics = read_metrics(made)
@@ -47,7 +47,9 @@ def test_grpo(system: str, tmp_path: Path) -> None:
     assert (made / "summary.md").exists()
 
 
-@pytest.mark.parametrize("system", ["videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt"])
+@pytest.mark.parametrize(
+    "system", ["videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt"]
+)
 def test_sft(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_sft.sh", tmp_path, STEPS)
     assert series(read_metrics(made), "train/loss")[0] == [1, 2]

@@ -8,7 +8,7 @@ from agentic_video.evaluation.model import ModelSpec
 from agentic_video.rollout.policy import Policy, ScriptedPolicy
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.toyworld.oracles import oracle, turns_of
+from agentic_video.toyworld.oracles import oracle_policy, turns_of
 
 
 def named(name: str) -> str:
@@ -23,7 +23,7 @@ class OracleBackend(Backend):
         self.visual_token_side = visual_token_side
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
-        return ScriptedPolicy(oracle(turns_of(system)))
+        return oracle_policy(turns_of(system))
 
 
 class FileBackend(Backend):

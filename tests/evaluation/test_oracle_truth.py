@@ -65,6 +65,8 @@ CALLS: dict[str, Callable[[float | None], int]] = {
     "framemind": lambda time: 0 if time is None else 1 + int(time) % 2,  # odd seconds with both tools
     "videobrain": lambda time: int(time is not None),
     "eva": lambda time: 1,  # it starts without frames
+    "paravt": lambda time: 0 if time is None else 1 + int(time) % 2,  # two crops at once for odd seconds
+    "timesearch": lambda time: int(time is not None),
     "longvt": lambda time: int(time is not None),
 }
 """Calls of each oracle, by when a row's event is."""

@@ -29,10 +29,11 @@ from agentic_video.toyworld.oracles import oracle, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
+from agentic_video.types.action import Answer, Calls
 from agentic_video.types.frame import Frame
 from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, recorded_frames
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn, recorded_frames
 from agentic_video.utils.imports import make_importable
 from tests.config.configs import RECIPES, set_environment
 from tests.conftest import REPOSITORY
@@ -289,7 +290,9 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
     tokenizer = build_tokenizer(base.tokenizer_corpus())
     model = build_model(tokenizer, ModelRecipe())
     few = ColdStartRecipe(demonstrations=40)
-    demonstrations = make_demonstrations(model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed)
+    demonstrations, _ = make_demonstrations(
+        model, tokenizer, system, limits_of(config), turns, toy.world, few, toy.seed
+    )
     assert len(demonstrations) == 40
     assert all(one.trained.any() for one in demonstrations)
     assert {len(one.images) for one in demonstrations} == {1, 2}
@@ -323,3 +326,11 @@ def test_rows_of_one_s_own(listings: dict[str, Any], video: str, tmp_path: Path)
         ("mine-0", "B", ("red", "blue")),
         ("mine-1", "A", ("a", "b")),
     ]
+
+
+def test_a_reward_by_turn(listings: dict[str, Any]) -> None:
+    call = Turn("", Calls(()), 1, illegal_calls=2)
+    trajectory = Trajectory("q", "s", (), (call, Turn("", Answer("it"), 1)), EndReason.ANSWER)
+    qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="it", answer_type="open_ended")
+    score = listings["cheap_calls"](trajectory, qa, Graders())
+    assert score.turns == (-0.2, 0.0) and score.reward == pytest.approx(0.8)

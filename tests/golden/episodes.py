@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from transformers import Qwen2VLImageProcessor
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
@@ -31,10 +32,13 @@ from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.longvt import LongVT, LongVTWeights
+from agentic_video.systems.paravt import ParaVT
+from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
 from agentic_video.types.frame import Frame
+from agentic_video.types.message import AsideRequest, text_of
 from agentic_video.types.row import Interval, VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
@@ -86,6 +90,11 @@ class HashRetriever:
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         return [digest(prompt, index) for index in indices]
+
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.array([[digest(index, axis) for axis in range(4)] for index in indices], np.float32)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.array(await self.asimilarities(path, indices, prompt), np.float32), rows @ rows.T
 
 
 def digest(*parts: object) -> float:
@@ -238,6 +247,44 @@ def wild_crop(rng: random.Random) -> str:
     return f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
 
 
+def seek(rng: random.Random) -> str:
+    start, end = sorted(rng.sample(range(0, 60), 2))
+    query = rng.choice(["", '"query": "a flash", ', '"query": "red", '])
+    count = rng.choice(["", f', "num_frames": {rng.randint(1, 9)}'])
+    arguments = f'{query}"start_time": {start}, "end_time": {end}{count}'
+    return f'<think>a</think><tool_call>{{"name": "seek_video_frames", "arguments": {{{arguments}}}}}</tool_call>'
+
+
+def wild_seek(rng: random.Random) -> str:
+    arguments = (
+        f'"query": {number(rng)}, "start_time": {number(rng)}, "end_time": {number(rng)}, "num_frames": {number(rng)}'
+    )
+    name = rng.choice(["seek_video_frames", "other"])
+    return f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
+
+
+def crops(rng: random.Random) -> str:
+    calls = []
+    for _ in range(rng.choice([1, 2, 2, 3, 6])):
+        start = rng.randint(0, 60)
+        end = start + rng.randint(0, 30)
+        if rng.random() < 0.3:
+            calls.append(f"<tool_code>crop_video(start={start}, end={end})</tool_code>")
+        else:
+            arguments = f'"start_time": {start}, "end_time": {end}'
+            calls.append(f'<tool_call>{{"name": "crop_video", "arguments": {{{arguments}}}}}</tool_call>')
+    return "<think>look around</think>" + "".join(calls)
+
+
+def wild_crops(rng: random.Random) -> str:
+    arguments = f'"start_time": {number(rng)}, "end_time": {number(rng)}, "video_path": {number(rng)}'
+    name = rng.choice(["crop_video", "crop_video", "refused", "other"])
+    return (
+        f'<think>a</think><tool_call>{{"name": "{name}", "arguments": {{{arguments}}}}}</tool_call>'
+        f"<tool_code>{name}({number(rng)}, end_time={number(rng)})</tool_code>"
+    )
+
+
 Writer = Callable[[random.Random], str]
 GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "videozoomer": (
@@ -248,6 +295,8 @@ GRAMMARS: dict[str, tuple[tuple[Writer, ...], str]] = {
     "framemind": ((mind, mind, wild_mind), "<think>a</think><answer>{}</answer>"),
     "videobrain": ((brain, brain, wild_brain), "<thinking>a</thinking><answer>{}</answer>"),
     "eva": ((select, select, wild_select), "<think>a</think><answer>{}</answer>"),
+    "paravt": ((crops, crops, wild_crops), "<think>it is clear</think><answer>{}</answer>"),
+    "timesearch": ((seek, seek, wild_seek), "<think>a</think><answer>{}</answer>"),
     "longvt": ((crop, crop, wild_crop), "<think>a</think><answer>{}</answer>"),
 }
 WINDOWS: dict[str, tuple[Interval, ...]] = {"longvt": ((12.0, 20.0),)}
@@ -347,6 +396,15 @@ def systems() -> dict[str, list[Any]]:
                 weights=LongVTWeights(tool=1.0),
             ),
         ],
+        "paravt": [
+            ParaVT(reply_prefix=""),
+            ParaVT(overview_least=2, overview_frames=8, crop_max_frames=4, max_calls=2, answer_fallback=False),
+            ParaVT(crops_as="frames", reply_prefix="", max_turns=3, forced_answer="Answer.", open_match="judge"),
+        ],
+        "timesearch": [
+            TimeSearch(),
+            TimeSearch(overview_max_frames=4, frames_as="images", csv=False, seek_frames=3, answer_match="robust"),
+        ],
     }
 
 
@@ -378,9 +436,12 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
     def say(view: Any) -> str:
         return turns[min(len(view.turns), len(turns) - 1)]
 
+    def said_aside(request: AsideRequest) -> str:
+        return SAYINGS[int(len(SAYINGS) * digest([text_of(message.parts) for message in request.messages]))]
+
     found: dict[str, Any] = {"system": name, "number": index}
     attempts = await play_attempts(
-        system, lambda current: ScriptedPolicy(say), qa, source, HashRetriever(), rollout_index=index % 9
+        system, lambda current: ScriptedPolicy(say, said_aside), qa, source, HashRetriever(), rollout_index=index % 9
     )
     found["attempts"] = [one.to_dict() for one in attempts]
     trajectory = attempts[-1]
@@ -408,7 +469,11 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
 
 def episodes(numbers: Sequence[int] = range(EPISODES)) -> Iterator[dict[str, Any]]:
     """Golden episodes by number, one system after the other."""
-    chat_format = ChatFormat(build_tokenizer([CORPUS]), Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352))
+    chat_format = ChatFormat(
+        build_tokenizer([CORPUS]),
+        Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
+        video_processor=Qwen2VLVideoProcessor(size={"shortest_edge": 784, "longest_edge": 12_845_056}),
+    )
     with asyncio.Runner() as runner:
         for name, kinds in systems().items():
             for index in numbers:

@@ -28,5 +28,5 @@ def test_all_golden_episodes() -> None:
 
 def test_there_is_a_digest_for_each() -> None:
     assert {name: len(digests) for name, digests in read_digests().items()} == dict.fromkeys(
-        ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt"), EPISODES
+        ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt"), EPISODES
     )

@@ -10,6 +10,7 @@ from agentic_video.graders.answer import (
     boxed,
     match_choice,
     match_last_letter,
+    match_leading_letter,
     match_one_letter,
     match_robust,
     match_strict,
@@ -68,6 +69,29 @@ def test_released_rule(prediction: str, gold: str, right: bool) -> None:
 )
 def test_one_reading_of_the_released_rule(prediction: str, letter: str) -> None:
     assert [gold for gold in "ABCD" if match_one_letter(prediction, gold)] == list(letter)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "letter"),
+    [
+        ("B", "B"),
+        (" B.\n", "B"),
+        ("B. green", "B"),
+        ("B green", "B"),
+        ("B or A", "B"),  # as released: what follows isn't read, and one letter is all that ever counts
+        ("B.A", "B"),
+        ("b", ""),
+        ("(B)", ""),
+        ("B) green", ""),
+        ("B, C", ""),
+        ("Blue", ""),
+        ("The answer is B", ""),
+        ("\\boxed{B}", ""),
+        ("", ""),
+    ],
+)
+def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> None:
+    assert [gold for gold in "ABCD" if match_leading_letter(prediction, gold)] == list(letter)
 
 
 @pytest.mark.parametrize(

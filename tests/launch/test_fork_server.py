@@ -46,6 +46,16 @@ def test_arguments_environment_folder_and_descriptors(forks: Forks, tmp_path: ob
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["-u"], ["-s", "-B"]])
+def test_a_title_can_be_set(forks: Forks, options: list[str]) -> None:
+    """vLLM's engine sets one; Python starts it with the options that its parent was started with."""
+    text = (
+        "import setproctitle; setproctitle.setproctitle('VLLM::EngineCore'); print(open('/proc/self/cmdline').read())"
+    )
+    assert said(forks, *options, "-c", text).startswith("VLLM::EngineCore")
+
+
+@pytest.mark.slow
 def test_a_script_a_module_and_another_fork(forks: Forks, tmp_path: object) -> None:
     script = f"{tmp_path}/script.py"
     with open(script, "w", encoding="utf-8") as file:

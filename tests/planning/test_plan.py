@@ -12,7 +12,16 @@ from tests.config.configs import SYSTEMS, set_environment
 from tests.planning.plans import plan
 
 UNFUSED = "actor_rollout_ref.model.use_fused_kernels=False"
-OWN_GPUS = {"videozoomer": 16, "framethinker": 8, "framemind": 8, "videobrain": 8, "eva": 32, "longvt": 64}
+OWN_GPUS = {
+    "videozoomer": 16,
+    "framethinker": 8,
+    "framemind": 8,
+    "videobrain": 8,
+    "eva": 32,
+    "longvt": 64,
+    "timesearch": 16,
+    "paravt": 8,
+}
 """What the papers trained on."""
 
 

@@ -18,6 +18,8 @@ from agentic_video.systems.framemind import FrameMind
 from agentic_video.systems.framemind.reward import format_ok as framemind_format
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.framethinker.reward import format_ok as framethinker_format
+from agentic_video.systems.timesearch import TimeSearch
+from agentic_video.systems.timesearch.reward import format_ok as timesearch_format
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videobrain.reward import gate_fault
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -59,6 +61,12 @@ SYSTEMS: dict[str, tuple[System, str, str]] = {
         '"end_frame": 90}}</tool_call>',
         "<thinking>b</thinking><answer>B</answer>",
     ),
+    "timesearch": (
+        TimeSearch(overview_max_frames=2, csv=False),
+        '<think>a</think><tool_call>{"name": "seek_video_frames", "arguments": {"start_time": 7, "end_time": 9}}'
+        "</tool_call>",
+        "<think>b</think><answer>B</answer>",
+    ),
 }
 
 
@@ -66,7 +74,12 @@ def well_formed(trajectory: Trajectory) -> bool:
     """By the system's own rule."""
     if trajectory.system == "videobrain":
         return gate_fault(trajectory, duplicate_margin=1) is None
-    rules = {"videozoomer": videozoomer_format, "framethinker": framethinker_format, "framemind": framemind_format}
+    rules = {
+        "videozoomer": videozoomer_format,
+        "framethinker": framethinker_format,
+        "framemind": framemind_format,
+        "timesearch": timesearch_format,
+    }
     return rules[trajectory.system](trajectory)
 
 
@@ -123,7 +136,7 @@ def test_a_call_is_read_whatever_token_its_stop_text_ends_in(
     system, call, answer = SYSTEMS[name]
     assert call.endswith(system.stop)
     answer_ids = [*qwen.encode(answer), min(qwen.eos_ids)]
-    if name == "framethinker":
+    if name in ("framethinker", "timesearch"):
         answer_ids.pop()  # there a stop text ends the answer too
     # one system sees every token; what cuts the text is the same for all of them
     for ending in endings if name == "videozoomer" else endings[::10]:

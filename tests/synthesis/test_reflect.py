@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -13,12 +13,16 @@ from verl.utils import hf_processor, hf_tokenizer
 from agentic_video.cli import main
 from agentic_video.config.compose import compose_recipe
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.synthesis.reflect import Diagnosis, correctable, read_diagnosis
+from agentic_video.rollout.policy import EngineError, ScriptedPolicy
+from agentic_video.synthesis.reflect import Diagnosis, PastPolicy, correctable, read_diagnosis
+from agentic_video.systems.base import EpisodeView
+from agentic_video.tools.base import Video
 from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.types.action import Illegal
+from agentic_video.types.message import AsideRequest
 from agentic_video.types.record import Record, load_records, write_record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import Trajectory
+from agentic_video.types.trajectory import Aside, Trajectory, Turn
 from agentic_video.video.store import FrameStore
 from tests.synthesis.conftest import RECIPES, command, lines, oracle_turns, system_of, wrong_letter
 from tests.synthesis.oracle_server import Oracle, Part, images_in
@@ -182,3 +186,18 @@ def test_diagnoses(reply: str, found: Diagnosis | None) -> None:
 def test_any_reply_is_read(reply: str) -> None:
     found = read_diagnosis(reply, [1, 2])
     assert found is None or (found.turn in (1, 2) and found.flaw)
+
+
+def test_a_past_is_said_again_with_its_prefix_and_its_asides() -> None:
+    aside = Aside((), "a reply", 2)
+    past = PastPolicy((Turn("<think>look", Illegal(""), 1),), prefix="<think>", asides=(aside,))
+    view = EpisodeView(VideoQA("q", "v", "What?", "it"), cast(Video, None))
+
+    async def run() -> None:
+        # the episode puts the prefix before what a policy says
+        assert (await past.say(view)).text == "look"
+        assert await past.ask(AsideRequest((), 9)) is aside
+        with pytest.raises(EngineError, match="the record ends here"):
+            await past.ask(AsideRequest((), 9))
+
+    asyncio.run(run())

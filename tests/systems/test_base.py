@@ -15,6 +15,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva import Eva
 from agentic_video.systems.framemind import FrameMind, FrameSampling
 from agentic_video.systems.framethinker import FrameThinker, GuardRules
+from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
@@ -25,7 +26,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from tests.conftest import MemorySource
 
-SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva())
+SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva(), TimeSearch())
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 
 
@@ -61,7 +62,7 @@ def answered(text: str, *earlier: Turn, said: str = "") -> Trajectory:
 
 def first_view(system: System) -> tuple[Any, ...]:
     match system:
-        case VideoZoomer():
+        case VideoZoomer() | TimeSearch():
             return (system.overview_max_frames,)
         case FrameThinker():
             return (system.overview_frames, system.long_overview_frames)
@@ -87,6 +88,8 @@ def first_view(system: System) -> tuple[Any, ...]:
         (VideoBrain(), 8, (8,), 128),
         (Eva(), 64, (64,), 512),  # no overview: the most of one call
         (Eva(overview="uniform"), 64, (64,), 544),  # 32 more than 32
+        (TimeSearch(), 1024, (1024,), 1080),  # 256 more than 768
+        (TimeSearch(), 64, (64,), 824),
     ],
 )
 def test_another_number_of_frames(system: System, count: int, frames: tuple[Any, ...], max_images: int) -> None:
@@ -141,6 +144,7 @@ def test_no_calls_is_the_direct_answer(system: System) -> None:
         (FrameMind(), FrameMind(max_turns=1, prompt="direct")),
         (VideoBrain(), VideoBrain(max_turns=1, prompt="direct")),
         (Eva(), Eva(max_turns=1, prompt="direct", overview="uniform")),
+        (TimeSearch(), TimeSearch(max_turns=1, prompt="direct", tools_prompt="")),
         (Eva(overview="rate"), Eva(overview="rate", max_turns=1, prompt="direct")),
     ],
 )
@@ -184,6 +188,7 @@ def demonstrated(system: System, trajectory: Trajectory, qa: VideoQA) -> Score:
         (FrameMind(), THOUGHT, 1.0),
         (VideoBrain(answer_match="robust"), "<thinking>seen</thinking><answer>B</answer>", 1.55),  # 0.05 + 1 + 0.5
         (Eva(), THOUGHT, 1.0),
+        (TimeSearch(), THOUGHT, 1.5),  # 1 + 0.5: nobody is there to verify it
     ],
     ids=lambda value: value.name if isinstance(value, System) else "",
 )
@@ -232,7 +237,7 @@ def test_what_keeps_a_right_episode_from_being_shown(system: System, trajectory:
 # What else there is to ask
 
 
-@pytest.mark.parametrize(("system", "side"), list(zip(SYSTEMS, (28, 28, 28, 32, 28), strict=True)))
+@pytest.mark.parametrize(("system", "side"), list(zip(SYSTEMS, (28, 28, 28, 32, 28, 28), strict=True)))
 def test_the_side_of_a_visual_token(system: System, side: int) -> None:
     assert system.visual_token_side == side
 
@@ -249,13 +254,14 @@ def test_the_side_follows_the_frames_factor() -> None:
         (FrameMind(), False, "latest_evidence"),
         (VideoBrain(), False, "all"),
         (Eva(), True, "all"),
+        (TimeSearch(), False, "all"),
     ],
 )
 def test_who_teaches_it_and_what_it_has_before_it(system: System, team: bool, context: str) -> None:
     assert (system.taught_by_team, system.context) == (team, context)
 
 
-@pytest.mark.parametrize("system", [VideoZoomer(), FrameMind(), VideoBrain(), Eva(), Plain()])
+@pytest.mark.parametrize("system", [VideoZoomer(), FrameMind(), VideoBrain(), Eva(), TimeSearch(), Plain()])
 def test_the_last_attempt_is_accepted_unless_a_system_says_otherwise(system: System) -> None:
     assert system.retry((answered("B"),)) is None
 
@@ -276,6 +282,7 @@ def test_images_leave_a_message_and_texts_stay() -> None:
         (FrameMind(), (1, 0, 0, 0, 0)),  # exact
         (VideoBrain(answer_match="strict"), (1, 1, 0, 0, 0)),
         (Eva(), (1, 1, 1, 0, 0)),  # robust
+        (TimeSearch(), (1, 1, 0, 1, 0)),  # leading_letter
         (Plain(), (1, 1, 1, 0, 0)),
     ],
 )
@@ -299,6 +306,7 @@ class FixedJudge(Judge):
         (FrameMind(), 1.0),
         (VideoBrain(), 0.7),
         (Eva(), 1 / 3),  # by words, without the judge
+        (TimeSearch(), 1.0),
     ],
 )
 def test_open_ended_answers_are_graded_by_a_judge_or_by_words(system: System, grade: float) -> None:
@@ -309,7 +317,7 @@ def test_open_ended_answers_are_graded_by_a_judge_or_by_words(system: System, gr
     assert asyncio.run(system.grade(trajectory, qa, graders)) == pytest.approx(grade)
 
 
-@pytest.mark.parametrize("system", [VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva()])
+@pytest.mark.parametrize("system", [VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva(), TimeSearch()])
 def test_intervals_are_graded_by_their_overlap_without_a_judge(system: System) -> None:
     qa = VideoQA("w", "v", "When?", "12 - 22", answer_type="interval", windows=((12.0, 22.0),))
     assert asyncio.run(system.grade(answered("12 - 22"), qa, Graders())) == 1.0

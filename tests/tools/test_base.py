@@ -1,6 +1,8 @@
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 
 from agentic_video.tools.base import Video
@@ -17,6 +19,10 @@ class Scores:
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
         self.asked.append((path, list(indices), prompt))
         return [self.scores[index] for index in indices]
+
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> Any:
+        scores = await self.asimilarities(path, indices, prompt)
+        return np.array(scores, np.float32), np.eye(len(scores), dtype=np.float32)
 
 
 def test_a_video_knows_its_facts_and_gives_its_frames(source: MemorySource) -> None:
@@ -40,5 +46,13 @@ def test_the_best_matches_come_in_order_of_time_the_earlier_of_equals_first(sour
 
 def test_without_a_retriever_the_setting_is_named(source: MemorySource) -> None:
     video = Video("memory", source.info, source)
-    with pytest.raises(ValueError, match=r"agentic_video\.retrieval\.model"):
-        asyncio.run(video.best_matches("red", [1], 1))
+    for asked in (video.best_matches("red", [1], 1), video.similarities("red", [1])):
+        with pytest.raises(ValueError, match=r"agentic_video\.retrieval\.model"):
+            asyncio.run(asked)
+
+
+def test_similarities_are_those_of_the_video_s_own_frames(source: MemorySource) -> None:
+    retriever = Scores({3: 0.25, 7: 0.5})
+    relevance, alike = asyncio.run(Video("memory", source.info, source, retriever).similarities("red", [7, 3]))
+    assert relevance.tolist() == [0.5, 0.25] and alike.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert retriever.asked == [("memory", [7, 3], "red")]

@@ -24,7 +24,7 @@ def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) ->
     toy = toy_recipe(composed(name, "laptop"))
     model = build_model(tokenizer, toy.model)
     few = replace(toy.cold_start, demonstrations=60)
-    demonstrations = make_demonstrations(
+    demonstrations, beside = make_demonstrations(
         model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0
     )
     chat_format = chat_format_of(model, tokenizer)
@@ -36,10 +36,29 @@ def test_demonstrations_are_what_a_rollout_records(name: str, tokenizer: Any) ->
         expected = sum(chat_format.image_tokens(image.shape[1], image.shape[0]) for image in one.images)
         assert one.ids.count(chat_format.image_token_id) == expected
         text = said(chat_format, one)
-        assert text.startswith("<think") and "<|im_start|>" not in text and "<|image_pad|>" not in text
+        assert (
+            (setting.system.reply_prefix + text).startswith("<think")
+            and "<|im_start|>" not in text
+            and "<|image_pad|>" not in text
+        )
         answers += "it is" in text
     # Some aim off: their answer isn't trained on.
     assert 10 < answers < 60
+    assert bool(beside) == (name == "paravt")
+
+
+def test_what_sub_agents_say_is_taught_beside_the_episodes(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("paravt"), toy_recipe(composed("paravt", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    few = replace(toy.cold_start, demonstrations=60)
+    _, beside = make_demonstrations(model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0)
+    chat_format = chat_format_of(model, tokenizer)
+    texts = {said(chat_format, one).removesuffix("<|im_end|>") for one in beside}
+    # what they see, of looks that hit and of looks that miss
+    assert "nothing flashes" in texts and sum(text.startswith("it is ") for text in texts) > 3
+    # a crop of a second is four frames, and nothing but what was said is learnt
+    assert {len(one.images) for one in beside} == {4}
+    assert max(int(one.trained.sum()) for one in beside) <= setting.system.summary_tokens  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("aim", "looks"), [(42, 32), (21, 11), (20, 30), (11, 21)])

@@ -15,7 +15,7 @@ from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import System
 from agentic_video.systems.videozoomer import oracle as videozoomer
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.toyworld.oracles import oracle, turns_of
+from agentic_video.toyworld.oracles import oracle, oracle_policy, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
@@ -102,7 +102,7 @@ def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> No
     setting = laptop_setting(name)
     toy = toy_recipe(composed(name, "laptop"))
     world = build_world(tmp_path, train=0, heldout=24, seed=2, recipe=toy.world)
-    source, say = FrameStore(), oracle(setting.turns)
+    source = FrameStore()
     rows, problems = load_rows([world.heldout])
     assert not problems
 
@@ -121,7 +121,7 @@ def test_oracle_solves_what_its_tools_can_reach(name: str, tmp_path: Path) -> No
         word, letter = str(qa.extra["answer_text"]), qa.answer
         scene = make_scene(qa.extra["seed"], toy.world)
         retriever = SceneSource({qa.video: scene}, toy.world)
-        trajectory = asyncio.run(play(setting.system, ScriptedPolicy(say), qa, source, retriever))
+        trajectory = asyncio.run(play(setting.system, oracle_policy(setting.turns), qa, source, retriever))
         score = asyncio.run(setting.system.score(trajectory, qa, graders))
         assert trajectory.illegal_calls == 0 and score.format == 1.0, (trajectory.error, trajectory.turns)
         solved += score.acc > 0.9

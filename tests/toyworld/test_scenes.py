@@ -25,3 +25,6 @@ def test_a_frame_is_found_by_the_colours_that_it_shows() -> None:
     event = round(scene.event_time * RECIPE.fps)
     assert asyncio.run(source.asimilarities("scene:5", [event, 0], f"the {scene.beside} one")) == [1.0, 0.0]
     assert asyncio.run(source.asimilarities("scene:5", [event], "the mark")) == [0.0]
+    relevance, alike = asyncio.run(source.acompare("scene:5", [event, 0, event], f"the {scene.beside} one"))
+    assert relevance.tolist() == [1.0, 0.0, 1.0]
+    assert alike.tolist() == [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]

@@ -83,8 +83,8 @@ def test_a_video_too_short_to_search_is_refused() -> None:
         WorldRecipe(max_seconds=58, mixture=(("search", 1.0),))
     with pytest.raises(ValueError, match="hint must be a share"):
         WorldRecipe(hint=1.5)
-    with pytest.raises(ValueError, match=r"search\.finds"):
-        SearchRecipe(finds=-0.1)
+    with pytest.raises(ValueError, match=r"search\.reads"):
+        SearchRecipe(reads=-0.1)
 
 
 def view_of(scene: Scene) -> EpisodeView:
@@ -97,6 +97,7 @@ def test_demonstrations_look_at_random_and_say_truly_what_they_see(name: str) ->
     turns, rng = laptop_setting(name).turns, np.random.default_rng(0)
     first_looks: Counter[tuple[str, int]] = Counter()
     looks: list[int] = []
+    read: Counter[tuple[int, bool]] = Counter()
     for scene in scenes("train", 400, 1, SEARCH):
         search = demonstrate_search(view_of(scene), scene, turns, SearchRecipe(), rng)
         *calls, answer = search.turns
@@ -112,6 +113,10 @@ def test_demonstrations_look_at_random_and_say_truly_what_they_see(name: str) ->
         if not search.only_answer:
             first_looks[found[0][1], int(found[0][2]) // 10] += 1
             looks.append(len(calls))
+        else:
+            read[len(calls), hit] += 1
+    # what only teaches to read: one look that hits, a second that does, two that don't
+    assert set(read) == {(1, True), (2, True), (2, False)} and all(35 < count < 75 for count in read.values())
     # where a look goes has nothing to do with the arrow before it
     for stretch in STRETCHES:
         later, earlier = first_looks["later", stretch], first_looks["earlier", stretch]
@@ -119,12 +124,12 @@ def test_demonstrations_look_at_random_and_say_truly_what_they_see(name: str) ->
     assert 1.15 < np.mean(looks) < 1.45
 
 
-def test_what_finds_at_once_teaches_only_to_read(tokenizer: Any) -> None:
+def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop", "+profile=search"))
     model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(finds=1.0))
+    few = replace(toy.cold_start, demonstrations=80, search=SearchRecipe(reads=1.0))
     limits = replace(setting.limits, response=352)
-    made = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
+    made, _ = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in made]
     assert all("video_zoom" not in text and "<answer>" in text for text in texts)
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 20, 0)

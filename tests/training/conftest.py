@@ -4,11 +4,11 @@ import pytest
 from tensordict import NonTensorStack, TensorDict
 
 from agentic_video.training import episode_log
-from tests.toyworld.conftest import checkpoint, tokenizer
+from tests.toyworld.conftest import any_checkpoint, checkpoint, tokenizer
 from tests.training.episodes import Queue
 from tests.video.conftest import video
 
-__all__ = ["checkpoint", "queue", "tokenizer", "video"]
+__all__ = ["any_checkpoint", "checkpoint", "queue", "tokenizer", "video"]
 
 
 @pytest.fixture

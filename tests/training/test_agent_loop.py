@@ -36,6 +36,7 @@ from agentic_video.training.agent_loop import (
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES
 from agentic_video.training.router import RequestId
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types import frame as frame_module
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame, ImageRef, Origin, image_key
@@ -511,7 +512,7 @@ def test_what_travels_to_the_reward_and_the_log(zoomer: DictConfig, chat_format:
         "frames_decoded": 2.0,
         "decode_seconds": 0.5,
     }
-    assert extra[FINAL_OUTPUT] is True
+    assert extra[FINAL_OUTPUT] is True and extra[UNTRAINED] is False
     # of the weights: the latest report, and the span over both turns
     assert (extra["global_steps"], extra["min_global_steps"], extra["max_global_steps"]) == (4, 3, 4)
     assert (extra["turn_scores"], extra["tool_rewards"]) == ([], [])

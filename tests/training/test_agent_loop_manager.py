@@ -7,12 +7,13 @@ import pytest
 import torch
 from PIL import Image
 from tensordict import TensorDict
+from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from agentic_video.report.summary import GREEDY
 from agentic_video.training import agent_loop_manager
-from agentic_video.training.agent_loop import VALIDATE
+from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
 from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Frame, Origin
@@ -35,6 +36,31 @@ def test_an_agent_loop_is_told_of_validation(validate: bool, checkpoint: Path, m
     worker = make_worker(monkeypatch, checkpoint)
     assert asyncio.run(worker._run_agent_loop({}, {"validate": validate}, session_id=2)) == "ran"
     assert asked == [{"session_id": 2, VALIDATE: validate}]
+
+
+def test_our_loop_is_run_as_verl_runs_it(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under another name it goes through verl's own method, which makes each loop with hydra."""
+    runs: list[Any] = []
+
+    async def run(self: VideoAgentLoop, sampling_params: Any, **row: Any) -> Any:
+        runs.append((self.config, self.server_manager, self.tokenizer, self.processor, sampling_params, row))
+        return SimpleNamespace(multi_modal_data={})
+
+    async def postprocess(self: Any, output: Any, validate: bool, **row: Any) -> Any:
+        return output, validate, row
+
+    monkeypatch.setattr(VideoAgentLoop, "run", run)
+    monkeypatch.setattr(VideoAgentLoopWorker, "_agent_loop_postprocess", postprocess)
+    monkeypatch.setitem(agent_loop._agent_loop_registry, "another", agent_loop._agent_loop_registry[AGENT_NAME])
+    worker = make_worker(monkeypatch, checkpoint)
+    where = {"step": 3, "sample_index": 1, "rollout_n": 0, "validate": True}
+    names = (AGENT_NAME, "another")
+    ours, verls = (
+        asyncio.run(worker._run_agent_loop({"top_p": 0.9}, where, agent_name=name, trace=False, uid="7", session_id=2))
+        for name in names
+    )
+    assert ours[1:] == verls[1:] == (True, {"uid": "7", "session_id": 2, VALIDATE: True})
+    assert runs[0] == runs[1]
 
 
 def test_a_greedy_row_is_played_greedily(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

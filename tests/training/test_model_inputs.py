@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import Qwen2VLImageProcessor
 from transformers.video_utils import VideoMetadata
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.models.transformers.qwen2_vl import get_rope_index
 from verl.utils import hf_processor
 
@@ -93,6 +94,32 @@ def test_positions_by_hand(checkpoint: Path) -> None:
         [0, 1, 2, 2, 4],
         [0, 1, 2, 3, 4],
     ]
+
+
+@pytest.fixture(scope="module")
+def any_processor(any_checkpoint: Path) -> Any:
+    return hf_processor(str(any_checkpoint))
+
+
+@given(
+    grids=st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6)), max_size=6),
+    texts=st.lists(st.integers(0, 7), min_size=7, max_size=7),
+)
+def test_positions_are_verl_s_own(any_processor: Any, grids: list[tuple[int, int]], texts: list[int]) -> None:
+    """Images of any sizes, given in visual tokens, with any number of text tokens between them, none included."""
+    processor = any_processor
+    start, pad = processor.tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>"])
+    ids = [5] * texts[0]
+    for (height, width), text in zip(grids, texts[1:], strict=False):
+        ids += [start, *[pad] * (height * width), *[5] * text]
+    row = torch.tensor([ids or [5]])
+    sizes = {"image_grid_thw": torch.tensor([[1, 2 * height, 2 * width] for height, width in grids])} if grids else {}
+    worker: Any = SimpleNamespace(processor=processor)
+    expected = AgentLoopWorker._compute_position_ids(
+        worker, row, torch.ones_like(row), {**sizes, "mm_token_type_ids": torch.zeros_like(row)}
+    )
+    found = rope_positions(processor, row[0], sizes)
+    assert torch.equal(found, expected.squeeze(0)) and found.dtype == expected.dtype
 
 
 @pytest.mark.parametrize("count", [0, 2])

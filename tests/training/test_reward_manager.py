@@ -75,9 +75,21 @@ def test_score_and_what_is_logged() -> None:
     assert result["reward_score"] == info["reward"] == 1.5
     assert info["reward_key"] == 15_000.0
     assert (info["acc"], info["format"], info["tool"], info["turns"], info["tool_calls"]) == (1.0, 1.0, 1.0, 2.0, 1.0)
-    assert (info["end_answer"], info["end_illegal"]) == (1.0, 0.0)
+    assert (info["end_answer"], info["end_illegal"], info["untrained"]) == (1.0, 0.0, 0.0)
     assert sum(value for key, value in info.items() if key.startswith("end_")) == 1.0
     assert sum(value for key, value in info.items() if key.startswith("term_")) == pytest.approx(1.5)
+
+
+def test_what_turns_earned_is_told_where_credit_is_by_turn() -> None:
+    config = config_of(credit="turn")
+
+    async def score() -> dict[str, Any]:
+        return await VideoAgentRewardManager(config, None, None).run_single(batch_of(ANSWERED, CHOICE))
+
+    info = asyncio.run(score())["reward_extra_info"]
+    earned = {key: value for key, value in info.items() if key.startswith("turn_reward_")}
+    # VideoZoomer says nothing of turns: all is the last one's
+    assert len(earned) == 5 and earned["turn_reward_2"] == sum(earned.values()) == 1.5
 
 
 def test_keys_are_always_the_same() -> None:
@@ -93,6 +105,17 @@ def test_a_judge_that_fails_drops_the_group_or_scores_zero() -> None:
     assert result["reward_score"] == pytest.approx(0.1)  # format alone
     info = result["reward_extra_info"]
     assert (info["judge_failed"], info["verifier_failed"]) == (1.0, 0.0)
+
+
+class AnswersAside(VideoZoomer):
+    """Trains on nothing that answers."""
+
+    untrained_ends = ("answer",)
+
+
+def test_a_rollout_that_is_not_trained_on_is_scored_and_counted() -> None:
+    result = run(ANSWERED, CHOICE, f"{__name__}.AnswersAside")
+    assert result["reward_score"] == 1.5 and result["reward_extra_info"]["untrained"] == 1.0
 
 
 class TwoGraders(VideoZoomer):

@@ -16,7 +16,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import ScriptEngine, replay
+from agentic_video.rollout.replay import replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -24,12 +24,14 @@ from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.demonstrate import write_demonstrations
 from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
+from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.training.spans import HIDDEN
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.record import Record, read_records, write_record
@@ -40,7 +42,7 @@ from agentic_video.video.store import FrameStore
 from tests.config.configs import composed
 from tests.training.workers import make_worker, trained_inputs
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt")
+SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
 
@@ -85,7 +87,7 @@ class Setup:
 def setup_of(name: str, checkpoints: dict[FamilyName, Path], *overrides: str) -> Setup:
     files = ["data.train_files=none", "model.path=none"]
     config = composed(name, "sft_laptop", *files, *ROOMY, *overrides)
-    checkpoint = checkpoints["qwen3_vl" if name == "videobrain" else "qwen2_5_vl"]
+    checkpoint = checkpoints["qwen3_vl" if name in ("videobrain", "paravt") else "qwen2_5_vl"]
     return Setup(config, hf_tokenizer(str(checkpoint)), hf_processor(str(checkpoint)), checkpoint)
 
 
@@ -112,7 +114,7 @@ def rollout(
 ) -> tuple[Trajectory, TokenPolicy]:
     system = setup.system
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    policy = TokenPolicy(ScriptEngine(turns), setup.chat_format, limits, system)
+    policy = ScriptedTokens(turns, setup.chat_format, limits, system, qa, asides_of(turns_of(system)))
     finder = SceneSource({qa.video: make_scene(qa.extra["seed"], WORLD)}, WORLD)
     trajectory = asyncio.run(play(system, policy, qa, FrameStore(), finder, rollout_index=number))
     return trajectory, policy
@@ -341,10 +343,79 @@ def test_the_oracles_demonstrations_are_records(
 ) -> None:
     world = build_world(tmp_path, train=4, heldout=2, seed=6, recipe=WORLD)
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    base = checkpoints["qwen3_vl" if setup.system.name == "videobrain" else "qwen2_5_vl"]
+    base = checkpoints["qwen3_vl" if setup.system.name in ("videobrain", "paravt") else "qwen2_5_vl"]
     write_demonstrations(tmp_path, world, base, setup.system, limits, turns_of(setup.system), WORLD)
     records = list(read_records(tmp_path / "train.jsonl"))
     assert len(records) == 4
     assert all(record.trajectory.answer is not None and record.trajectory.turns[0].token_ids for record in records)
     assert len(list(read_records(tmp_path / "heldout.jsonl"))) == 2
     assert len(setup.dataset(tmp_path / "train.jsonl")) >= 4
+
+
+def learnt(setup: Setup, record: Record, tmp_path: Path) -> list[str]:
+    """The texts that a record's only sequence has loss on, one for each run."""
+    dataset = setup.dataset(written(tmp_path, record))
+    (sample,) = [dataset[number] for number in range(len(dataset))]
+    ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
+    pieces: list[list[int]] = []
+    for number, one in enumerate(mask):
+        if one and (number == 0 or not mask[number - 1]):
+            pieces.append([])
+        if one:
+            pieces[-1].append(ids[number])
+    return [setup.chat_format.decode(piece) for piece in pieces]
+
+
+def zoomed(setup: Setup, qa: VideoQA) -> tuple[Record, list[str]]:
+    """An oracle's episode, and the texts of its turns."""
+    turns = [setup.chat_format.encode(text) for text in oracle_turns(setup, qa)]
+    turns[-1].append(min(setup.chat_format.eos_ids))
+    trajectory, _ = rollout(setup, qa, turns)
+    return Record(qa, trajectory), [setup.chat_format.decode(ids) for ids in turns]
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("all", [0, 1]), ("last", [1]), ("last_2", [0, 1]), ("row", [0])])
+def test_loss_by_turn(
+    rule: str, kept: list[int], rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, f"agentic_video.sft.loss_turns={rule}")
+    qa = replace(rows[0], extra={**rows[0].extra, "loss_turns": [1]})
+    record, texts = zoomed(setup, qa)
+    assert learnt(setup, record, tmp_path) == [texts[number] for number in kept]
+
+
+def test_a_record_without_the_numbers_of_its_turns_is_left_out(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, "agentic_video.sft.loss_turns=row")
+    record, _ = zoomed(setup, rows[0])
+    named = replace(record, qa=replace(rows[0], extra={**rows[0].extra, "loss_turns": [2]}))
+    dataset = setup.dataset(written(tmp_path, record, named))
+    assert len(dataset) == 1
+    (problem,) = dataset.problems
+    assert "extra_info.loss_turns must list numbers of turns, from 1 to 2; it is None" in problem
+
+
+def test_loss_by_tag_within_the_last_turn(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    options = ("agentic_video.sft.loss_turns=last", "agentic_video.sft.loss_tags=[answer]")
+    setup = setup_of("videozoomer", checkpoints, *options)
+    record, texts = zoomed(setup, rows[0])
+    (text,) = learnt(setup, record, tmp_path)
+    # the answer with its tags, and the token that ends the turn
+    assert texts[1].endswith(text) and text.startswith("<answer>") and text.count("<") > 2
+
+
+def test_a_sample_says_what_is_hidden(rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path) -> None:
+    options = ("agentic_video.sft.hidden=[[answer,last,opening]]", "agentic_video.sft.hidden_probability=0.1")
+    setup = setup_of("videozoomer", checkpoints, *options)
+    record, _ = zoomed(setup, rows[0])
+    sample = setup.dataset(written(tmp_path, record))[0]
+    ids, spans = sample["input_ids"].tolist(), sample["multi_modal_inputs"][HIDDEN].tolist()
+    assert record.trajectory.answer is not None and spans
+    first = sample["loss_mask"].argmax()
+    placeholders = {number for number in range(int(first)) if ids[number] == setup.processor.image_token_id}
+    assert {key for _, _, start, end in spans for key in range(start, end)} == placeholders
+    (query,) = {(start, end) for start, end, _, _ in spans}
+    assert setup.chat_format.decode(ids[slice(*query)]) == record.trajectory.answer

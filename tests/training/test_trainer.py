@@ -14,6 +14,7 @@ from agentic_video.training import trainer as trainer_module
 from agentic_video.training.episode_log import StoreMetrics
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
+from agentic_video.training.untrained import Untrained
 from agentic_video.types.record import read_records
 from tests.config.configs import composed
 from tests.training.episodes import QA, Queue, batch_of, episode
@@ -45,7 +46,7 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
     trainer = get_trainer_cls(mode)(config)
     assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
-    before = (EpisodeLog, LookAhead) if verl_mode == "sync" else (EpisodeLog,)
+    before = (EpisodeLog, Untrained, LookAhead) if verl_mode == "sync" else (EpisodeLog, Untrained)
     assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
     assert type(trainer)._validate is EpisodeLog._validate

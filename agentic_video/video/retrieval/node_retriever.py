@@ -6,13 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from agentic_video.video.errors import VideoError
 from agentic_video.video.node_actor import NodeActor, call_all
 from agentic_video.video.node_store import NodeFrameStore
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
-from agentic_video.video.retrieval.retriever import FrameRetriever, RetrievalStats
+from agentic_video.video.retrieval.retriever import FrameRetriever, RetrievalStats, check_compared
 from agentic_video.video.store import StoreConfig
+
+Compared = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
+"""What :meth:`FrameRetriever.acompare` returns."""
 
 _PREFIX = "agentic-video-retrieval"
 _KEEP_VISIBLE = {"RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1"}
@@ -34,6 +40,12 @@ class _RetrieverActor:
     async def similarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float] | VideoError:
         try:
             return await self._retriever.asimilarities(path, indices, prompt)
+        except VideoError as error:
+            return error.bare()
+
+    async def compare(self, path: str, indices: Sequence[int], prompt: str) -> Compared | VideoError:
+        try:
+            return await self._retriever.acompare(path, indices, prompt)
         except VideoError as error:
             return error.bare()
 
@@ -69,6 +81,20 @@ class NodeRetriever:
         await self._start()
         return await self._actor.call(
             "similarities", path, [int(index) for index in indices], prompt[: self._config.max_prompt_chars]
+        )
+
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> Compared:
+        """As :meth:`FrameRetriever.acompare`; no embedding leaves the node's retriever.
+
+        Raises:
+            ValueError: Too many frames.
+            VideoError: A frame can't be read.
+            RuntimeError: The node's retriever doesn't start in time.
+        """
+        check_compared(indices)
+        await self._start()
+        return await self._actor.call(
+            "compare", path, [int(index) for index in indices], prompt[: self._config.max_prompt_chars]
         )
 
     async def stats(self) -> RetrievalStats:

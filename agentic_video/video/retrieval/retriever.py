@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from agentic_video.video.errors import VideoError
 from agentic_video.video.identity import VideoIdentity, identify
@@ -27,6 +28,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 _CHUNK_BYTES = 32 * 2**20
 """Most bytes of frames in one request to the frame source."""
+
+MAX_COMPARED = 4096
+"""Frames that are compared with each other at a time: their matrix has 64 MiB."""
 
 _CHUNKS = 8
 """Requests to the frame source at a time, over all rollouts: bounds the frames that wait to be embedded."""
@@ -57,6 +61,16 @@ class RetrievalStats:
     batches: int
     seconds: float
     bytes: int
+
+
+def check_compared(indices: Sequence[int]) -> None:
+    """Refuse more frames than are compared at a time.
+
+    Raises:
+        ValueError: More than :data:`MAX_COMPARED`.
+    """
+    if len(indices) > MAX_COMPARED:
+        raise ValueError(f"at most {MAX_COMPARED} frames can be compared with each other, got {len(indices)}")
 
 
 def clean_prompt(prompt: str, max_chars: int) -> str:
@@ -113,14 +127,46 @@ class FrameRetriever:
         Raises:
             VideoError: A frame can't be read.
         """
-        wanted = [int(index) for index in indices]
-        if not wanted:
+        if not len(indices):
             return []
+        images, text = await self._embedded(path, indices, prompt)
+        similarities: list[float] = (images @ text).tolist()
+        return similarities
+
+    async def acompare(
+        self, path: str, indices: Sequence[int], prompt: str
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Cosine similarities of frames to a prompt, and to each other.
+
+        Args:
+            path: Video file.
+            indices: Frame indices in any order; duplicates are allowed.
+            prompt: Any text; characters beyond the config's bound don't count.
+
+        Returns:
+            Of shape (n,) and (n, n), in the asked order, read-only; -1 to 1 but for rounding.
+
+        Raises:
+            ValueError: More than :data:`MAX_COMPARED` frames.
+            VideoError: A frame can't be read.
+        """
+        check_compared(indices)
+        relevance, alike = np.zeros(0, np.float32), np.zeros((0, 0), np.float32)
+        if len(indices):
+            images, text = await self._embedded(path, indices, prompt)
+            # Not on the event loop: for thousands of frames it takes a while.
+            relevance, alike = await asyncio.to_thread(lambda: (images @ text, images @ images.T))
+        for made in (relevance, alike):
+            made.setflags(write=False)  # as they are behind Ray, which shares their memory
+        return relevance, alike
+
+    async def _embedded(self, path: str, indices: Sequence[int], prompt: str) -> tuple[npt.NDArray[np.float32], Row]:
+        """The embeddings of frames, of shape (n, features), and of a prompt."""
+        wanted = [int(index) for index in indices]
         self._asked += len(wanted)
         text = await self._text(clean_prompt(prompt, self._config.max_prompt_chars))
         rows = await self._rows(path, wanted)
-        similarities: list[float] = (np.stack([rows[index] for index in wanted]) @ text).tolist()
-        return similarities
+        return np.stack([rows[index] for index in wanted]), text
 
     def stats(self) -> RetrievalStats:
         """Counts so far."""

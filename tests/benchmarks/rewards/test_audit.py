@@ -40,6 +40,8 @@ def test_who_knows_the_answer_earns_most(setting: Setting) -> None:
         "videobrain, adaptive question": 0.05 + 1.0 + 0.5,
         "videobrain, active question": 0.05 + 1.0 + 0.5,
         "eva": 1.0,
+        "paravt": 1.0 + 1.0 + 0.6,
+        "timesearch": 1.0 + 0.5 + 0.5,
         "longvt": 1.0 + 1.0,  # its rows have no windows
     }
     assert honest == pytest.approx(expected[setting.name])

@@ -17,8 +17,9 @@ from agentic_video.report.viewer.server import ViewServer
 from agentic_video.report.viewer.sources import Reader, load_episodes
 from agentic_video.types.action import Answer
 from agentic_video.types.record import Record, write_record
+from agentic_video.types.trajectory import Aside, RecordedMessage
 from tests.report.viewer.browser import CHROMIUM, DRIVER, Browser, start_browser
-from tests.report.viewer.records import illegal, record, write
+from tests.report.viewer.records import frame, illegal, record, write
 from tests.report.viewer.test_overview import looking, write_run
 from tests.report.viewer.test_page import HOSTILE, in_a_row
 from tests.video.conftest import video  # noqa: F401  (a fixture)
@@ -161,6 +162,21 @@ def test_an_evaluation_s_episode_has_grades_and_no_reward(show: Callable[..., Br
     filled(browser, "[aria-label=Grade]")
     text = browser.text("[aria-label=Grade]")
     assert "acc 1.00" in text and "acc robust 0.00" in text and "advantage" not in text
+
+
+def test_asides_and_notes_are_shown_as_text(show: Callable[..., Browser]) -> None:
+    good, asked = record(), RecordedMessage("user", ("What is <b>this</b>?", frame(30)))
+    aside = Aside((asked,), "<img src=x> red", 4, finished=False)
+    turns = (replace(good.trajectory.turns[0], asides=(aside, aside)), good.trajectory.turns[1])
+    trajectory = replace(good.trajectory, turns=turns, asides=(aside,), notes={"sure": True}, forced=True)
+    browser = show(replace(good, trajectory=trajectory), hash="#e=0")
+    filled(browser, ".asides")
+    browser.run("document.querySelectorAll('details.asides').forEach((node) => { node.open = true; })")
+    text = browser.text("[aria-label=Conversation]")
+    assert "2 asides while the observation was made" in text and "1 aside after the end" in text
+    assert text.count("What is <b>this</b>?") == 3 and text.count("[frame 30 at ") == 3
+    assert text.count("<img src=x> red") == 3 and '"sure": true' in text and "after it was told to answer" in text
+    assert browser.run("return document.querySelectorAll('.asides b, .asides img').length") == 0
 
 
 def test_missing_videos_are_placeholders_and_counted(show: Callable[..., Browser]) -> None:

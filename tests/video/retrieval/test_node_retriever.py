@@ -42,13 +42,17 @@ def test_gpus_are_visible_without_being_taken() -> None:
 
 
 def test_only_the_part_of_a_prompt_that_counts_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    actor = StubActor({"ready": True, "similarities": [0.5]})
+    actor = StubActor({"ready": True, "similarities": [0.5], "compare": ()})
     monkeypatch.setattr(node_retriever, "NodeActor", lambda *_: actor)
     retriever = NodeRetriever(RetrievalConfig("local-dir:/m", max_prompt_chars=5))
     for _ in range(2):
         assert asyncio.run(retriever.asimilarities("a.mp4", range(1), "red " * 10**6)) == [0.5]
     sent = ("similarities", ("a.mp4", [0], "red r"))
     assert actor.calls == [("ready", ()), sent, sent]
+    asyncio.run(retriever.acompare("a.mp4", range(1), "red " * 10**6))
+    assert actor.calls[-1] == ("compare", ("a.mp4", [0], "red r"))
+    with pytest.raises(ValueError, match="at most 4096 frames"):
+        asyncio.run(retriever.acompare("a.mp4", range(5000), "red"))
 
 
 @pytest.mark.parametrize(("num_gpus", "remedy"), [(0.0, "loaded"), (0.5, "n_gpus_per_node")])
@@ -75,6 +79,10 @@ def test_clients_of_a_node_share_one_retriever(local_ray: None, video: Callable[
         stats = await other.stats()
         assert (stats.asked, stats.embedded, stats.hits, stats.texts) == (8, 2, 6, 1)
         assert all_retrieval_stats() == [stats]
+        relevance, alike = await other.acompare(path, [30, 2], "red")
+        assert relevance.tolist() == pytest.approx(answers[0], abs=1e-5)
+        assert alike.shape == (2, 2) and alike.diagonal() == pytest.approx(1.0, abs=1e-5)
+        assert (await one.stats()).embedded == 2
         with pytest.raises(VideoError) as caught:
             await other.asimilarities(str(tmp_path / "none.mp4"), [0], "red")
         assert caught.value.reason == "missing" and caught.value.path.endswith("none.mp4")

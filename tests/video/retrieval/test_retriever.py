@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,40 @@ def test_similarities_are_cosines_in_the_asked_order(path: str) -> None:
     assert all(type(similarity) is float for similarity in similarities)
     stats = retriever.stats()
     assert (stats.asked, stats.embedded, stats.hits, stats.texts) == (4, 3, 1, 1)
+
+
+def test_frames_are_compared_with_each_other_too(path: str) -> None:
+    (relevance, alike), retriever = run(lambda one: one.acompare(path, [90, 30, 90, 0], "90"))
+    assert relevance.tolist() == pytest.approx([1.0, 0.5, 1.0, 0.0], abs=1e-6)
+    # cosines of 60, 0, 90 and 30 degrees between them
+    near = math.sqrt(3) / 2
+    expected = [[1, 0.5, 1, 0], [0.5, 1, 0.5, near], [1, 0.5, 1, 0], [0, near, 0, 1]]
+    assert alike == pytest.approx(np.array(expected), abs=1e-6)
+    assert relevance.dtype == alike.dtype == np.float32
+    assert not (relevance.flags.writeable or alike.flags.writeable)
+    stats = retriever.stats()
+    assert (stats.asked, stats.embedded, stats.hits, stats.texts) == (4, 3, 1, 1)
+
+
+@given(st.lists(st.integers(0, 99), max_size=12), st.integers(0, 180))
+@settings(max_examples=25, deadline=None)
+def test_both_ways_to_compare_agree(indices: list[int], degrees: int) -> None:
+    path = __file__  # any file: the frames are made up
+
+    async def both(one: FrameRetriever) -> Any:
+        return await one.asimilarities(path, indices, str(degrees)), await one.acompare(path, indices, str(degrees))
+
+    (similarities, (relevance, alike)), _ = run(both)
+    assert relevance.tolist() == pytest.approx(similarities, abs=1e-6)
+    assert alike.shape == (len(indices), len(indices)) and (alike == alike.T).all()
+    assert np.linalg.eigvalsh(alike).min(initial=0.0) > -1e-4
+
+
+def test_too_many_frames_are_refused_before_any_is_read(path: str) -> None:
+    source = PickySource()
+    with pytest.raises(ValueError, match="at most 4096 frames"):
+        run(lambda one: one.acompare(path, [0] * 4097, "90"), source=source)
+    assert source.requests == []
 
 
 def test_nothing_asked_costs_nothing(path: str) -> None:

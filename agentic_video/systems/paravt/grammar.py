@@ -1,0 +1,177 @@
+"""ParaVT's grammar: think, then one crop or several, or the answer; frames after their time."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentic_video.systems.blocks import read_blocks
+from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.tools import crop_video
+from agentic_video.tools.arguments import MAX_CALL_CHARS, read_call
+from agentic_video.tools.base import ToolError
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Part
+
+TAGS = ("think", "tool_call", "tool_code", "answer")
+CALL_TAGS = ("tool_call", "tool_code")
+REPLY_OPEN, REPLY_CLOSE = "<tool_response>\n", "\n</tool_response>"
+REFUSED = "refused"
+"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
+CUT_MARK = " [truncated]"
+"""Follows a summary that was cut at its token limit (released code)."""
+
+FORGED = ("<tool_response>", "<|")
+"""What only the environment writes: a reply, and the model's special tokens."""
+
+_OTHER_NAMES = {"start": "start_time", "end": "end_time"}
+_CODE = re.compile(r"(?:print\s*\(\s*)?(\w{1,40})\s*\((.*)\)")
+_ARGUMENT = re.compile(
+    r"""\s*(?:(\w{1,40})\s*=\s*)?(?:"([^"]*)"|'([^']*)'|(-?[0-9]{1,20}(?:\.[0-9]{0,20})?))\s*(?:,|$)"""
+)
+_ANY_TAG = re.compile(rf"</?(?:{'|'.join(TAGS)})>")
+
+
+def parse_turn(text: str, max_calls: int, fallback: bool = True) -> Action:
+    """Read a turn: closed calls are carried out, whatever else it says; else its first closed answer counts.
+
+    What stands inside a thought, or inside any other block, is text.
+
+    Args:
+        text: What the agent said.
+        max_calls: Calls beyond these become one that is refused.
+        fallback: Whether a turn with neither a call nor an answer in tags answers with its text (released code).
+    """
+    read = read_blocks(text, TAGS)
+    calls: list[ToolCall] = []
+    for block in read.blocks:
+        if block.tag in CALL_TAGS and len(calls) <= max_calls:
+            calls += _read_block(block.tag, block.body)
+    if len(calls) > max_calls:
+        calls[max_calls:] = [_refused(f"only {max_calls} calls are allowed in a turn, the others were left out")]
+    if calls:
+        return Calls(tuple(calls))
+    if answers := read.bodies("answer"):
+        return Answer(answers[0].strip())
+    if begins_call(text):
+        return Illegal("the call is not closed")
+    if fallback and (said := untagged_answer(text)):
+        return Answer(said)
+    return Illegal("neither a call nor an answer")
+
+
+def begins_call(text: str) -> bool:
+    """Whether a call is opened outside the thoughts, closed or not."""
+    behind = text.rpartition("</think>")[2]
+    return any(f"<{tag}>" in behind for tag in CALL_TAGS)
+
+
+def untagged_answer(text: str) -> str:
+    """What a turn without an answer in tags answers: the text behind its thought, else its last line (released code).
+
+    Tags are left out; an empty text is no answer, nor is one that plays somebody else's part.
+    """
+    if any(mark in text for mark in FORGED):
+        return ""
+    _, closed, behind = text.rpartition("</think>")
+    if closed and (said := _ANY_TAG.sub(" ", behind).strip()):
+        return said
+    lines = [line.strip() for line in _ANY_TAG.sub("\n", text).splitlines()]
+    return next((line for line in reversed(lines) if line), "")
+
+
+def _read_block(tag: str, body: str) -> list[ToolCall]:
+    """The calls between the tags of one block: JSON holds one, code one a line. Never raises."""
+    try:
+        if tag == "tool_call":
+            return [_known(read_call(body))]
+        if len(body) > MAX_CALL_CHARS:
+            raise ToolError(f"the call is longer than {MAX_CALL_CHARS} characters")
+        lines = [line.strip() for line in body.splitlines() if line.strip()]
+        return [_known(read_code(line)) for line in lines] or [_refused("the call is empty")]
+    except ToolError as error:
+        return [_refused(str(error))]
+
+
+def read_code(line: str) -> ToolCall:
+    """A call that is written as code: ``crop_video(start_time=10, end_time=20)``, perhaps inside ``print(..)``.
+
+    Arguments without names are ``video_path``, ``start_time``, ``end_time`` in this order. Nothing is ever executed.
+
+    Raises:
+        ToolError: It isn't one function with numbers and texts as arguments.
+    """
+    found = _CODE.match(line)
+    if found is None:
+        raise ToolError("the call is not a function with its arguments")
+    name, inside = found[1], found[2]
+    if line.startswith("print"):
+        inside = inside.rstrip().removesuffix(")")
+    arguments: dict[str, Any] = {}
+    position = 0
+    while position < len(inside):
+        one = _ARGUMENT.match(inside, position)
+        if one is None or len(arguments) >= len(crop_video.ARGUMENTS):
+            raise ToolError("the arguments of the call can't be read")
+        key = one[1] or crop_video.ARGUMENTS[len(arguments)]
+        arguments[key] = float(one[4]) if one[4] else one[2] if one[2] is not None else one[3]
+        position = one.end()
+    return ToolCall(name, arguments)
+
+
+def _known(call: ToolCall) -> ToolCall:
+    """A call of the tool, ``start`` and ``end`` under their other names.
+
+    Raises:
+        ToolError: There is no such tool.
+    """
+    if call.name != crop_video.NAME:
+        raise ToolError(f"there is no such tool, only {crop_video.NAME}")
+    named = {key: value for key, value in call.arguments.items() if key in crop_video.ARGUMENTS}
+    for other, key in _OTHER_NAMES.items():
+        if key not in named and other in call.arguments:
+            named[key] = call.arguments[other]
+    return ToolCall(call.name, named)
+
+
+def _refused(reason: str) -> ToolCall:
+    return ToolCall(REFUSED, {"reason": reason})
+
+
+LABELS: Mapping[FramesAs, str] = {
+    "images": "Each frame comes after its time.",
+    "video": "They come as one video, after the times of its first and its last frame.",
+}
+"""What the instructions say of labels."""
+
+
+def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
+    """Each image after its time: ``<12.5 seconds>`` (released code).
+
+    A clip comes after both ends: ``<0.0 to 59.9 seconds>``.
+    """
+    if clip := one_clip(frames_as, frames):
+        return (f"<{clip.times[0]:.1f} to {clip.times[-1]:.1f} seconds>", clip)
+    parts: list[Part] = []
+    for frame in frames:
+        parts += [f"<{frame.time:.1f} seconds>", frame]
+    return tuple(parts)
+
+
+def clock(seconds: float) -> str:
+    """A time as ``MM:SS``, cut to whole seconds (released code)."""
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+def harmless(text: str) -> str:
+    """A sub-agent's text as the agent is shown it: it can't close the reply that it stands in, nor open a tag.
+
+    Special tokens of the model are written as plain text wherever they stand
+    (:class:`agentic_video.rollout.tokens.ChatFormat`); the tags of the grammar are no special tokens.
+    """
+    return " ".join(text.replace("<", "(").replace(">", ")").split())
+
+
+def reply(text: str) -> str:
+    """A call's reply."""
+    return f"{REPLY_OPEN}{text}{REPLY_CLOSE}"

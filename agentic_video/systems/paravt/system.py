@@ -1,0 +1,265 @@
+"""ParaVT: several stretches of the video at once, each seen by a sub-agent that tells the agent what it shows.
+
+Yang et al., "ParaVT: Taming the Tool Prior Paradox for Parallel Tool Use in Agentic Video Reinforcement Learning". The
+constants are those of the released training code; its evaluation shows the frames of a crop to the agent itself
+(``config/profile/published_evaluation.yaml`` of the recipe). docs/fidelity.md lists each with its source.
+"""
+
+import asyncio
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+from agentic_video.graders.answer import MatchRule
+from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import grade_answer
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.paravt.grammar import (
+    CUT_MARK,
+    LABELS,
+    REFUSED,
+    begins_call,
+    clock,
+    harmless,
+    labelled,
+    parse_turn,
+    reply,
+)
+from agentic_video.systems.paravt.reward import ParaVTWeights, paravt_score, same_words, word_f1
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.crop_video import SCHEMA, CropLimits, CropRequest, check_crop
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Observation, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory, recorded_frames
+from agentic_video.utils.choices import check_choice
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.sampling import linspace_times
+from agentic_video.video.sizes import PixelBudget, fit_size
+
+CropsAs = Literal["summary", "frames"]
+"""What answers a crop: a sub-agent's summary (released training), or its frames (released evaluation)."""
+OpenMatch = Literal["f1", "exact", "judge"]
+"""How an open answer is graded: by its words (their F1), as the same words, or by the judge (1, 0.5 or 0)."""
+REPLIES = {
+    "summary": "A helper looks at the stretch, {max_frames} frames at most, and tells you in words what it shows; you "
+    "don't see these frames yourself, so ask for stretches that are short enough.",
+    "frames": "You are then shown the stretch, in {max_frames} frames at most, so ask for short ones.",
+}
+"""What the instructions say of a crop's reply."""
+
+
+@dataclass(frozen=True)
+class ParaVT(System):
+    """The constants of ParaVT; each is a config key under ``agentic_video.system``.
+
+    Attributes:
+        overview: How the overview's frames are chosen: ``uniform``, ``rate`` (their number is then the rate's, whatever
+            the next two say, but for the most), ``keyframes``, ``listed``, ``retrieval`` or ``none``.
+        overview_least: Fewest frames of the overview. Their number is drawn for each video, the same for all its
+            rollouts, from this one, twice, four times ... as many, up to ``overview_frames``.
+        overview_frames: Most frames of the overview; with as many as the fewest nothing is drawn.
+        overview_fps: Frames a second of the overview, where it is ``rate``.
+        frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
+            as one clip, after the times of its first and its last: half the tokens).
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
+        crops_as: What answers a crop: ``summary`` (a sub-agent, the same model, sees its frames and describes them) or
+            ``frames`` (the agent sees them itself).
+        crop_fps: Frames a second of a crop.
+        crop_max_frames: Most frames of a crop.
+        summary_tokens: Most tokens of a sub-agent's summary.
+        subagent_prompt: Template of what a sub-agent is asked, or a file.
+        max_asides: Most sub-agents of an episode; calls beyond them are refused.
+        train_asides: Whether what sub-agents say is trained on, with the episode's advantage.
+        max_calls: Most calls of one turn; those beyond it are refused.
+        max_turns: Most generations.
+        run_last_call: Whether calls of the last turn are carried out, and counted, before the episode ends.
+        forced_answer: In validation and evaluation: asked for an answer with this text where the turns are used up;
+            empty asks for none.
+        reply_prefix: What each of the agent's replies begins with; it is given, not sampled.
+        max_images: Most images of an episode; those that sub-agents see don't count.
+        prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
+            ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
+        open_match: How an open answer is graded: ``f1`` (of its words), ``exact`` (the same words) or ``judge``.
+        answer_fallback: Whether a turn with neither a call nor an answer in tags answers with its text.
+        weights: Weights of the reward.
+    """
+
+    name: str = "paravt"
+    overview: OverviewKind = "uniform"
+    overview_least: int = 4
+    overview_frames: int = 64
+    overview_fps: float = 1.0
+    frames_as: FramesAs = "images"
+    min_pixels: int = 784
+    max_pixels: int = 50_176
+    size_factor: int = 32
+    crops_as: CropsAs = "summary"
+    crop_fps: float = 1.0
+    crop_max_frames: int = 16
+    summary_tokens: int = 512
+    subagent_prompt: str = "paravt_subagent"
+    max_asides: int = 20
+    train_asides: bool = False
+    max_calls: int = 5
+    max_turns: int = 4
+    run_last_call: bool = True
+    forced_answer: str = ""
+    reply_prefix: str = "<think>\n"
+    max_images: int = 304
+    prompt: str = "paravt"
+    option_format: str = "{letter}. {text}"
+    answer_match: MatchRule = "robust"
+    open_match: OpenMatch = "f1"
+    answer_fallback: bool = True
+    weights: ParaVTWeights = field(default_factory=ParaVTWeights)
+    # A turn may hold several calls, so no text ends it.
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        check_choice("open_match", self.open_match, get_args(OpenMatch))
+        check_choice("crops_as", self.crops_as, get_args(CropsAs))
+        check_overview(self.overview)
+        check_frames_as(self.frames_as)
+        if not 1 <= self.overview_least <= self.overview_frames:
+            raise ValueError(
+                f"overview_least must be from 1 to overview_frames, got {self.overview_least} and "
+                f"{self.overview_frames}"
+            )
+        if self.max_calls < 1 or self.summary_tokens < 1:
+            raise ValueError("max_calls and summary_tokens must be at least 1")
+        self.crop_limits()
+
+    def with_frames(self, count: int) -> System:
+        """See :meth:`System.with_frames`; every video gets so many."""
+        return replace(self._with_first_view(count, "overview_frames"), overview_least=count)  # type: ignore[type-var]
+
+    def crop_limits(self) -> CropLimits:
+        """What one crop may show; an end behind the video's is moved to it (released code)."""
+        return CropLimits(fps=self.crop_fps, max_frames=self.crop_max_frames, past_end="clamped")
+
+    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) at which frames of this video are shown."""
+        return fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
+
+    def overview_count(self, video: str) -> int:
+        """Number of overview frames, by the video's path alone: all rollouts of its questions have the same.
+
+        Unlike Python's ``hash``, which the released code seeds with, it is the same in every process.
+        """
+        counts = [self.overview_least]
+        while 2 * counts[-1] <= self.overview_frames:
+            counts.append(2 * counts[-1])
+        drawn = hashlib.blake2b(video.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return counts[int.from_bytes(drawn, "big") % len(counts)]
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        count = self.overview_frames if self.overview == "rate" else self.overview_count(view.qa.video)
+        frames = await overview_frames(
+            self.overview, view, count=count, size=self.frame_size(view.video.info), fps=self.overview_fps
+        )
+        instructions = fill(
+            load_prompt(self.prompt),
+            frames=len(frames),
+            labels=LABELS[overview_as(self.frames_as, self.overview)],
+            tool=json.dumps(dict(SCHEMA)),
+            video=Path(view.qa.video).name,
+            max_turns=self.max_turns,
+            max_calls=self.max_calls,
+            replies=fill(REPLIES[self.crops_as], max_frames=self.crop_max_frames),
+        )
+        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        question = "\n" + question_text(view.qa, self.option_format)
+        return (Message("system", (instructions.strip(),)), Message("user", (*shown, question)))
+
+    def parse(self, text: str) -> Action:
+        return parse_turn(text, self.max_calls, self.answer_fallback)
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if isinstance(action, Illegal):
+            if not begins_call(view.turns[-1].text):
+                return None
+            return Observation((reply(f"Error: {action.reason}."),), illegal_calls=1)
+        left = self.max_asides - sum(len(turn.asides) for turn in view.turns)
+        requests: list[CropRequest | str] = []
+        legal: list[CropRequest] = []
+        for call in action.calls:
+            try:
+                if self.crops_as == "summary" and len(legal) >= left:
+                    raise ToolError("no helper is left: answer")
+                legal.append(self._request(call, view.video.info))
+                requests.append(legal[-1])
+            except ToolError as error:
+                requests.append(str(error))
+        if self.crops_as == "frames":
+            asked = sum(request.count for request in legal)
+            shown = sum(len(recorded_frames(turn.observation)) for turn in view.turns)
+            if shown + asked > self.max_images:
+                return Observation((), len(legal), len(requests) - len(legal), unread_images=asked)
+        shown = await asyncio.gather(*(self._frames(request, view) for request in legal))
+        if self.crops_as == "summary":
+            # Asked in the order of the calls, which a replay relies on, and answered at the same time.
+            made = await asyncio.gather(*map(self._summary, legal, shown, [view] * len(legal)))
+        else:
+            made = [self._shown(request, frames) for request, frames in zip(legal, shown, strict=True)]
+        replies = dict(zip(map(id, legal), made, strict=True))
+        parts: list[Part] = []
+        for number, request in enumerate(requests):
+            told = (reply(f"Error: {request}."),) if isinstance(request, str) else replies[id(request)]
+            parts += [*(("\n",) if number else ()), *told]
+        return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=len(requests) - len(legal))
+
+    def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest:
+        """What a call asks for.
+
+        Raises:
+            ToolError: It is refused.
+        """
+        if call.name == REFUSED:
+            raise ToolError(str(call.arguments["reason"]))
+        return check_crop(call.arguments, info.duration, self.crop_limits())
+
+    async def _frames(self, request: CropRequest, view: EpisodeView) -> list[Frame]:
+        """The frames of a crop, in order of time."""
+        times = linspace_times(request.start, request.end, request.count)
+        return await view.video.frames_at(times, self.frame_size(view.video.info))
+
+    def _shown(self, request: CropRequest, frames: list[Frame]) -> tuple[Part, ...]:
+        """The reply that shows a crop to the agent itself."""
+        told = f"{len(frames)} frames from {request.start:.1f} to {request.end:.1f} seconds."
+        return (*labelled(frames, self.frames_as), "\n" + reply(told))
+
+    async def _summary(self, request: CropRequest, frames: list[Frame], view: EpisodeView) -> tuple[Part, ...]:
+        """The reply with what a sub-agent, which sees a crop's frames and nothing else, says of them."""
+        asked = fill(
+            load_prompt(self.subagent_prompt),
+            count=len(frames),
+            start=clock(request.start),
+            end=clock(request.end),
+            seconds=request.end - request.start,
+            question=view.qa.question,
+        )
+        aside = await view.ask((Message("user", (*frames, "\n" + asked.strip())),), max_tokens=self.summary_tokens)
+        return (reply(harmless(aside.text) + ("" if aside.finished else CUT_MARK)),)
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        if qa.answer_type == "open_ended" and self.open_match != "judge":
+            compare = word_f1 if self.open_match == "f1" else same_words
+            return 0.0 if trajectory.answer is None else compare(trajectory.answer, qa.answer)
+        return await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge, "half")
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        acc = await self.grade(trajectory, qa, graders)
+        return paravt_score(trajectory, acc, self.weights)

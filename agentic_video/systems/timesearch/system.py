@@ -1,0 +1,271 @@
+"""TimeSearch-R: searches the video for frames by text and time, and is paid for having found enough to answer from.
+
+Pan et al., "TimeSearch-R: Adaptive Temporal Search for Long-Form Video Understanding via Self-Verification
+Reinforcement Learning". The constants are the released script's where it gives them, the paper's elsewhere;
+docs/fidelity.md lists each with its source.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, get_args
+
+from agentic_video.graders.answer import MatchRule
+from agentic_video.graders.base import Graders
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
+from agentic_video.systems.prompts import fill, load_prompt, question_text
+from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
+from agentic_video.systems.timesearch.grammar import (
+    ANSWER_CLOSE,
+    CALL_CLOSE,
+    first_block,
+    labelled,
+    parse_turn,
+    times_text,
+)
+from agentic_video.systems.timesearch.reward import (
+    TimeSearchWeights,
+    accuracy,
+    mixes,
+    timesearch_score,
+    verified_answer,
+)
+from agentic_video.tools import seek_video_frames
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, pool_indices, within
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
+from agentic_video.types.frame import Frame
+from agentic_video.types.message import Message, Observation
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
+from agentic_video.utils.choices import check_choice
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.retrieval.dpp import greedy_map, relative_relevance
+from agentic_video.video.retrieval.retriever import MAX_COMPARED
+from agentic_video.video.sampling import uniform_indices
+from agentic_video.video.sizes import PixelBudget, fit_size
+
+VERIFIED = "csv"
+"""Of a trajectory's notes: what the self-verification said."""
+
+
+@dataclass(frozen=True)
+class TimeSearch(System):
+    """The constants of TimeSearch-R; each is a config key under ``agentic_video.system``.
+
+    Attributes:
+        overview: How the preview's frames are chosen: ``rate``, ``uniform``, ``keyframes``, ``listed`` (by an external
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview_fps: Frames a second of the preview, where it is ``rate``.
+        overview_max_frames: When the rate gives more frames than this, this many uniform ones replace them.
+        overview_tokens: Visual tokens of the preview: what they leave a frame bounds its size.
+        min_frame_tokens: Least visual tokens of a preview's frame (or of two that are one in a clip).
+        max_frame_tokens: And the most.
+        frames_as: How the preview is shown: ``video`` (one clip: half the tokens) or ``images`` (each frame by itself,
+            after its time).
+        size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
+        pool_fps: Frames a second that are searched.
+        pool_max_frames: Most frames that are searched; in a longer video they lie further apart.
+        seek_frames: Most frames that a search shows, and how many it shows where the call doesn't say.
+        seek_min_tokens: Least visual tokens of a frame that a search shows.
+        seek_max_tokens: And the most.
+        max_query_chars: A search for a longer text is refused.
+        max_turns: Most generations; the last one must answer.
+        max_images: Most images of an episode, the preview included.
+        prompt: Name of the template of what follows the preview, or a file.
+        tools_prompt: The same of the system message, which describes the tool; empty for none.
+        reply: Follows the frames of a search; ``{times}`` is filled in.
+        hint: Follows the reason why a call couldn't be carried out.
+        option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        answer_match: Rule for multiple-choice answers: ``leading_letter`` (released: the letter that an answer starts
+            with), ``robust`` (letters and option texts in any common dress), ``strict``, ``exact``, ``one_letter`` or
+            ``last_letter``.
+        max_answer_chars: An open-ended answer of so many characters is wrong.
+        csv: Whether the policy is asked again, after an answered episode, with the searched frames alone.
+        csv_prompt: Name of the template of that question's system message, or a file; empty for none.
+        csv_tokens: Most tokens of what it then says.
+        weights: Weights of the reward.
+    """
+
+    name: str = "timesearch"
+    overview: OverviewKind = "rate"
+    overview_fps: float = 2.0
+    overview_max_frames: int = 768
+    overview_tokens: int = 10_240
+    min_frame_tokens: int = 12
+    max_frame_tokens: int = 256
+    frames_as: FramesAs = "video"
+    size_factor: int = 28
+    pool_fps: float = 2.0
+    pool_max_frames: int = 2_048
+    seek_frames: int = 8
+    seek_min_tokens: int = 32
+    seek_max_tokens: int = 256
+    max_query_chars: int = 500
+    max_turns: int = 8
+    max_images: int = 824
+    prompt: str = "timesearch"
+    tools_prompt: str = "timesearch_tools"
+    reply: str = "\nThese frames are at {times}. Answer if they are enough, else search with other arguments."
+    hint: str = (
+        "\nWrite one call as a JSON object inside <tool_call> and </tool_call>, or the answer inside <answer> and \
+</answer>."
+    )
+    option_format: str = "{letter}. {text}"
+    answer_match: MatchRule = "leading_letter"
+    max_answer_chars: int = 100
+    csv: bool = True
+    csv_prompt: str = "timesearch_csv"
+    csv_tokens: int = 256
+    weights: TimeSearchWeights = field(default_factory=TimeSearchWeights)
+    stop: tuple[str, ...] = (CALL_CLOSE, ANSWER_CLOSE)
+
+    def __post_init__(self) -> None:
+        check_overview(self.overview)
+        check_frames_as(self.frames_as)
+        check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        for name in ("overview_fps", "overview_tokens", "pool_fps", "pool_max_frames", "seek_frames", "csv_tokens"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if self.pool_max_frames > MAX_COMPARED:
+            raise ValueError(f"pool_max_frames must be at most {MAX_COMPARED}, got {self.pool_max_frames}")
+        self._budget(self.min_frame_tokens, self.max_frame_tokens)
+        self._budget(self.seek_min_tokens, self.seek_max_tokens)
+
+    def _budget(self, least: int, most: int) -> PixelBudget:
+        """The pixels of so many visual tokens."""
+        return PixelBudget(least * self.size_factor**2, most * self.size_factor**2, self.size_factor)
+
+    def with_frames(self, count: int) -> System:
+        return self._with_first_view(count, "overview_max_frames")
+
+    def direct(self) -> System:
+        return replace(super().direct(), tools_prompt="")  # type: ignore[type-var]
+
+    def overview_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) of the preview's frames: what ``overview_tokens`` leaves each (or each two of a clip), within
+        the limits of a frame; never less than a little above the lower one (released code)."""
+        count = min(self.overview_max_frames, info.num_frames)
+        if self.overview == "rate":
+            count = min(count, math.ceil(info.duration * self.overview_fps))
+        together = 2 if overview_as(self.frames_as, self.overview) == "video" else 1
+        cell = self.size_factor**2
+        share = min(self.max_frame_tokens * cell, self.overview_tokens * cell * together / max(count, 1))
+        least = self.min_frame_tokens * cell
+        most = max(int(share), min(int(1.05 * least), self.max_frame_tokens * cell))
+        return fit_size(info.width, info.height, PixelBudget(least, most, self.size_factor))
+
+    def seek_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) of the frames that a search shows."""
+        return fit_size(info.width, info.height, self._budget(self.seek_min_tokens, self.seek_max_tokens))
+
+    async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+        info = view.video.info
+        frames = await overview_frames(
+            self.overview,
+            view,
+            count=self.overview_max_frames,
+            size=self.overview_size(info),
+            fps=self.overview_fps,
+        )
+        words = {"duration": info.duration, "max_turns": self.max_turns, "seek_frames": self.seek_frames}
+        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        asked = fill(load_prompt(self.prompt), **words) + question_text(view.qa, self.option_format)
+        opening = (Message("user", (*shown, "\n" + asked)),)
+        if not self.tools_prompt:
+            return opening
+        return (Message("system", (fill(load_prompt(self.tools_prompt), **words).strip(),)), *opening)
+
+    def parse(self, text: str) -> Action:
+        return parse_turn(text)
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if isinstance(action, Illegal):
+            # A turn without a call leaves nothing to give a hint about.
+            return None if first_block(view.turns[-1].text) is None else self._refusal(action.reason)
+        try:
+            frames = await self.look(action.calls[0], view.video)
+        except ToolError as error:
+            return self._refusal(str(error))
+        told = fill(self.reply, times=times_text(frames))
+        return Observation(("<tool_response>\n", *labelled(frames), f"{told}\n</tool_response>"), legal_calls=1)
+
+    def _refusal(self, reason: str) -> Observation:
+        return Observation((f"<tool_response>\nError: {reason}.{self.hint}\n</tool_response>",), illegal_calls=1)
+
+    async def look(self, call: ToolCall, video: Video) -> list[Frame]:
+        """The frames that a call asks for, in order of time.
+
+        Raises:
+            ToolError: The call is illegal; the message is what the agent is told.
+            VideoError: A frame can't be read.
+        """
+        if call.name != seek_video_frames.NAME:
+            raise ToolError(f"there is no such tool, only {seek_video_frames.NAME}")
+        info = video.info
+        request = check_seek(call.arguments, info.duration, self.seek_frames, self.max_query_chars)
+        return await video.frames(await self.select(request, video), self.seek_size(info))
+
+    async def select(self, request: SeekRequest, video: Video) -> list[int]:
+        """Which frames a legal search shows.
+
+        Raises:
+            ToolError: There is no retrieval model to search with.
+            VideoError: A frame can't be read.
+        """
+        info = video.info
+        pool = pool_indices(info.num_frames, info.duration, self.pool_fps, self.pool_max_frames)
+        candidates = within(pool, request.start, request.end, info.fps)
+        if len(candidates) <= request.count:
+            return candidates
+        if not request.query:
+            return [candidates[place] for place in uniform_indices(len(candidates), request.count)]
+        if not video.finds:
+            raise ToolError("a query can't be searched for here: there is no retrieval model")
+        scores, alike = await video.similarities(request.query, candidates)
+        return [candidates[place] for place in greedy_map(relative_relevance(scores), alike, request.count)]
+
+    async def after(self, trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
+        """Completeness self-verification (paper): what the same policy answers from the searched frames
+        alone, without preview and tools. Not asked where there is no answer or no frame, for which nothing is paid."""
+        refs = searched(trajectory)
+        if not self.csv or trajectory.answer is None or not refs:
+            return {}
+        frames: list[Frame] = []
+        for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
+            frames += await view.video.frames([ref.index for ref in group], size)
+        question = f"\nQuestion: {question_text(view.qa, self.option_format)}"
+        asked = [Message("user", (*labelled(frames), question))]
+        if self.csv_prompt:
+            asked.insert(0, Message("system", (load_prompt(self.csv_prompt).strip(),)))
+        aside = await view.ask(asked, max_tokens=self.csv_tokens)
+        return {VERIFIED: aside.text}
+
+    async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        """See :meth:`System.demonstration_score`; only training has a policy that is asked again."""
+        weights = replace(self.weights, completeness=0.0)
+        return await replace(self, weights=weights).score(trajectory, qa, graders)
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        return await self.accuracy(trajectory.answer, qa, graders)
+
+    async def accuracy(self, answer: str | None, qa: VideoQA, graders: Graders) -> float:
+        """See :func:`~agentic_video.systems.timesearch.reward.accuracy`."""
+        return await accuracy(answer, qa, self.answer_match, self.max_answer_chars, graders.judge)
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        acc = 0.0 if mixes(trajectory) else await self.accuracy(trajectory.answer, qa, graders)
+        said = trajectory.notes.get(VERIFIED)
+        verified = 0.0
+        # A wrong answer earns no completeness: what the verification said needs no grade.
+        if acc > 0.5 and isinstance(said, str):
+            verified = await self.accuracy(verified_answer(said), qa, graders)
+        return timesearch_score(trajectory, acc, verified, self.weights)
+
+
+def searched(trajectory: Trajectory) -> Sequence[FrameRef]:
+    """The frames that searches have shown, in the order in which they were."""
+    return recorded_frames([part for turn in trajectory.turns for part in turn.observation])

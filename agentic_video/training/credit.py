@@ -1,0 +1,129 @@
+"""Credit by turn (``agentic_video.credit: turn``): each turn's tokens get the advantage of what was earned from it on.
+
+Outcome rewards give every token of an episode the same advantage. Where a system's ``Score`` says what single turns
+earned, the advantage of turn t is its return, r_t + gamma * r_(t+1) + ..., less the mean and over the standard
+deviation of the returns that the group's rollouts have from their turn t on: group-relative returns by turn (GTPO,
+arXiv 2511.14846; for the idea of turns in GRPO: MT-GRPO, arXiv 2505.11821).
+
+It is the returns that are normalised. Normalised rewards of single turns, added up (as in MT-GRPO for more turns than
+its two), take off a mean for each turn that is played, so that every further turn costs what turns earn on average
+(verl issue 7244).
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
+from verl.trainer.ppo.core_algos import register_adv_est
+
+BY_TURN = "grpo_by_turn"
+"""The name of the advantage in verl's registry (``algorithm.adv_estimator``)."""
+TURN_REWARD = "turn_reward_"
+"""Start of the keys of ``reward_extra_info`` that hold what turns earned; the first turn is 1."""
+EPSILON = 1e-6
+"""Added to a standard deviation, as in verl's GRPO."""
+
+
+def turn_rewards(reward: float, turns: Sequence[float], played: int, most: int) -> dict[str, float]:
+    """What each turn earned, as keys that are the same for all episodes of a system.
+
+    Args:
+        reward: Of the episode.
+        turns: What the score says of its turns, in order; what is left of the reward is the last turn's.
+        played: Turns of the episode.
+        most: Turns that an episode may have.
+
+    Raises:
+        ValueError: The score speaks of more turns than were played.
+    """
+    if len(turns) > played:
+        raise ValueError(f"Score.turns has {len(turns)} rewards for an episode of {played} turns")
+    earned = [*turns, *([0.0] * (most - len(turns)))]
+    earned[max(0, min(played, most) - 1)] += reward - sum(turns)
+    return {f"{TURN_REWARD}{number}": value for number, value in enumerate(earned, start=1)}
+
+
+def spread(scores: torch.Tensor, mask: torch.Tensor, info: Mapping[str, float]) -> torch.Tensor:
+    """An output's reward at the ends of the turns that earned it.
+
+    Args:
+        scores: verl's: the reward at the last token, of shape (tokens,).
+        mask: 1 for generated tokens, whose runs are the turns.
+        info: ``reward_extra_info``.
+
+    Returns:
+        As ``scores``, with the same sum; unchanged where ``info`` says nothing about turns.
+    """
+    earned = [info[key] for number in range(1, len(info) + 1) if (key := f"{TURN_REWARD}{number}") in info]
+    if not earned:
+        return scores
+    made = torch.zeros_like(scores)
+    made[-1] = scores.sum()
+    following = torch.nn.functional.pad(mask, (0, 1))[1:]
+    for end, value in zip(((mask == 1) & (following == 0)).nonzero().flatten().tolist(), earned, strict=False):
+        made[end] += value
+        made[-1] -= value
+    return made
+
+
+class EpisodeOutput(AgentLoopOutput):
+    """verl's output of an agent loop, whose reward lies where it was earned, if that is known."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As verl's."""
+        made: dict[str, Any] = super().as_dict()
+        if "rm_scores" in made:
+            info = self.extra_fields.get("reward_extra_info") or {}
+            made["rm_scores"] = spread(made["rm_scores"], made["response_mask"], info)
+        return made
+
+
+@register_adv_est(BY_TURN)
+def by_turn(
+    token_level_rewards: torch.Tensor,
+    response_mask: torch.Tensor,
+    index: Sequence[Any],
+    config: Any = None,
+    **others: Any,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Group-relative returns by turn.
+
+    Args:
+        token_level_rewards: Each turn's at its last token, of shape (rollouts, tokens).
+        response_mask: 1 for generated tokens, whose runs are the turns, of the same shape.
+        index: Of each rollout its group.
+        config: verl's ``algorithm``: ``gamma`` from turn to turn, and ``norm_adv_by_std_in_grpo``.
+        others: What verl gives other estimators.
+
+    Returns:
+        Advantages and returns, of the same shape, 0 where the mask is. A turn that no other rollout of its group has
+        got to has the advantage 0: there is nothing to compare it with.
+    """
+    settings = config if config is not None else {}
+    gamma = float(settings.get("gamma", 1.0))
+    by_std = bool(settings.get("norm_adv_by_std_in_grpo", True))
+    advantages, returns = torch.zeros_like(token_level_rewards), torch.zeros_like(token_level_rewards)
+    found: dict[tuple[Any, int], list[tuple[int, slice, float]]] = defaultdict(list)
+    for row, (rewards, mask) in enumerate(zip(token_level_rewards, response_mask, strict=True)):
+        edges = torch.diff(torch.nn.functional.pad(mask.int(), (1, 1)))
+        starts = (edges == 1).nonzero().flatten().tolist()
+        ends = (edges == -1).nonzero().flatten().tolist()
+        value = 0.0
+        for turn in reversed(range(len(starts))):
+            # What lies between turns, or after the last, belongs to the turn before it.
+            until = starts[turn + 1] if turn + 1 < len(starts) else len(rewards)
+            value = float(rewards[starts[turn] : until].sum()) + gamma * value
+            found[index[row], turn].append((row, slice(starts[turn], ends[turn]), value))
+    for members in found.values():
+        values = torch.tensor([value for _, _, value in members])
+        scaled = torch.zeros(1)
+        if len(members) > 1:
+            scaled = values - values.mean()
+            if by_std:
+                scaled = scaled / (values.std() + EPSILON)
+        for (row, tokens, value), advantage in zip(members, scaled.tolist(), strict=True):
+            advantages[row, tokens], returns[row, tokens] = advantage, value
+    mask = response_mask.to(advantages.dtype)
+    return advantages * mask, returns * mask

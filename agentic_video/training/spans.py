@@ -1,0 +1,155 @@
+"""Parts of a recorded episode's tokens: which turns and tags SFT learns from, and what some tags may not look at."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import torch
+
+from agentic_video.config.settings import HiddenFrom
+
+HIDDEN = "hidden_spans"
+"""Among a sequence's inputs: what :func:`hidden_spans` gives, as a tensor of shape (spans, 4)."""
+
+Span = tuple[int, int]
+"""First, and one after the last."""
+
+
+def turns_with_loss(rule: str, turns: int, listed: object = None) -> set[int]:
+    """The turns of an episode that are learnt from.
+
+    Args:
+        rule: ``all``, ``last``, ``last_N`` (the last N), or ``row``.
+        turns: How many there are.
+        listed: For ``row``: the numbers that the row gives, the first turn is 1.
+
+    Returns:
+        Numbers from 0 on.
+
+    Raises:
+        ValueError: The rule is ``row`` and the row gives no such numbers.
+    """
+    if rule != "row":
+        counts = {"all": turns, "last": 1}
+        count = counts[rule] if rule in counts else int(rule.removeprefix("last_"))
+        return set(range(max(0, turns - count), turns))
+    numbers = list(listed) if isinstance(listed, Sequence) and not isinstance(listed, str) else []
+    whole = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool) and 1 <= one <= turns]
+    if not numbers or len(whole) < len(numbers):
+        raise ValueError(f"extra_info.loss_turns must list numbers of turns, from 1 to {turns}; it is {listed!r}")
+    return {one - 1 for one in whole}
+
+
+def tagged(text: str, tag: str) -> list[tuple[Span, Span]]:
+    """The characters of each ``<tag>...</tag>`` of a text: with the tags, and without them.
+
+    A tag ends at the first closing tag after it; one that is never closed is none.
+    """
+    opening, closing = f"<{tag}>", f"</{tag}>"
+    found, start = [], text.find(opening)
+    while start >= 0 and (end := text.find(closing, start + len(opening))) >= 0:
+        found.append(((start, end + len(closing)), (start + len(opening), end)))
+        start = text.find(opening, end + len(closing))
+    return found
+
+
+def within(characters: Span, ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Span:
+    """The tokens that lie within some characters of the text that they spell; one that reaches beyond is left out.
+
+    Args:
+        characters: Of the decoded text.
+        ids: The text's tokens.
+        decode: What they spell.
+    """
+
+    def spelled(count: int) -> int:
+        return len(decode(ids[:count]))
+
+    counts = range(len(ids) + 1)
+    start = bisect_left(counts, characters[0], key=spelled)
+    return start, max(start, bisect_right(counts, characters[1], key=spelled) - 1)
+
+
+def loss_in_tags(
+    ids: Sequence[int], tags: Sequence[str], decode: Callable[[Sequence[int]], str], endings: frozenset[int]
+) -> list[int]:
+    """The loss mask of a turn of which only what stands in tags is learnt, the tags included.
+
+    Args:
+        ids: The turn.
+        tags: Their names.
+        decode: What ids spell.
+        endings: Tokens that end a turn: learnt as well, or it would never end.
+    """
+    text, mask = decode(ids), [int(one in endings) for one in ids]
+    for tag in tags:
+        for whole, _ in tagged(text, tag):
+            start, end = within(whole, ids, decode)
+            mask[start:end] = [1] * (end - start)
+    return mask
+
+
+def runs(ids: Sequence[int], wanted: frozenset[int]) -> Iterator[Span]:
+    """The runs of some ids in a sequence."""
+    edges = [False, *(one in wanted for one in ids), False]
+    changes = [number for number, (before, after) in enumerate(pairwise(edges)) if before != after]
+    yield from zip(changes[::2], changes[1::2], strict=True)
+
+
+def hidden_spans(
+    ids: Sequence[int],
+    prompt: int,
+    turns: Sequence[Span],
+    rules: Sequence[HiddenFrom],
+    decode: Callable[[Sequence[int]], str],
+    visual_ids: frozenset[int],
+) -> list[tuple[int, int, int, int]]:
+    """What some tokens of a sequence may not look at.
+
+    Args:
+        ids: The sequence.
+        prompt: Tokens of the opening.
+        turns: Where each turn of the model is.
+        rules: See :class:`~agentic_video.config.settings.SftConfig`.
+        decode: What ids spell.
+        visual_ids: Placeholders of images and clips.
+
+    Returns:
+        (first query, end of queries, first key, end of keys), with keys before their queries.
+    """
+    inside: dict[str, list[Span]] = {tag: [] for tag, _, _ in rules}
+    for start, end in turns:
+        text = decode(ids[start:end])
+        for tag, spans in inside.items():
+            for _, content in tagged(text, tag):
+                first, last = within(content, ids[start:end], decode)
+                spans.append((start + first, start + last))
+    shown = list(runs(ids, visual_ids))
+    hidden = []
+    for tag, which, what in rules:
+        spans = inside[tag][-1:] if which == "last" else inside[tag][int(which) - 1 :]
+        for start, end in spans:
+            for first, last in shown:
+                if start < end and last <= start and (last <= prompt) == (what == "opening"):
+                    hidden.append((start, end, first, last))
+    return hidden
+
+
+def attention_allowed(hidden: Sequence[Sequence[Sequence[int]]], length: int) -> torch.Tensor:
+    """Who may look at whom: causal, but for what is hidden.
+
+    Sequences are padded on the right, so that no real token sees padding; padding itself sees what is before it, as a
+    row of which nothing is allowed has no softmax.
+
+    Args:
+        hidden: Of each sequence, what :func:`hidden_spans` gives.
+        length: Tokens of the longest sequence.
+
+    Returns:
+        Booleans of shape (sequences, 1, queries, keys).
+    """
+    allowed = torch.ones(length, length, dtype=torch.bool).tril().repeat(len(hidden), 1, 1, 1)
+    for sequence, spans in zip(allowed, hidden, strict=True):
+        for start, end, first, last in spans:
+            sequence[:, start:end, first:last] = False
+    return allowed

@@ -1,0 +1,261 @@
+"""TimeSearch-R's episodes: what is shown first, what a search shows, what the policy is asked afterwards."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import EngineError, ScriptedPolicy
+from agentic_video.systems.timesearch import TimeSearch
+from agentic_video.systems.timesearch.system import VERIFIED, searched
+from agentic_video.types.message import AsideRequest, text_of
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory
+from tests.conftest import MemorySource
+from tests.systems.timesearch.texts import BASE, LOOK, REPLY, Directions, call, score, seen, told
+
+
+class Asides:
+    """What the policy says beside the episode; keeps what it was asked."""
+
+    def __init__(self, said: str = "B"):
+        self.said = said
+        self.asked: list[AsideRequest] = []
+
+    def __call__(self, request: AsideRequest) -> str:
+        self.asked.append(request)
+        return self.said
+
+
+def run(
+    system: TimeSearch,
+    qa: VideoQA,
+    *texts: str,
+    source: MemorySource | None = None,
+    retriever: Directions | None = None,
+    asides: Asides | None = None,
+) -> Trajectory:
+    policy = ScriptedPolicy(lambda view: texts[len(view.turns)], asides or Asides())
+    return asyncio.run(play(system, policy, qa, source or MemorySource(), retriever))
+
+
+def opened(system: TimeSearch, qa: VideoQA, source: MemorySource | None = None) -> tuple[str, list[Any]]:
+    """The text of the opening, and what is shown in it."""
+    parts = [part for message in run(system, qa, REPLY, source=source).opening for part in message.parts]
+    return "".join(part for part in parts if isinstance(part, str)), [
+        part for part in parts if not isinstance(part, str)
+    ]
+
+
+# The preview
+
+
+def test_the_preview_is_one_clip_of_two_frames_a_second(qa: VideoQA) -> None:
+    text, (clip,) = opened(TimeSearch(), qa)
+    assert isinstance(clip, ClipRef)
+    assert [frame.time for frame in clip.frames] == pytest.approx([number / 2 for number in range(120)])
+    assert "60.0 seconds" in text and text.rstrip().endswith("A. red\nB. green\nC. blue\nD. grey")
+    assert text.count("seek_video_frames") >= 2 and "from 1 to 8" in text and "8 turns" in text
+
+
+def test_the_order_is_tool_preview_rules_question(qa: VideoQA) -> None:
+    system, user = run(TimeSearch(), qa, REPLY).opening
+    assert (system.role, user.role) == ("system", "user")
+    (tools,) = system.parts
+    assert isinstance(tools, str)
+    described = json.loads(tools[tools.index("<tools>\n") + 7 : tools.index("</tools>")])
+    assert set(described["function"]["parameters"]["properties"]) == {"query", "start_time", "end_time", "num_frames"}
+    assert isinstance(user.parts[0], ClipRef)
+    last = user.parts[-1]
+    assert isinstance(last, str) and last.index("</tool_call>") < last.index(qa.question)
+
+
+def test_a_long_video_has_so_many_uniform_frames(qa: VideoQA) -> None:
+    _, (clip,) = opened(TimeSearch(overview_max_frames=16), qa, MemorySource(duration=600.0))
+    assert len(clip.frames) == 16 and (clip.frames[0].index, clip.frames[-1].index) == (0, 5_999)
+
+
+def test_as_images_each_frame_has_its_time(qa: VideoQA) -> None:
+    text, shown = opened(replace(BASE, frames_as="images"), qa)
+    assert len(shown) == 8 and all(isinstance(one, FrameRef) for one in shown)
+    assert text.split("You help")[0] == "" and "0.0s" in text and "59.9s" in text
+
+
+@pytest.mark.parametrize(
+    ("duration", "frames_as", "size"),
+    [
+        # 768 frames: 10,240 tokens x 2 / 768 = 26.7 for two frames: 6 x 3 = 18 fit (7 x 4 = 28 don't)
+        (600.0, "video", (168, 84)),
+        # 120 frames: 170.7 tokens: 17 x 9 = 153
+        (60.0, "video", (476, 252)),
+        # 8 frames: 256 tokens at most: 21 x 12 = 252
+        (4.0, "video", (588, 336)),
+        # each frame by itself: 13.3 tokens; 5 x 2.8 of them rounded down, as Qwen's processor does: 4 x 2 = 8
+        (600.0, "images", (112, 56)),
+    ],
+)
+def test_the_preview_s_tokens_bound_its_frames(duration: float, frames_as: Any, size: tuple[int, int]) -> None:
+    info = MemorySource(duration=duration, size=(1280, 720)).info
+    system = TimeSearch(frames_as=frames_as)
+    assert system.overview_size(info) == size
+    width, height = size
+    frames = min(768, round(duration * 2))
+    tokens = frames / (2 if frames_as == "video" else 1) * width * height / 28**2
+    assert tokens <= 10_240
+
+
+def test_frames_that_are_found_are_larger() -> None:
+    info = MemorySource(duration=600.0, size=(1280, 720)).info
+    assert TimeSearch().seek_size(info) == (588, 336)  # 252 of 256 tokens
+    tiny = MemorySource(size=(64, 64)).info
+    assert TimeSearch().seek_size(tiny) == (168, 168)  # enlarged to 36 tokens, as 5 x 5 are less than 32
+
+
+@pytest.mark.parametrize("name", ["overview_fps", "overview_tokens", "pool_fps", "seek_frames", "csv_tokens"])
+def test_what_no_episode_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        TimeSearch(**{name: 0})
+
+
+# A search
+
+
+def test_a_search_without_a_query_shows_evenly_spread_frames_of_the_stretch(qa: VideoQA) -> None:
+    # two a second from 41 to 43, the pool's frames being 5.034 of 600 apart: 408 (40.8), 413, 418, 423, 428, 433
+    trajectory = run(TimeSearch(), qa, LOOK, REPLY)
+    assert seen(trajectory, 0) == [408, 413, 418, 423, 428, 433]
+    assert trajectory.turns[0].legal_calls == 1
+    text = told(trajectory, 0)
+    assert text.startswith("<tool_response>\n40.8s41.3s") and text.endswith("</tool_response>")
+    assert "at 40.8s, 41.3s, 41.8s, 42.3s, 42.8s, 43.3s." in text
+    # eight of 120
+    assert seen(run(TimeSearch(), qa, call(), REPLY), 0)[0::7] == [0, 599]
+
+
+def test_a_search_shows_what_matches_and_differs(qa: VideoQA) -> None:
+    # from 41 to 43 s: 408 matches best; 413 looks the same; 433 matches less, and is another picture
+    looks = Directions(text=0.0, frames={408: 0.0, 413: 1.0, 418: 60.0, 423: 80.0, 428: 85.0, 433: 89.0})
+    trajectory = run(
+        TimeSearch(), qa, call(query=" a cup ", start_time=41, end_time=43, num_frames=2), REPLY, retriever=looks
+    )
+    assert looks.asked == [("a cup", [408, 413, 418, 423, 428, 433])]
+    # gains beside the first: 413 (0.9998 sin 1)^2 = 0.0003; 418 (0.491 sin 60)^2 = 0.18; 423 (0.159 sin 80)^2 = 0.02
+    assert seen(trajectory, 0) == [408, 418]
+
+
+def test_no_more_frames_than_asked_for_are_all_shown_and_need_no_encoder(qa: VideoQA) -> None:
+    trajectory = run(TimeSearch(), qa, call(query="a cup", start_time=41, end_time=43), REPLY)
+    assert seen(trajectory, 0) == [408, 413, 418, 423, 428, 433]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (call("look", query="a"), "there is no such tool, only seek_video_frames"),
+        (call(start_time=20, end_time=10), "start_time is after end_time"),
+        (call(start_time=61), "outside the video"),
+        (call(query="x" * 501), "at most 500 characters"),
+        (call(query=["a"]), "an argument must be a number or a text"),
+        (call(query="a cup"), "there is no retrieval model"),
+        ("<think>a</think><tool_call>{query: a}</tool_call>", "not valid JSON"),
+        ("<tool_call></tool_call>", "not valid JSON"),
+    ],
+)
+def test_a_bad_call_gets_a_hint_and_the_dialogue_goes_on(qa: VideoQA, text: str, reason: str) -> None:
+    trajectory = run(TimeSearch(), qa, text, REPLY)
+    assert reason in told(trajectory, 0) and "inside <tool_call> and </tool_call>" in told(trajectory, 0)
+    assert (trajectory.turns[0].legal_calls, trajectory.turns[0].illegal_calls) == (0, 1)
+    assert (trajectory.end, trajectory.answer) == (EndReason.ANSWER, "B")
+
+
+@pytest.mark.parametrize("text", ["", "<think>hm</think>", "<answer>B", "<tool_call>{}"])
+def test_neither_a_call_nor_an_answer_ends(qa: VideoQA, text: str) -> None:
+    trajectory = run(TimeSearch(), qa, text, REPLY)
+    assert (trajectory.end, len(trajectory.turns)) == (EndReason.ILLEGAL, 1)
+
+
+def test_a_turn_ends_with_its_first_closing_tag(qa: VideoQA) -> None:
+    trajectory = run(TimeSearch(), qa, LOOK + "<answer>A</answer>", REPLY + LOOK)
+    assert [turn.text for turn in trajectory.turns] == [LOOK, REPLY]
+    assert trajectory.answer == "B"
+
+
+def test_the_last_of_eight_turns_must_answer(qa: VideoQA) -> None:
+    trajectory = run(TimeSearch(), qa, *[LOOK] * 9)
+    assert (trajectory.end, len(trajectory.turns), trajectory.tool_calls) == (EndReason.TURN_LIMIT, 8, 7)
+
+
+# The self-verification
+
+
+def test_the_policy_is_asked_again_with_the_found_frames_alone(qa: VideoQA) -> None:
+    asides = Asides("It is B")
+    again = call(start_time=10, end_time=10)
+    trajectory = run(TimeSearch(), qa, LOOK, call(start_time=99), again, REPLY, asides=asides)
+    (request,) = asides.asked
+    system, user = request.messages
+    assert "do not know" in text_of(system.parts)
+    # every found frame, at the size in which it was shown, in the order of the searches; no preview, no hint
+    assert [frame.index for frame in request.frames] == [*seen(trajectory, 0), *seen(trajectory, 2)]
+    assert [(frame.width, frame.height) for frame in request.frames] == [
+        (ref.width, ref.height) for ref in searched(trajectory)
+    ]
+    text = text_of(user.parts)
+    assert text.startswith("40.8s<image>41.3s<image>") and "Error" not in text and "<tool" not in text
+    assert text.endswith("Question: What colour flashes at 42 s?\nA. red\nB. green\nC. blue\nD. grey")
+    assert request.max_tokens == 256
+    assert trajectory.notes == {VERIFIED: "It is B"} and len(trajectory.asides) == 1
+    assert Trajectory.from_dict(json.loads(json.dumps(trajectory.to_dict()))) == trajectory
+
+
+@pytest.mark.parametrize(
+    ("system", "turns"),
+    [
+        (TimeSearch(), [REPLY]),  # no frame was found: completeness is 0 anyway
+        (TimeSearch(), [call(start_time=99), REPLY]),
+        (TimeSearch(), [LOOK, "no answer"]),
+        (TimeSearch(max_turns=2), [LOOK, LOOK]),
+        (TimeSearch(csv=False), [LOOK, REPLY]),
+    ],
+)
+def test_nobody_is_asked_where_nothing_could_be_paid(qa: VideoQA, system: TimeSearch, turns: Sequence[str]) -> None:
+    asides = Asides()
+    trajectory = run(system, qa, *turns, asides=asides)
+    assert asides.asked == [] and trajectory.notes == {}
+
+
+def test_without_a_prompt_there_is_no_system_message(qa: VideoQA) -> None:
+    asides = Asides()
+    run(TimeSearch(csv_prompt=""), qa, LOOK, REPLY, asides=asides)
+    assert [message.role for message in asides.asked[0].messages] == ["user"]
+
+
+def test_an_engine_that_fails_then_fails_the_rollout(qa: VideoQA) -> None:
+    def fail(request: AsideRequest) -> str:
+        raise EngineError("gone")
+
+    policy = ScriptedPolicy(lambda view: (LOOK, REPLY)[len(view.turns)], fail)
+    trajectory = asyncio.run(play(TimeSearch(), policy, qa, MemorySource()))
+    assert (trajectory.end, trajectory.error) == (EndReason.ENGINE_ERROR, "gone")
+
+
+@pytest.mark.parametrize("said", ["", "B" * 100_000, "<tool_call>{}</tool_call>", "\x00", "<answer>" * 9_999, "B or A"])
+def test_hostile_verifications_earn_no_more_than_a_right_one(qa: VideoQA, said: str) -> None:
+    trajectory = run(BASE, qa, LOOK, REPLY, asides=Asides(said))
+    assert score(BASE, trajectory, qa).reward <= 2.0
+    assert score(replace(BASE, answer_match="robust"), trajectory, qa).reward == 1.5
+
+
+def test_similarities_are_asked_for_in_the_pool_only(qa: VideoQA) -> None:
+    looks = Directions(text=0.0, frames=dict.fromkeys(range(6_000), 0.0))
+    system = replace(TimeSearch(), pool_max_frames=64)
+    trajectory = run(system, qa, call(query="a"), REPLY, source=MemorySource(duration=600.0), retriever=looks)
+    ((_, asked),) = looks.asked
+    assert len(asked) == 64 and np.ptp(asked) == 5_999
+    # a still picture: all alike, the earliest of equals
+    assert seen(trajectory, 0) == asked[:8]

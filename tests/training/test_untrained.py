@@ -1,0 +1,267 @@
+"""Rollouts that aren't trained on, in verl's own advantage and dynamic sampling; the queue is a dictionary."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+import transfer_queue
+from hypothesis import given
+from hypothesis import strategies as st
+from tensordict import NonTensorStack, TensorDict
+from transfer_queue import KVBatchMeta
+from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
+from verl.trainer.ppo.core_algos import agg_loss
+from verl.trainer.ppo.v1 import replay_buffer as buffers
+
+from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
+from agentic_video.training.untrained import UNTRAINED, left_out, without_signal
+from tests.training.test_patches import replay_buffer_of
+from tests.training.test_trainer import make_trainer
+from tests.training.workers import make_worker
+
+Held = dict[str, dict[str, Any]]
+LEFT_OUT = {UNTRAINED: True}
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    """The fields that the transfer queue holds, by key."""
+    rows: Held = {}
+
+    def get(keys: list[str], partition_id: str, select_fields: list[str]) -> Any:
+        made: dict[str, Any] = {}
+        for name in select_fields:
+            values = [rows[key][name] for key in keys if name in rows[key]]
+            if values:
+                # the queue's columns of tensors are always nested, also where all are equally long
+                tensors = isinstance(values[0], torch.Tensor)
+                jagged = torch.nested.as_nested_tensor(values, layout=torch.jagged) if tensors else None
+                made[name] = NonTensorStack(*values) if jagged is None else jagged
+        return TensorDict(made, batch_size=[len(keys)])
+
+    def put(keys: list[str], partition_id: str, fields: Any = None, tags: Any = None) -> KVBatchMeta:
+        for number, key in enumerate(keys):
+            for name in map(str, list(fields.keys())):
+                value = fields[name][number]
+                rows[key][name] = getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
+        return KVBatchMeta(keys=keys, tags=[{} for _ in keys], partition_id=partition_id)
+
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", get)
+    monkeypatch.setattr(transfer_queue, "kv_batch_put", put)
+    return rows
+
+
+def row(uid: str, reward: float, mask: list[int]) -> dict[str, Any]:
+    """What verl's worker puts into the queue of one output."""
+    scores = torch.zeros(len(mask))
+    scores[-1] = reward
+    tokens = torch.tensor(mask)
+    return {"uid": uid, "response_mask": tokens, "loss_mask": tokens, "rm_scores": scores}
+
+
+def advantages(held: Held, tags: dict[str, dict[str, Any]], *overrides: str) -> dict[str, list[float]]:
+    """What the trainer makes of the rows in the queue, by key."""
+    batch = KVBatchMeta(keys=list(held), tags=[tags.get(key, {}) for key in held], partition_id="train")
+    make_trainer("algorithm.norm_adv_by_std_in_grpo=False", *overrides)._compute_advantage(batch, {})
+    return {key: fields["advantages"].tolist() for key, fields in held.items()}
+
+
+def test_the_rest_of_a_group_is_compared_with_itself(held: Held) -> None:
+    held.update(
+        {
+            "a_0_0": row("a", 1.0, [1, 1, 0, 1]),
+            "a_1_0": row("a", 0.0, [1, 1]),
+            "a_2_0": row("a", -5.0, [1, 0, 1]),
+            "b_0_0": row("b", 1.0, [1]),
+            "b_1_0": row("b", 0.0, [1]),
+        }
+    )
+    found = advantages(held, {"a_2_0": LEFT_OUT})
+    # mean of 1 and 0; with -5 it would be -4/3
+    assert found["a_0_0"] == [0.5, 0.5, 0.0, 0.5] and found["a_1_0"] == [-0.5, -0.5]
+    assert found["b_0_0"] == [0.5] and found["b_1_0"] == [-0.5]
+    assert held["a_2_0"]["response_mask"].tolist() == held["a_2_0"]["loss_mask"].tolist() == [0, 0, 0]
+    # its score stays, for the log
+    assert held["a_2_0"]["rm_scores"].tolist() == [0.0, 0.0, -5.0]
+    assert held["a_0_0"]["response_mask"].tolist() == [1, 1, 0, 1]
+
+
+def test_the_mean_over_tokens_is_that_of_the_others_alone(held: Held) -> None:
+    """verl's token-mean over the batch, as the FSDP engine counts its tokens: from ``loss_mask``."""
+    rows = {"a_0_0": row("a", 1.0, [1, 1, 0]), "a_1_0": row("a", 0.0, [1, 1, 1])}
+    left = row("a", 9.0, [1, 1, 1])
+
+    def loss(rows: Held, tags: dict[str, dict[str, Any]]) -> float:
+        held.clear()
+        held.update(rows)
+        advantage = torch.tensor(list(advantages(held, tags).values()))
+        masks = {
+            name: torch.stack([fields[name] for fields in held.values()]) for name in ("response_mask", "loss_mask")
+        }
+        # a surrogate of its own for each token, so that nothing cancels out
+        matrix = -advantage * torch.arange(1, advantage.numel() + 1).reshape(advantage.shape)
+        return float(
+            agg_loss(matrix, masks["response_mask"], "token-mean", batch_num_tokens=int(masks["loss_mask"].sum()))
+        )
+
+    alone = loss(rows, {})
+    # tokens 1, 2 at +0.5 and 4, 5, 6 at -0.5, over five tokens
+    assert alone == pytest.approx((-0.5 * 3 + 0.5 * 15) / 5)
+    assert loss({**rows, "a_2_0": left}, {"a_2_0": LEFT_OUT}) == pytest.approx(alone)
+
+
+def test_one_that_is_left_alone_has_no_advantage(held: Held) -> None:
+    held.update({"a_0_0": row("a", 1.0, [1, 1]), "a_1_0": row("a", 0.0, [1])})
+    held.update({"b_0_0": row("b", 1.0, [1]), "b_1_0": row("b", 0.0, [1])})
+    found = advantages(held, {"a_1_0": LEFT_OUT})
+    assert found["a_0_0"] == [0.0, 0.0]
+    assert held["a_0_0"]["response_mask"].tolist() == [1, 1]
+    assert held["a_1_0"]["response_mask"].tolist() == [0]
+    assert found["b_0_0"] == [0.5]
+
+
+def test_an_episode_of_several_outputs_leaves_whole(held: Held) -> None:
+    rewards = (1.0, 0.0, 4.0)
+    held.update({f"a_{number}_{part}": row("a", rewards[number], [1]) for number in range(3) for part in (0, 1)})
+    tags = {"a_2_0": LEFT_OUT, "a_2_1": LEFT_OUT}
+    found = advantages(held, tags)
+    assert [found[f"a_{session}_{part}"] for session in (0, 1) for part in (0, 1)] == [[0.5], [0.5], [-0.5], [-0.5]]
+    assert [held[key]["loss_mask"].tolist() for key in tags] == [[0], [0]]
+
+
+def test_a_batch_of_which_nothing_is_left_moves_nothing_and_fails_nothing(held: Held) -> None:
+    held.update({"a_0_0": row("a", 1.0, [1, 1]), "a_1_0": row("a", 0.0, [1, 1])})
+    found = advantages(held, {"a_0_0": LEFT_OUT, "a_1_0": LEFT_OUT})
+    assert found == {"a_0_0": [0.0, 0.0], "a_1_0": [0.0, 0.0]}
+    assert held["a_0_0"]["response_mask"].tolist() == [1, 1]
+
+
+def test_verls_padding_is_none_of_it() -> None:
+    keys = ["a_0_0", "a_1_0", "a_2_0", "pad1_0_0"]
+    # verl copies the first row's tag
+    tags = [LEFT_OUT, {}, {}, {**LEFT_OUT, "is_padding": True}]
+    out = left_out(keys, tags)
+    assert (out.masked, out.still) == ((0,), ())
+
+
+GROUPS = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.integers(0, 1), st.booleans()),
+    unique_by=lambda one: one[:3],
+)
+
+
+@given(GROUPS)
+def test_no_row_is_both_and_lone_ones_are_found(rows: list[tuple[str, int, int, bool]]) -> None:
+    # all outputs of a rollout have the same tag
+    tag = {(uid, session): untrained for uid, session, _, untrained in rows}
+    keys = [f"{uid}_{session}_{part}" for uid, session, part, _ in rows]
+    tags = [{UNTRAINED: tag[uid, session]} for uid, session, _, _ in rows]
+    out = left_out(keys, tags)
+    assert not set(out.masked) & set(out.still)
+    if not all(tag.values()):
+        assert set(out.masked) == {number for number, one in enumerate(tags) if one[UNTRAINED]}
+        for number in out.still:
+            uid = rows[number][0]
+            others = {session: untrained for (whose, session), untrained in tag.items() if whose == uid}
+            assert sorted(others.values()) == [False, *([True] * (len(others) - 1))] and len(others) > 1
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ([("0", False, 1.0), ("1", False, 0.0), ("2", True, 1.0)], None),
+        ([("0", False, 1.0), ("1", False, 1.0), ("2", True, 4.0)], 2.0),
+        ([("0", False, 1.0), ("1", True, 0.0), ("2", True, 2.0)], 1.0),
+        ([("0", True, 3.0), ("1", True, 0.0)], 1.5),
+        # two outputs of a rollout are one member
+        ([("0", False, 1.0), ("0", False, 1.0), ("1", True, 0.0)], 0.5),
+    ],
+)
+def test_groups_without_signal(members: list[tuple[str, bool, float]], expected: float | None) -> None:
+    assert without_signal(members) == expected
+
+
+def sampling_buffer(held: Held, groups: dict[str, list[tuple[float, bool]]]) -> Any:
+    """A replay buffer that has the groups: of each rollout its metric, and whether it is untrained."""
+    buffer = replay_buffer_of("ReplayBuffer")
+    buffer.filter_groups_metric = "reward_key"
+    for uid, rollouts in groups.items():
+        buffer.finished_keys["train"].add(uid)
+        for number, (value, untrained) in enumerate(rollouts):
+            key = f"{uid}_{number}_0"
+            buffer.partitions["train"][key] = dict(LEFT_OUT) if untrained else {}
+            held[key] = {"extra_fields": {"reward_extra_info": {"reward_key": value}}}
+    return buffer
+
+
+def test_dynamic_sampling_looks_at_what_is_left(held: Held) -> None:
+    import verl  # noqa: F401 (loads the plugin)
+
+    buffer = sampling_buffer(
+        held,
+        {
+            "mixed": [(10_000.0, False), (0.0, False), (0.0, True)],
+            "alike": [(0.0, False), (0.0, False), (10_000.0, True)],
+            "lone": [(10_000.0, False), (0.0, True), (0.0, True)],
+            "stock": [(500.0, False), (500.0, False)],
+        },
+    )
+    filtered, counts = buffer._dapo_filtered_keys("train")
+    assert filtered == {"alike", "lone", "stock"}
+    assert counts == Counter({10_000.0 / 3: 2, 500.0: 1})
+    # as held: nothing is asked for again
+    held.clear()
+    assert buffer._dapo_filtered_keys("train")[0] == filtered
+    assert buffer._dapo_filtered_keys("val") == (set(), Counter())
+
+
+def test_without_dynamic_sampling_nothing_is_looked_at(held: Held) -> None:
+    buffer = sampling_buffer(held, {"lone": [(1.0, False), (0.0, True)]})
+    buffer.filter_groups_metric = None
+    held.clear()
+    assert buffer._dapo_filtered_keys("train") == (set(), Counter())
+    assert buffers.ReplayBufferAsync._dapo_filtered_keys is buffers.ReplayBuffer._dapo_filtered_keys
+
+
+@pytest.mark.parametrize(("untrained", "validate"), [(True, False), (False, False), (True, True)])
+def test_a_worker_tags_all_outputs(
+    untrained: bool, validate: bool, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock: Any = VideoAgentLoopWorker.__base__
+    done: list[Any] = []
+
+    async def postprocess(self: Any, output: Any, validate: bool, **row: Any) -> None:
+        done.append("stored")
+
+    async def put(**asked: Any) -> None:
+        done.append(asked)
+
+    monkeypatch.setattr(stock, "_agent_loop_postprocess", postprocess)
+    monkeypatch.setattr(transfer_queue, "async_kv_batch_put", put)
+    outputs = [
+        AgentLoopOutput(
+            prompt_ids=[1],
+            response_ids=[2],
+            response_mask=[1],
+            metrics=AgentLoopMetrics(),
+            extra_fields={UNTRAINED: untrained},
+        )
+        for _ in range(2)
+    ]
+    worker = make_worker(monkeypatch, checkpoint)
+    asyncio.run(worker._agent_loop_postprocess(outputs, validate, uid="u", session_id=3))
+    tag = {"keys": ["u_3_0", "u_3_1"], "tags": [LEFT_OUT, LEFT_OUT], "partition_id": "train"}
+    assert done == (["stored", tag] if untrained and not validate else ["stored"])
+
+
+def test_a_tag_goes_beside_those_that_are_there() -> None:
+    """What transfer queue does with a second tag of a key."""
+    from transfer_queue.metadata import BatchMeta
+
+    meta: Any = SimpleNamespace(custom_meta=[{"seq_len": 3}], size=1)
+    BatchMeta.update_custom_meta(meta, [LEFT_OUT])
+    assert meta.custom_meta == [{"seq_len": 3, UNTRAINED: True}]

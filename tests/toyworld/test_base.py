@@ -1,7 +1,7 @@
 from typing import Any
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.systems.registry import SYSTEMS
+from agentic_video.systems.registry import TOY_VOCABULARY
 from agentic_video.toyworld.base import answer_text, make_reading, single_turn, tokenizer_corpus
 from agentic_video.toyworld.model import ModelRecipe, build_model
 from agentic_video.toyworld.world import COLOURS, WorldRecipe
@@ -14,7 +14,7 @@ def test_the_corpus_is_always_the_same_and_holds_every_system_s_grammar() -> Non
     whole = "\n".join(corpus)
     for mark in ("<video_zoom>", "<action>", "<turn_sum>", "uniform_sample", "frame_select"):
         assert mark in whole
-    assert len(SYSTEMS) == 5  # one mark each
+    assert len(TOY_VOCABULARY) == 5  # one mark each
 
 
 def test_a_reply_that_ends_with_a_stop_text_has_no_end_of_turn(tokenizer: Any, tiny_chat_format: ChatFormat) -> None:

@@ -41,7 +41,11 @@ def run(command: str, folder: Path, *more: str) -> Path:
 @pytest.mark.parametrize("system", ["framethinker", "framemind", "videobrain", "eva", "timesearch"])
 def test_grpo(system: str, tmp_path: Path) -> None:
     made = run(f"bash recipes/{system}/run_grpo.sh", tmp_path, STEPS)
-    assert series(read_metrics(made), "episode/reward")[0] == [1, 2]
+    metrics = read_metrics(made)
+    assert series(metrics, "episode/reward")[0] == [1, 2]
+    assert max(series(metrics, "training/rollout_probs_diff_mean")[1]) < 1e-4
+    # a policy that verifies itself was asked, and what it said was none of the trained sequences
+    assert (max(series(metrics, "episode/asides")[1], default=0.0) > 0) == (system == "timesearch")
     assert (made / "summary.md").exists()
 
 

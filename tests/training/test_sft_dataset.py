@@ -16,7 +16,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import ScriptEngine, replay
+from agentic_video.rollout.replay import replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -24,9 +24,10 @@ from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import tokenizer_corpus
 from agentic_video.toyworld.demonstrate import write_demonstrations
 from agentic_video.toyworld.model import FamilyName, ModelRecipe, build_model, build_tokenizer, save_checkpoint
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.scenes import SceneSource
+from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.training.sft_dataset import TrajectoryDataset
@@ -112,7 +113,7 @@ def rollout(
 ) -> tuple[Trajectory, TokenPolicy]:
     system = setup.system
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    policy = TokenPolicy(ScriptEngine(turns), setup.chat_format, limits, system)
+    policy = ScriptedTokens(turns, setup.chat_format, limits, system, qa, asides_of(turns_of(system)))
     finder = SceneSource({qa.video: make_scene(qa.extra["seed"], WORLD)}, WORLD)
     trajectory = asyncio.run(play(system, policy, qa, FrameStore(), finder, rollout_index=number))
     return trajectory, policy

@@ -119,6 +119,11 @@ def rollout(
     return trajectory, policy
 
 
+def learnt(setup: Setup, policy: TokenPolicy) -> list[TokenSequence]:
+    """The sequences that a record of the policy's episode gives samples of."""
+    return [*(policy.aside_sequences if setup.system.train_asides else []), *policy.sequences]
+
+
 def written(tmp_path: Path, *records: Record) -> Path:
     path = tmp_path / "records.jsonl"
     with path.open("w", encoding="utf-8") as file:
@@ -166,7 +171,7 @@ def test_samples_equal_the_rollouts(
         clips = any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
         assert clips == (setup.system.frames_as == "video")
         records.append(Record(qa, trajectory))
-        sequences += policy.sequences
+        sequences += learnt(setup, policy)
     dataset = setup.dataset(written(tmp_path, *records))
     assert dataset.problems == []
     assert len(dataset) == len(sequences)
@@ -220,7 +225,7 @@ def test_without_recorded_ids_the_text_is_encoded(
     trajectory, policy = rollout(setup, qa, turns)
     bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
     dataset = setup.dataset(written(tmp_path, Record(qa, bare)))
-    for number, sequence in enumerate(policy.sequences):
+    for number, sequence in enumerate(learnt(setup, policy)):
         equals_rollout(dataset[number], sequence, setup)
 
 

@@ -23,6 +23,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView
 from agentic_video.types.frame import Frame
+from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
@@ -152,6 +153,11 @@ def problem_of(case: Case, qa: VideoQA, trajectory: Trajectory, score: Score, re
     return "" if Trajectory.from_dict(json.loads(text)) == trajectory else "the record reads back as another one"
 
 
+def _beside(said: str) -> Callable[[AsideRequest], str]:
+    """Sub-agents that always say this."""
+    return lambda request: said
+
+
 async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
     case, ends, problems = CASES[name], Counter[str](), Counter[str]()
     slowest, slowest_at, said = 0.0, first, 0
@@ -162,7 +168,7 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         turns = [turn(rng, case) for _ in range(case.system.max_turns)]
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
-        policy = ScriptedPolicy(_script(turns), lambda request, said=turns[0]: said)
+        policy = ScriptedPolicy(_script(turns), _beside(turns[0]))
         started = time.perf_counter()
         try:
             trajectory = await play(case.system, policy, qa, source, _Retriever())

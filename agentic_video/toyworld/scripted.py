@@ -1,7 +1,8 @@
 """Episodes of which every turn is written beforehand, played as an engine would play them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError
@@ -53,7 +54,10 @@ class ScriptedTokens(TokenPolicy):
         asides: Asides | None,
     ):
         super().__init__(ScriptEngine(turns), chat_format, limits, system)
-        self._written = chat_format, limits, replace(system, train_asides=True)  # type: ignore[type-var]
+        keeping = copy(system)
+        # As it is set, whether a subclass has it as a field or not
+        object.__setattr__(keeping, "train_asides", True)
+        self._written = chat_format, limits, keeping
         self._qa, self._asides = qa, asides
 
     async def ask(self, request: AsideRequest) -> Aside:

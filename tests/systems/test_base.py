@@ -63,7 +63,7 @@ def answered(text: str, *earlier: Turn, said: str = "") -> Trajectory:
 
 def first_view(system: System) -> tuple[Any, ...]:
     match system:
-        case VideoZoomer() | TimeSearch():
+        case VideoZoomer() | TimeSearch() | VideoO3():
             return (system.overview_max_frames,)
         case FrameThinker():
             return (system.overview_frames, system.long_overview_frames)

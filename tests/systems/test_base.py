@@ -27,7 +27,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from tests.conftest import MemorySource
 
-SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva(), TimeSearch())
+SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva(), TimeSearch(), VideoO3())
 every_system = pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)
 
 
@@ -63,7 +63,7 @@ def answered(text: str, *earlier: Turn, said: str = "") -> Trajectory:
 
 def first_view(system: System) -> tuple[Any, ...]:
     match system:
-        case VideoZoomer() | TimeSearch():
+        case VideoZoomer() | TimeSearch() | VideoO3():
             return (system.overview_max_frames,)
         case FrameThinker():
             return (system.overview_frames, system.long_overview_frames)
@@ -241,7 +241,7 @@ def test_what_keeps_a_right_episode_from_being_shown(system: System, trajectory:
 # What else there is to ask
 
 
-@pytest.mark.parametrize(("system", "side"), list(zip(SYSTEMS, (28, 28, 28, 32, 28, 28), strict=True)))
+@pytest.mark.parametrize(("system", "side"), list(zip(SYSTEMS, (28, 28, 28, 32, 28, 28, 28), strict=True)))
 def test_the_side_of_a_visual_token(system: System, side: int) -> None:
     assert system.visual_token_side == side
 

@@ -163,4 +163,4 @@ def videoo3_score(
         earned = acc == 1.0 and fmt == 1.0
         bonus = clue_bonus(trajectory, qa.windows, reward_class(qa, unnamed), weights) if earned else 0.0
     terms = {"acc": weights.acc * acc, "format": weights.format * fmt, "clue": weights.clue * bonus}
-    return Score(reward=sum(terms.values()), acc=acc, format=fmt, terms=terms)
+    return Score(reward=sum(terms.values()), acc=acc, format=float(fmt == 1.0), terms=terms)

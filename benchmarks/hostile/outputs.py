@@ -158,7 +158,7 @@ def problem_of(case: Case, qa: VideoQA, trajectory: Trajectory, score: Score, re
 
 
 def _beside(said: str) -> Callable[[AsideRequest], str]:
-    """Sub-agents that always say this."""
+    """What is always said beside an episode."""
     return lambda request: said
 
 
@@ -173,7 +173,7 @@ async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:
         qa = rng.choice([QA, QA, QA, OPEN])
         source = Source(rng.choice([0.1, 1.0, 60.0, 5_000.0]))
         # Beside an episode it says as hostile things, and ends with what is right.
-        policy = ScriptedPolicy(_script(turns), lambda request, said=turns[0]: said + "<answer>B</answer>")
+        policy = ScriptedPolicy(_script(turns), _beside(turns[0] + "<answer>B</answer>"))
         started = time.perf_counter()
         try:
             trajectory = await play(case.system, policy, qa, source, _Retriever())

@@ -120,7 +120,7 @@ def rollout(
     return trajectory, policy
 
 
-def learnt(setup: Setup, policy: TokenPolicy) -> list[TokenSequence]:
+def sequences_of(setup: Setup, policy: TokenPolicy) -> list[TokenSequence]:
     """The sequences that a record of the policy's episode gives samples of."""
     return [*(policy.aside_sequences if setup.system.train_asides else []), *policy.sequences]
 
@@ -172,7 +172,7 @@ def test_samples_equal_the_rollouts(
         clips = any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
         assert clips == (setup.system.frames_as == "video")
         records.append(Record(qa, trajectory))
-        sequences += learnt(setup, policy)
+        sequences += sequences_of(setup, policy)
     dataset = setup.dataset(written(tmp_path, *records))
     assert dataset.problems == []
     assert len(dataset) == len(sequences)
@@ -227,7 +227,7 @@ def test_without_recorded_ids_the_text_is_encoded(
     trajectory, policy = rollout(setup, qa, turns)
     bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
     dataset = setup.dataset(written(tmp_path, Record(qa, bare)))
-    for number, sequence in enumerate(learnt(setup, policy)):
+    for number, sequence in enumerate(sequences_of(setup, policy)):
         equals_rollout(dataset[number], sequence, setup)
 
 

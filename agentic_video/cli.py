@@ -20,6 +20,7 @@ COMMANDS = (
     "plan",
     "summary",
     "eval",
+    "compare",
     "view",
     "convert",
     "distill",

@@ -58,7 +58,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["eval", "--system", "eva", "--temprature", "1"], "not an option: --temprature; did you mean --temperature?"),
         (["mine", "x", "--out", "y", "--belw=1"], "not an option: --belw=1; did you mean --below?"),
         (["doctor", "a=1"], "not an option: a=1 ("),
-        (["eval"], "one of the arguments --system --recipe is required"),
     ],
 )
 def test_a_mistake_on_the_command_line_costs_a_line(
@@ -109,7 +108,7 @@ SPEAKERS = {
     **{f"commands/{name}.py": (name,) for name in COMMANDS},
 }
 """Whose messages each part of the package writes."""
-NOT_OURS = {"--backend", "--local", "--target"}
+NOT_OURS = {"--backend", "--local", "--target", "--mm-processor-kwargs"}
 """Options of programs that a message recommends."""
 NEVER_SAID = {("reflect", "--samples")}
 """A command that shares a file with others, but not this message."""

@@ -36,7 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="FILE", help="file of rows to write: .parquet or .jsonl")
     parser.add_argument("--split", metavar="NAME", help="official split (default: the first that --list names)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows (default: all)")
-    parser.add_argument("--subtitles", action="store_true", help="put the subtitles before each question")
+    parser.add_argument(
+        "--subtitles",
+        type=_subtitles,
+        nargs="?",
+        const="all",
+        metavar="N",
+        help="put the subtitles before each question: all of them, or those that are on at N evenly spaced frames "
+        "(Video-MME's own protocol, with as many frames as the model is shown)",
+    )
+
+
+def _subtitles(text: str) -> int | str:
+    return text if text == "all" else positive(text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ SCRIPTED = "agentic_video.toyworld.teacher.ScriptedTeacher"
 """The teacher of a machine that has none."""
 SMALL_BYTES = 64 << 20
 """Weights up to this size run on the tiny model's own engine where there is no GPU."""
-NAMES = ("auto", "chat", "vllm", "toy")
+NAMES = ("auto", "chat", "vllm", "vllm-server", "toy")
 
 
 def add_recipe(parser: argparse.ArgumentParser, required: bool = True) -> None:
@@ -44,8 +44,9 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         type=_name,
         default="auto",
         metavar="NAME",
-        help="what runs the model: chat (a server), vllm, toy (the tiny model's own), auto (what fits the model), or "
-        "the dotted path of a class of your own, see agentic_video.evaluation.backends.base (default: %(default)s)",
+        help="what runs the model: chat (a server), vllm, vllm-server (vLLM's server, by token ids), toy (the tiny "
+        "model's own), auto (what fits the model), or the dotted path of a class of your own, see "
+        "agentic_video.evaluation.backends.base (default: %(default)s)",
     )
 
 
@@ -82,7 +83,7 @@ def choose_engine(model: str, asked: str, gpus: int, option: str = "--model") ->
         option: How messages call the option that names the model.
 
     Returns:
-        ``chat``, ``vllm``, or the dotted path of a class.
+        ``chat``, ``vllm``, ``vllm-server``, or the dotted path of a class.
 
     Raises:
         SetupError: The model isn't there, or isn't what was asked for.

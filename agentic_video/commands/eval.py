@@ -7,6 +7,7 @@ The same command goes on where it was killed. ``key=value`` arguments are Hydra 
 
 import argparse
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING
 from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import positive, seed_or_none
+from agentic_video.commands.released import add_checkpoint, chosen, evaluate_several
 
 if TYPE_CHECKING:
+    from agentic_video.evaluation.checkpoints import Checkpoint
     from agentic_video.evaluation.options import EvalOptions, Variant
 
 HELP = "play a benchmark with a system and a model, and report"
@@ -24,10 +27,10 @@ TAKES_OVERRIDES = True
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video eval``."""
-    add_recipe(parser)
+    add_recipe(parser, required=False)
+    add_checkpoint(parser)
     parser.add_argument(
         "--model",
-        default=os.environ.get("MODEL_PATH"),
         metavar="MODEL",
         help="folder of a checkpoint, its name on the hub, or address of an OpenAI-compatible server "
         "(http://host:8000/v1) (default: MODEL_PATH, else the tiny model of the laptop profile; with --baseline the "
@@ -35,6 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--model-name", default="", metavar="NAME", help="name of the model on the server, where it has several"
+    )
+    parser.add_argument(
+        "--processor",
+        default="",
+        metavar="MODEL",
+        help="with --engine vllm-server, whose processor and tokenizer the model has (default: what the server says "
+        "that it loaded)",
     )
     add_engine(parser)
     parser.add_argument(
@@ -111,35 +121,47 @@ def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.utils.devices import count_gpus
 
     gpus = count_gpus()
-    options = options_of(arguments, gpus)
+    found = chosen(arguments)
+    if len(found) > 1 or (found and arguments.plan):
+        return evaluate_several(found, arguments)
+    options = options_of(arguments, gpus, *found)
     if options.profile == "laptop" and not (options.model.model and options.data):
         options = with_toyworld(options, arguments.engine, gpus)
     return int(not all(result.complete for result in evaluate(options)))
 
 
-def options_of(arguments: argparse.Namespace, gpus: int) -> "EvalOptions":
+def options_of(arguments: argparse.Namespace, gpus: int, checkpoint: "Checkpoint | None" = None) -> "EvalOptions":
     """What the arguments ask for; model and rows may still be missing.
+
+    Args:
+        checkpoint: That plays; what the arguments say themselves goes before what it says.
 
     Raises:
         SetupError: An argument makes no sense; the message names it.
     """
-    from agentic_video.config.compose import find_recipe
+    from agentic_video.config.compose import find_recipe, recipe_at
     from agentic_video.evaluation.model import ModelOptions
     from agentic_video.evaluation.options import EvalOptions, read_sweep
 
-    model = arguments.model or ""
+    if checkpoint is None:
+        model = arguments.model or os.environ.get("MODEL_PATH") or ""
+        recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
+        sampling: Mapping[str, float] = {}
+    else:
+        model, recipe, sampling = arguments.model or checkpoint.model, recipe_at(checkpoint.recipe), checkpoint.sampling
     engine = choose_engine(model, arguments.engine, gpus) if model else TOY
     return EvalOptions(
-        recipe=(arguments.recipe or find_recipe(arguments.system)).resolve(),
+        recipe=recipe,
         model=ModelOptions(
             model=model,
             engine=engine,
             model_name=arguments.model_name,
-            temperature=arguments.temperature,
-            top_p=arguments.top_p,
+            temperature=sampling.get("temperature") if arguments.temperature is None else arguments.temperature,
+            top_p=sampling.get("top_p") if arguments.top_p is None else arguments.top_p,
             seed=arguments.seed,
             concurrency=arguments.concurrency,
             api_key_env=arguments.api_key_env,
+            processor=arguments.processor,
         ),
         data=tuple(arguments.data),
         profile=arguments.profile or ("laptop" if engine == TOY else "cluster"),
@@ -150,7 +172,8 @@ def options_of(arguments: argparse.Namespace, gpus: int) -> "EvalOptions":
         limit=arguments.limit or 0,
         concurrency=arguments.concurrency,
         shards=arguments.shards,
-        overrides=tuple(arguments.overrides),
+        overrides=(*(checkpoint.overrides if checkpoint else ()), *arguments.overrides),
+        checkpoint=checkpoint.name if checkpoint else "",
     )
 
 

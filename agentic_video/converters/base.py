@@ -49,7 +49,8 @@ class Question:
     Attributes:
         id: Unique within the data set.
         videos: Names under which the video may lie below the videos' folder, the likeliest first.
-        answer: The right option's letter, or the reference answer; empty where the answer is an interval.
+        answer: The right option's letter, or the reference answer; empty where the answer is an interval, and where it
+            isn't published (``extra`` says so by ``answer_hidden``).
         options: Option texts without letters; empty for other questions.
         extra: Original ids and categories; None, "" and empty lists are dropped.
         exact_video: The folders in ``videos`` are part of the name: other videos share its last part.
@@ -376,18 +377,3 @@ def _first_of(errors: Sequence[RowError]) -> str:
 def as_json(value: Any) -> str:
     """A value as one column's text: columns of lists of objects differ between data sets."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def seconds(time: str) -> float:
-    """Seconds of ``MM:SS``, ``HH:MM:SS`` or ``HH:MM:SS,mmm``.
-
-    Raises:
-        ValueError: It is none.
-    """
-    parts = time.strip().replace(",", ".").split(":")
-    if not 1 <= len(parts) <= 3:
-        raise ValueError(f"not a time: {time!r}")
-    total = 0.0
-    for part in parts:
-        total = total * 60 + float(part)
-    return total

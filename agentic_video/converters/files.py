@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentic_video.converters.base import ConvertError, Fields, Problem, Split, seconds
+from agentic_video.converters.base import ConvertError, Fields, Problem, Split
 from agentic_video.types.row import RowError
+from agentic_video.video.subtitles import SUFFIXES
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".gif")
 REPORT_SUFFIX = ".report.json"
@@ -24,7 +25,6 @@ _OPEN_LINE = re.compile(r"\s*\{(?:[^\n]*[{\[,])?[ \t\r]*\n")
 """A first line that leaves its object open: the object goes on over the next lines, so the file is no json lines."""
 _SPACE = re.compile(r"[\s]*")
 _DECODER = json.JSONDecoder()
-_FONT = re.compile(r"<[^>]+>")
 
 
 def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path]:
@@ -340,61 +340,17 @@ class SubtitleFolder:
         self.root = root
         self._by_name: dict[str, Path] | None = None
 
-    def read(self, names: Sequence[str], offset: float, end: float | None) -> str:
-        """Subtitles as lines "[start - end s] text", or "" where the video has none.
+    def find(self, names: Sequence[str]) -> Path | None:
+        """A video's file of subtitles; None where it has none.
 
         Args:
-            names: Where the file may lie (.srt, or .json as LongVideoBench has them).
-            offset: Seconds to take off the times, where the video is a part of a longer one.
-            end: The video's length in seconds; lines outside of it are left out.
-
-        Raises:
-            ValueError: The file can't be read.
+            names: Where it may lie (.srt, or .json as LongVideoBench has them).
         """
-        path = self._find(names)
-        if path is None:
-            return ""
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
-        shown = []
-        for start, stop, words in _json_subtitles(text) if path.suffix == ".json" else _srt(text):
-            start, stop = start - offset, stop - offset
-            if words and stop > 0 and (end is None or start < end):
-                shown.append(f"[{max(0.0, start):.1f} - {stop if end is None else min(stop, end):.1f} s] {words}")
-        return "\n".join(shown)
-
-    def _find(self, names: Sequence[str]) -> Path | None:
         wanted = [parts for parts in map(_parts, names) if parts]
         for parts in wanted:
             if self.root.joinpath(*parts).is_file():
                 return self.root.joinpath(*parts)
         if self._by_name is None:
-            found = (path for path in self.root.rglob("*") if path.suffix in (".srt", ".json"))
+            found = (path for path in self.root.rglob("*") if path.suffix in SUFFIXES)
             self._by_name = {path.name: path for path in found if path.is_file()}
         return next((self._by_name[parts[-1]] for parts in wanted if parts[-1] in self._by_name), None)
-
-
-def _srt(text: str) -> Iterator[tuple[float, float, str]]:
-    for block in re.split(r"\r?\n\s*\r?\n", text.strip()):
-        lines = block.splitlines()
-        at = next((number for number, line in enumerate(lines) if "-->" in line), None)
-        if at is None:
-            continue
-        start, _, stop = lines[at].partition("-->")
-        yield seconds(start), seconds(stop.split()[0]), _FONT.sub("", " ".join(lines[at + 1 :])).strip()
-
-
-def _json_subtitles(text: str) -> Iterator[tuple[float, float, str]]:
-    """LongVideoBench's two forms: ``timestamp`` with ``text``, and ``start``, ``end`` with ``line``."""
-    entries = json.loads(text)
-    if not isinstance(entries, list):
-        raise ValueError("expected a list of subtitles")
-    for number, entry in enumerate(entries):
-        try:
-            if "timestamp" in entry:
-                start, stop = entry["timestamp"]
-                start = float(start)
-                yield start, start if stop is None else float(stop), str(entry["text"]).strip()
-            else:
-                yield seconds(entry["start"]), seconds(entry["end"]), str(entry["line"]).strip()
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"subtitle {number} is not of a known form: {error}") from error

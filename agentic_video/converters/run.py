@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +33,16 @@ from agentic_video.converters.files import (
     read_beside,
 )
 from agentic_video.types.row import INTERVAL_TYPES, LETTERS, RowError, VideoQA
+from agentic_video.video.errors import VideoError
+from agentic_video.video.open import open_video
+from agentic_video.video.sampling import uniform_indices
+from agentic_video.video.subtitles import Subtitle, read_subtitles, spoken_at, subtitle_lines
+
+Subtitles = Literal["all"] | int
+"""Which subtitles stand before a question: all, or those that are on at so many evenly spaced frames."""
+
+PROBE_SECONDS = 120.0
+"""Longest time that a video may take to be opened where its length must be known."""
 
 MAX_PRINTED = 5
 """So many problems are printed; the report file has all."""
@@ -84,7 +94,7 @@ def convert(
     output: Path,
     split: str | None = None,
     limit: int | None = None,
-    subtitles: bool = False,
+    subtitles: Subtitles | None = None,
     progress: bool = False,
 ) -> Report:
     """Convert a data set; bad rows are left out and reported.
@@ -95,7 +105,7 @@ def convert(
         output: ``.parquet`` or ``.jsonl``; the report is written beside it, whatever comes of the rows.
         split: One of the converter's splits; the first by default.
         limit: Stop after so many good rows.
-        subtitles: Put the subtitles before each question.
+        subtitles: Those that are put before each question; None puts none.
         progress: Show a bar.
 
     Raises:
@@ -104,8 +114,10 @@ def convert(
     split = split or next(iter(converter.splits))
     if split not in converter.splits:
         raise ConvertError(f"{converter.name} has no split {split!r}; it has {', '.join(converter.splits)}")
-    if subtitles and not converter.subtitles:
+    if subtitles is not None and not converter.subtitles:
         raise ConvertError(f"{converter.name} has no subtitles; leave --subtitles out")
+    if isinstance(subtitles, int) and subtitles < 1:
+        raise ConvertError(f"--subtitles {subtitles}: must be `all` or a number of frames from 1")
     if output.suffix not in (".parquet", ".jsonl"):
         raise ConvertError(f"--out {output}: must end in .parquet or .jsonl")
     if limit is not None and limit < 1:
@@ -114,7 +126,7 @@ def convert(
     files = find_files(source, part.patterns, output)
     beside = read_beside(source, part, output)
     folder = VideoFolder(videos)
-    spoken = SubtitleFolder(source.parent if source.is_file() else source)
+    spoken = _Spoken(SubtitleFolder(source.parent if source.is_file() else source), subtitles)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -151,12 +163,17 @@ def convert(
                 continue  # read on only to see whether another published path names the same file
             try:
                 row = _row(converter, question, split, where, _relative(video.path, output))
-                text = _spoken(spoken, question) if subtitles else None
+                if converter.subtitles and (file := spoken.folder.find(question.subtitles)):
+                    row["extra_info"]["subtitles"] = _relative(file.resolve(), output)
+                text = spoken.text(question, video.path) if subtitles is not None else None
             except RowError as error:
                 problems.append(Problem("bad_row", where, str(error)))
                 continue
             except (OSError, ValueError) as error:
                 problems.append(Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}"))
+                continue
+            except VideoError as error:  # its length must be known
+                problems.append(Problem("missing_video", where, str(error)))
                 continue
             in_part = in_part or not video.whole
             made.append(_Made(row if text is None else _with_subtitles(row, text), video, question.videos[0], text))
@@ -165,7 +182,7 @@ def convert(
     problems += contested
     rows = [one.row for one in kept]
     told = [bool(one.text) for one in kept]
-    notes = {"with_subtitles": sum(told), "without_subtitles": told.count(False)} if subtitles else {}
+    notes = {} if subtitles is None else {"with_subtitles": sum(told), "without_subtitles": told.count(False)}
 
     if rows:
         _write(rows, output)
@@ -226,13 +243,20 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
         "answer": None if question.answer_type in INTERVAL_TYPES else question.answer,
         "answer_type": question.answer_type,
         "windows": question.windows,
+        "extra_info": {"answer_hidden": question.extra.get("answer_hidden", False)},
     }
     qa = VideoQA.from_row(raw, where)
-    text = qa.options[LETTERS.index(qa.answer)] if qa.options else qa.answer
+    text = qa.options[LETTERS.index(qa.answer)] if qa.options and qa.answer else qa.answer
     extra = {name: value for name, value in question.extra.items() if value not in (None, "", [], ())}
     row = {
         **qa.to_row(),
-        "extra_info": {"original_id": question.id, "split": split, "answer_text": text, "source_row": where, **extra},
+        "extra_info": {
+            "original_id": question.id,
+            "split": split,
+            **({"answer_text": text} if text else {}),
+            "source_row": where,
+            **extra,
+        },
     }
     try:
         json.dumps(row, ensure_ascii=False).encode()
@@ -267,14 +291,41 @@ def _uncontested(
     return kept, problems
 
 
-def _spoken(folder: SubtitleFolder, question: Question) -> str:
-    """A question's subtitles; "" where its video has none.
+class _Spoken:
+    """What of a video's subtitles is put before its questions.
 
-    Raises:
-        OSError, ValueError: They can't be read.
+    Args:
+        folder: Where subtitles lie.
+        which: See :data:`Subtitles`.
     """
-    duration = question.extra.get("duration")
-    return folder.read(question.subtitles, question.subtitle_offset, duration if isinstance(duration, float) else None)
+
+    def __init__(self, folder: SubtitleFolder, which: Subtitles | None):
+        self.folder, self._which = folder, which
+        self._times: dict[Path, tuple[float, ...]] = {}
+
+    def text(self, question: Question, video: Path) -> str:
+        """A question's subtitles as lines; "" where its video has none.
+
+        Raises:
+            OSError, ValueError: They can't be read.
+            VideoError: The video can't be read.
+        """
+        path = self.folder.find(question.subtitles)
+        if path is None:
+            return ""
+        duration = question.extra.get("duration")
+        length = duration if isinstance(duration, float) else None
+        subtitles: tuple[Subtitle, ...] = read_subtitles(path, question.subtitle_offset, length)
+        if isinstance(self._which, int):
+            subtitles = spoken_at(subtitles, self._frame_times(video, self._which))
+        return subtitle_lines(subtitles)
+
+    def _frame_times(self, video: Path, count: int) -> tuple[float, ...]:
+        if video not in self._times:
+            with open_video(video, time_limit=PROBE_SECONDS) as reader:
+                info = reader.info
+            self._times[video] = tuple(index / info.fps for index in uniform_indices(info.num_frames, count))
+        return self._times[video]
 
 
 def _with_subtitles(row: dict[str, Any], text: str) -> dict[str, Any]:

@@ -73,12 +73,15 @@ def _row_of_line(line: str, where: str) -> Any:
     raise RowError(f"{where}: is not json: {reason}; each line must hold one whole row")
 
 
-def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tuple[list[VideoQA], list[str]]:
+def load_rows(
+    paths: Sequence[str | Path], check_videos: str = "exists", *, hidden: bool = False
+) -> tuple[list[VideoQA], list[str]]:
     """Read and check the rows of several files.
 
     Args:
         paths: Parquet or jsonl files.
         check_videos: ``exists`` looks whether each video file is there and not empty, ``probe`` opens each one.
+        hidden: Whether rows whose answers aren't published are of use; only an evaluation can play them.
 
     Returns:
         The good rows, their videos as absolute paths, and one message for each bad row, which names its place.
@@ -97,6 +100,8 @@ def load_rows(paths: Sequence[str | Path], check_videos: str = "exists") -> tupl
                 if not isinstance(raw, Mapping):
                     raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
                 qa = VideoQA.from_row(raw, where)
+                if qa.hidden and not hidden:
+                    raise RowError(f"{where}: field 'answer' isn't published (extra_info.answer_hidden): evaluate only")
                 video = absolute(path.parent, qa.video)
                 if video not in probed:
                     probed[video] = video_problem(video, check_videos)

@@ -253,6 +253,8 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     tiny = backend_class(model.engine).one_token_frames
     parts = parts_of(options, settings.system, limits_of(config), tiny=tiny)
     clips = any(shows_clips(part.system) for part in parts)
+    if clips and not backend_class(model.engine).takes_clips:
+        raise SetupError(f"--engine {model.engine} takes no clips: agentic_video.system.frames_as=images")
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
     shards = count_shards(options.shards, model)
     return Job(options, settings, model, questions.rows, shards, questions.left_out), parts
@@ -275,7 +277,7 @@ def read_rows(options: EvalOptions) -> Questions:
         RowError: A file can't be read, or holds no row that can be used.
     """
     check_files(options.data, "--data")
-    rows, unreadable = load_rows(options.data)
+    rows, unreadable = load_rows(options.data, hidden=True)
     problems = [*map(left_out, unreadable), *repeated(rows)]
     rows, _ = distinct(rows)
     for problem in problems[:MAX_REPORTED]:

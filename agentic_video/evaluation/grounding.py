@@ -22,12 +22,14 @@ from agentic_video.types.row import INTERVAL_TYPES, Interval
 
 Values = dict[str, float]
 """Figures of one episode by name."""
+Measured = tuple[float, str]
+"""A figure of an episode, and its video."""
 AP_SHOWN = (0.5, 0.75)
 GROUNDED_IOU = 0.5
 """Least IoU of a right answer that ReXTime counts."""
 
 
-def grounding_values(records: Sequence[Record]) -> dict[str, dict[str, list[float]]]:
+def grounding_values(records: Sequence[Record]) -> dict[str, dict[str, list[Measured]]]:
     """By data source and figure the values of the episodes that have it; sources without gold windows are left out.
 
     An answer that can't be read counts as 0, and so does an episode without a look where one is needed.
@@ -42,7 +44,7 @@ def grounding_values(records: Sequence[Record]) -> dict[str, dict[str, list[floa
     any                     how looks lie to the windows (:class:`~agentic_video.grounding.looks.Looks`)
     ======================  ==========================================================================================
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, dict[str, list[Measured]]] = {}
     for record in records:
         looks = looks_at(record.trajectory, record.qa.windows)
         if looks is None:
@@ -50,7 +52,7 @@ def grounding_values(records: Sequence[Record]) -> dict[str, dict[str, list[floa
         own = _of_answer(record) if record.qa.answer_type in INTERVAL_TYPES else _of_last_look(record)
         values = found.setdefault(record.qa.data_source, defaultdict(list))
         for name, value in {**own, **looks.figures()}.items():
-            values[name].append(value)
+            values[name].append((value, record.qa.video))
     return {source: dict(values) for source, values in sorted(found.items())}
 
 

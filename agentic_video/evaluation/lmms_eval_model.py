@@ -1,17 +1,19 @@
 """Our agents as a model of lmms-eval, found through its entry point group ``lmms_eval.models``.
 
-    lmms_eval --model agentic_video --tasks mlvu_dev --force_simple \\
+    lmms_eval --model agentic_video --tasks mlvu_dev \\
         --model_args recipe=recipes/videozoomer,model=http://host:8000/v1
 
-lmms-eval chooses the questions, hands over their text and their video, and scores what the agent answers; the episode
-in between is the one of training and of ``agentic-video eval``. It needs lmms-eval (written against 0.7), which this
-package doesn't install, as its pins exclude hydra's; docs/evaluation.md says how to have both.
+There are lmms-eval's two kinds of models: the chat model, which is handed a task's messages (its own choice), and with
+``--force_simple`` the simple one, which is handed a text and the path of a video. lmms-eval chooses the questions and
+scores what the agent answers; the episode in between is the one of training and of ``agentic-video eval``. It needs
+lmms-eval (written against 0.7), which this package doesn't install, as its pins exclude hydra's; docs/evaluation.md
+says how to have both.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,11 @@ NAME = "agentic_video"
 
 def manifest() -> ModelManifest:
     """What lmms-eval's registry asks for."""
-    return ModelManifest(NAME, simple_class_path=f"{__name__}.{AgenticVideo.__name__}")
+    return ModelManifest(
+        NAME,
+        simple_class_path=f"{__name__}.{AgenticVideo.__name__}",
+        chat_class_path=f"{__name__}.{AgenticVideoChat.__name__}",
+    )
 
 
 class AgenticVideo(lmms):
@@ -148,8 +154,7 @@ class AgenticVideo(lmms):
 
     async def _answer(self, request: Instance) -> tuple[GenerationResult, bool]:
         """The agent's answer, and whether the question could be played at all."""
-        text, options, doc_to_visual, doc_id, task, split = request.args
-        qa = question(text, doc_to_visual(self.task_dict[task][split][doc_id]), f"{task} {split} {doc_id}")
+        qa, asked = self._read(request)
         try:
             played = await play_question(self._context, self._retriever, qa)
         except (VideoError, EngineError) as error:
@@ -159,8 +164,18 @@ class AgenticVideo(lmms):
         usage = played.usage
         counts = TokenCounts(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens)
         result = GenerationResult(played.attempts[-1].answer or "", counts)
-        self.cache_hook.add_partial("generate_until", (text, options), result.text)
+        self.cache_hook.add_partial("generate_until", asked, result.text)
         return result, True
+
+    def _read(self, request: Instance) -> tuple[VideoQA, tuple[Any, ...]]:
+        """A request as a question, and as lmms-eval's cache names it.
+
+        Raises:
+            SetupError: It isn't about one video file.
+        """
+        text, options, doc_to_visual, doc_id, task, split = request.args
+        visuals = doc_to_visual(self.task_dict[task][split][doc_id])
+        return question(text, visuals, f"{task} {split} {doc_id}"), (text, options)
 
     def generate_until_multi_round(self, requests: list[Instance]) -> list[str]:
         raise NotImplementedError("these agents answer one question about one video")
@@ -173,6 +188,55 @@ class AgenticVideo(lmms):
         self._context.close()
         self._runner.close()
         super().clean()
+
+
+class AgenticVideoChat(AgenticVideo):
+    """The same as a chat model: a task's messages become the question; see :func:`question_of_messages`."""
+
+    is_simple = False
+
+    def _read(self, request: Instance) -> tuple[VideoQA, tuple[Any, ...]]:
+        text, doc_to_messages, options, doc_id, task, split = request.args
+        messages = doc_to_messages(self.task_dict[task][split][doc_id])
+        return question_of_messages(messages, f"{task} {split} {doc_id}"), (text, options)
+
+
+def question_of_messages(messages: Any, where: str) -> VideoQA:
+    """A task's messages as a row: the texts of its user and its one video.
+
+    System messages are left out: they say how to think and to answer, and an agent's own prompt does.
+
+    Args:
+        messages: In lmms-eval's form, ``{"role", "content": [{"type": "text" | "video" | .., ..}]}``.
+
+    Raises:
+        SetupError: They hold something else than texts and the path of one video, or an answer.
+    """
+    texts: list[str] = []
+    videos: list[Any] = []
+    try:
+        for message in messages:
+            if message["role"] == "system":
+                continue
+            if message["role"] != "user":
+                raise SetupError(f"{where}: the task must ask one question, it gave a message of {message['role']}")
+            content = message["content"]
+            for part in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+                if part["type"] == "text":
+                    texts.append(str(part["text"]))
+                elif part["type"] == "video":
+                    videos.append(_whole_video(part, where))
+                else:
+                    raise SetupError(f"{where}: the task must hand over texts and one video, it gave {part['type']}")
+    except (KeyError, TypeError) as error:
+        raise SetupError(f"{where}: the task's messages are not of lmms-eval's form: {error!r}") from error
+    return question("\n".join(texts).strip(), videos, where)
+
+
+def _whole_video(part: Mapping[str, Any], where: str) -> Any:
+    if part.get("start_time") is not None or part.get("end_time") is not None:
+        raise SetupError(f"{where}: the task shows a part of a video; agents are given whole videos only")
+    return part["url"]
 
 
 def question(text: str, visuals: Iterable[Any], where: str) -> VideoQA:

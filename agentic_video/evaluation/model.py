@@ -47,6 +47,7 @@ class ModelSpec:
         seed: Of sampling: with the question it gives each turn's own. Negative: turns have none.
         vllm: Arguments of vLLM's engine.
         chat: How to reach the server.
+        processor: Folder or name of the processor of a model behind vLLM's server.
     """
 
     engine: str
@@ -56,6 +57,11 @@ class ModelSpec:
     seed: int = 0
     vllm: Mapping[str, Any] = field(default_factory=dict)
     chat: ChatConfig = field(default_factory=ChatConfig)
+    processor: str = ""
+
+
+SERVED = ("chat", "vllm-server")
+"""Engines that are servers."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class ModelOptions:
 
     Attributes:
         model: Folder of a checkpoint, its name on a hub, or the address of a server.
-        engine: What runs it: ``chat``, ``vllm``, or the dotted path of a
+        engine: What runs it: ``chat``, ``vllm``, ``vllm-server``, or the dotted path of a
             :class:`~agentic_video.evaluation.backends.base.Backend` class.
         model_name: Its name on the server; empty where the server has one only.
         temperature: Of sampling; None takes the recipe's ``val_kwargs``.
@@ -72,6 +78,8 @@ class ModelOptions:
         seed: See :class:`ModelSpec`.
         concurrency: Most requests to a server at a time.
         api_key_env: Environment variable that holds the server's key.
+        processor: Folder or name of the processor of a model behind vLLM's server; empty takes what the server says it
+            loaded.
     """
 
     model: str
@@ -82,6 +90,7 @@ class ModelOptions:
     seed: int = 0
     concurrency: int = 32
     api_key_env: str = "OPENAI_API_KEY"
+    processor: str = ""
 
 
 def is_address(model: str) -> bool:
@@ -102,12 +111,14 @@ def engine_of(model: str, asked: str, option: str = "--model") -> str:
     """
     if "." in asked:
         return asked
-    if asked not in ("auto", "chat", "vllm"):
-        raise SetupError(f"--engine {asked}: there are auto, chat, vllm, and the dotted path of a class of your own")
+    if asked not in ("auto", "vllm", *SERVED):
+        raise SetupError(
+            f"--engine {asked}: there are auto, vllm, {', '.join(SERVED)}, and the dotted path of a class of your own"
+        )
     if is_address(model) and asked != "vllm":
-        return "chat"
-    if asked == "chat":
-        raise SetupError(f"--engine chat needs the address of a server (http://host:8000/v1), got {option} {model}")
+        return "chat" if asked == "auto" else asked
+    if asked in SERVED:
+        raise SetupError(f"--engine {asked} needs the address of a server (http://host:8000/v1), got {option} {model}")
     require_checkpoint(model, asked, option)
     return "vllm"
 
@@ -148,7 +159,7 @@ def require_model(options: ModelOptions, option: str = "--model") -> None:
     Raises:
         SetupError: It can't be had.
     """
-    if options.engine == "chat":
+    if options.engine in SERVED:
         list_models(options.model, os.environ.get(options.api_key_env), option=option)
     elif options.engine == "vllm" and not Path(options.model).is_dir():
         _require_hub_model(options.model, option)
@@ -203,6 +214,15 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:
     """The names of a server's models; None where it answers, but has no list.
 
+    See :func:`_list_entries`.
+    """
+    entries = _list_entries(base_url, key, timeout, option)
+    return None if entries is None else [entry["id"] for entry in entries]
+
+
+def _list_entries(base_url: str, key: str | None, timeout: float, option: str) -> list[dict[str, str]] | None:
+    """What a server says of its models: ``id``, and ``root`` where it says what it loaded.
+
     Args:
         key: Of the server; None where it asks for none.
         timeout: Seconds.
@@ -230,8 +250,9 @@ def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: s
         why = getattr(error, "reason", None) or error
         raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
     try:
-        return [str(entry["id"]) for entry in json.loads(text)["data"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        entries = json.loads(text)["data"]
+        return [{"id": str(entry["id"]), "root": str(entry.get("root") or "")} for entry in entries]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -275,9 +296,29 @@ def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
         float(rollout.val_kwargs.top_p) if options.top_p is None else options.top_p,
         options.seed,
     )
-    if options.engine == "chat":
-        return replace(spec, chat=_chat_config(options, spec, int(config.agentic_video.get("max_turn_tokens", 0))))
+    if options.engine in SERVED:
+        processor = _processor_of(options) if options.engine == "vllm-server" else ""
+        return replace(
+            spec,
+            processor=processor,
+            chat=_chat_config(options, spec, int(config.agentic_video.get("max_turn_tokens", 0))),
+        )
     return replace(spec, vllm=_vllm_arguments(rollout)) if options.engine == "vllm" else spec
+
+
+def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
+    """Folder or name of the processor of a model behind vLLM's server.
+
+    Raises:
+        SetupError: The server can't be reached, or doesn't say what it loaded.
+    """
+    if options.processor:
+        return options.processor
+    entries = _list_entries(options.model, os.environ.get(options.api_key_env), timeout, "server") or []
+    roots = {one["root"] for one in entries if one["root"] and options.model_name in ("", one["id"])}
+    if len(roots) != 1:
+        raise SetupError(f"{options.model}: the server doesn't say which model it loaded, so its processor isn't known")
+    return roots.pop()
 
 
 def _chat_config(options: ModelOptions, spec: ModelSpec, max_turn_tokens: int) -> ChatConfig:

@@ -84,6 +84,7 @@ class EvalOptions:
         shards: Parallel processes, each with its own engine; None takes one for each GPU, or each group of them that
             tensor parallelism needs.
         overrides: Hydra overrides of the recipe's config.
+        checkpoint: Name of the released checkpoint that plays; empty for any other model.
 
     Raises:
         SetupError: An option makes no sense; the message names it.
@@ -101,6 +102,7 @@ class EvalOptions:
     concurrency: int = 32
     shards: int | None = None
     overrides: tuple[str, ...] = ()
+    checkpoint: str = ""
 
     def __post_init__(self) -> None:
         check_overrides(self.overrides)
@@ -122,7 +124,14 @@ class EvalOptions:
         if self.out is not None:
             return self.out.resolve()
         below = "sweep" if self.sweep else self.variant.name
+        if self.checkpoint:  # several may share a recipe
+            return checkpoints_folder(self.benchmark_name) / self.checkpoint / below
         return output_folder(os.environ) / f"{self.recipe.name}-eval" / self.benchmark_name / below
+
+
+def checkpoints_folder(benchmark: str) -> Path:
+    """Where the evaluations of released checkpoints on a benchmark are kept, one folder each."""
+    return output_folder(os.environ) / "checkpoints-eval" / benchmark
 
 
 def check_files(paths: Sequence[Path], option: str) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.evaluation.grounding import grounding_values
+from agentic_video.evaluation.grounding import Measured, grounding_values
 from agentic_video.evaluation.published import published_for
 from agentic_video.evaluation.results import Failure, LeftOut
-from agentic_video.evaluation.suites import suite_scores
+from agentic_video.evaluation.standard_error import clustered_error
+from agentic_video.evaluation.submission import submissions
+from agentic_video.evaluation.suites import suite_figures
 from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -99,16 +101,17 @@ def chosen_fps(trajectory: Trajectory) -> list[float]:
 
 
 def accuracy(records: Iterable[Record], key: str = "acc") -> dict[str, Any]:
-    """Mean of a grade over the records that have it, its standard error (None below two), and their number."""
-    return averaged([record.rewards[key] for record in records if key in record.rewards])
+    """Mean of a grade over the records that have it; see :func:`averaged`."""
+    return averaged([(record.rewards[key], record.qa.video) for record in records if key in record.rewards])
 
 
-def averaged(values: Sequence[float]) -> dict[str, Any]:
-    """Mean of the episodes' values, its standard error (None below two), and their number."""
+def averaged(measured: Sequence[Measured]) -> dict[str, Any]:
+    """Mean of episodes' values, its standard error clustered by video (None below two videos), and their number."""
+    values = [value for value, _ in measured]
     return {
         "episodes": len(values),
         "mean": statistics.fmean(values) if values else None,
-        "error": statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None,
+        "error": clustered_error(values, [video for _, video in measured]),
     }
 
 
@@ -184,7 +187,9 @@ def figures(
             "by_reason": _counted(one.reason for one in left_out),
             "first": [one.message for one in left_out[:MAX_NAMED]],
         },
+        "videos": len({record.qa.video for record in records}),
         "ungraded": len(records) - graded,
+        "hidden": sum(record.qa.hidden for record in records),
         "official": official,
         "robust": robust,
         "official_unplayed_wrong": with_unplayed_wrong(official, len(records) - graded, unplayed),
@@ -193,7 +198,7 @@ def figures(
             with_unplayed_wrong(robust, 0, unplayed) if robust["episodes"] == len(records) else None
         ),
         "official_mean_over_categories": statistics.fmean(means) if means else None,
-        "suites": suite_scores(records),
+        "suites": suite_figures(records),
         "grounding": {
             source: {name: averaged(values) for name, values in by_name.items()}
             for source, by_name in grounding_values(records).items()
@@ -250,8 +255,10 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     rows: list[tuple[Any, ...]]
     if result["official_mean_over_categories"] is not None:
         lines.append(f"Mean over categories {percent(result['official_mean_over_categories'])} %.")
-    if result["ungraded"]:
-        lines.append(f"{result['ungraded']} episodes could not be graded: set agentic_video.judge.base_url and .model.")
+    if result["hidden"]:
+        lines.append(f"The answers to {_count(result['hidden'], 'question')} aren't published: see submission-*.json.")
+    if ungraded := result["ungraded"] - result["hidden"]:
+        lines.append(f"{ungraded} episodes could not be graded: set agentic_video.judge.base_url and .model.")
     if failures:
         lines += ["", f"{_count(len(failures), 'question')} could not be played (the same command tries again):", ""]
         lines += [f"- {source} {name}: {error[:200]}" for (source, name), error in _named(failures)]
@@ -265,13 +272,16 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
                     name,
                     group["official"]["episodes"],
                     percent(group["official"]["mean"]),
+                    percent(group["official"]["error"]),
                     percent(group["robust"]["mean"]),
                 )
                 for name, group in groups.items()
             ]
-            lines += ["", *table((grouping.replace("_", " "), "episodes", "accuracy %", "robust %"), rows)]
+            header = (grouping.replace("_", " "), "episodes", "accuracy %", "standard error", "robust %")
+            lines += ["", *table(header, rows)]
     for source, scores in result["suites"].items():
-        lines += ["", *table((source, "%"), [(name, percent(value)) for name, value in scores.items()])]
+        rows = [(name, percent(score["mean"]), percent(score["error"])) for name, score in scores.items()]
+        lines += ["", *table((source, "%", "standard error"), rows)]
     for source, by_name in result["grounding"].items():
         rows = [
             (name.replace("_", " "), value["episodes"], percent(value["mean"]), percent(value["error"]))
@@ -321,7 +331,11 @@ def _headline(result: Mapping[str, Any]) -> str:
     """The accuracies. Where something wasn't played, the one that counts it as wrong stands beside in the same line, so
     that nobody copies the other alone."""
     official, robust, asked = result["official"], result["robust"], result["asked"]
-    error = f" (standard error {percent(official['error'])})" if official["error"] is not None else ""
+    error = (
+        f" (standard error {percent(official['error'])}, by {result['videos']} videos)"
+        if official["error"] is not None
+        else ""
+    )
     of_all, strict, robust_strict = "", "", ""
     if asked > result["episodes"]:
         of_all = f" of {_count(asked, 'question')}"
@@ -366,7 +380,7 @@ def write_report(
     failures: Sequence[Failure] = (),
     left_out: Sequence[LeftOut] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Write ``report.json`` and ``report.md`` into an evaluation's folder.
+    """Write ``report.json`` and ``report.md`` into an evaluation's folder, and what is to be submitted, if anything.
 
     Returns:
         The figures, and the text.
@@ -375,4 +389,6 @@ def write_report(
     text = report_text(title, result, benchmark, failures)
     write_whole(folder / "report.json", [json.dumps(result, indent=2) + "\n"])
     write_whole(folder / "report.md", [text])
+    for name, content in submissions(records, failures).items():
+        write_whole(folder / name, [json.dumps(content, indent=1) + "\n"])
     return result, text

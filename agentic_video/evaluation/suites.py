@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from agentic_video.converters.elv_halluc import hallucination_scores
+from agentic_video.evaluation.standard_error import jackknife_errors
 from agentic_video.types.record import Record
 
 Scores = dict[str, float]
@@ -17,6 +18,22 @@ def suite_scores(records: Sequence[Record]) -> dict[str, Scores]:
     Args:
         records: Of any data sources.
     """
+    return {source: scores for source, (scores, _) in _suites(records, errors=False).items()}
+
+
+def suite_figures(records: Sequence[Record]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """As :func:`suite_scores`, each score as ``mean`` with its standard ``error``, clustered by video (None below two).
+
+    Args:
+        records: Of any data sources.
+    """
+    return {
+        source: {name: {"mean": value, "error": errors[name]} for name, value in scores.items()}
+        for source, (scores, errors) in _suites(records, errors=True).items()
+    }
+
+
+def _suites(records: Sequence[Record], *, errors: bool) -> dict[str, tuple[Scores, dict[str, float | None]]]:
     sources: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if "acc" in record.rewards:
@@ -25,8 +42,19 @@ def suite_scores(records: Sequence[Record]) -> dict[str, Scores]:
     for source, members in sorted(sources.items()):
         suite = SUITES.get(source.removesuffix("_subtitles"))
         if suite is not None and (scores := suite(members)):
-            found[source] = scores
+            moved = jackknife_errors(suite, members, lambda record: record.qa.video) if errors else {}
+            found[source] = scores, moved
     return found
+
+
+def _means(records: Sequence[Record], *fields: str) -> Scores:
+    """Accuracy by the value of a field, or by the values of several, in their order of name."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        values = [record.qa.extra.get(name) for name in fields]
+        if all(isinstance(value, str) and value for value in values):
+            groups[", ".join(map(str, values))].append(record.rewards["acc"])
+    return {name: statistics.fmean(groups[name]) for name in sorted(groups)}
 
 
 def _mlvu(records: Sequence[Record]) -> Scores:
@@ -71,9 +99,51 @@ def _temporalbench(records: Sequence[Record]) -> Scores:
     return {"multiple binary accuracy": sum(right) / len(right)} if right else {}
 
 
+def _videomme(records: Sequence[Record]) -> Scores:
+    """By length, and by domain."""
+    return {**_means(records, "length"), **_means(records, "domain")}
+
+
+def _mmvu(records: Sequence[Record]) -> Scores:
+    """Multiple choice and open ended apart, and the four disciplines."""
+    return {**_means(records, "question_kind"), **_means(records, "discipline")}
+
+
+def _videoeval_pro(records: Sequence[Record]) -> Scores:
+    """Local and holistic questions, perception and reasoning: its four types are the categories of the report."""
+    scores = {}
+    for half in ("Local", "Holistic", "Perception", "Reasoning"):
+        grades = [record.rewards["acc"] for record in records if half in str(record.qa.extra.get("category")).split()]
+        if grades:
+            scores[half] = statistics.fmean(grades)
+    return scores
+
+
+def _longtimescope(records: Sequence[Record]) -> Scores:
+    """Each type of question at each length."""
+    return _means(records, "category", "duration_name")
+
+
+def _minerva(records: Sequence[Record]) -> Scores:
+    """By domain: the skills are the categories of the report."""
+    return _means(records, "domain")
+
+
+def _herbench(records: Sequence[Record]) -> Scores:
+    """The mean over its tasks, whatever their size."""
+    tasks = _means(records, "category")
+    return {"mean over tasks": statistics.fmean(tasks.values())} if tasks else {}
+
+
 SUITES: dict[str, Callable[[Sequence[Record]], Scores]] = {
     "mlvu": _mlvu,
     "elv_halluc": _elv_halluc,
     "temporalbench": _temporalbench,
+    "videomme": _videomme,
+    "mmvu": _mmvu,
+    "videoeval_pro": _videoeval_pro,
+    "longtimescope": _longtimescope,
+    "minerva": _minerva,
+    "herbench": _herbench,
 }
 """By data source, as the converters name it."""

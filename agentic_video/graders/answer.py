@@ -121,11 +121,11 @@ def match_robust(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
     An answer that names no option or several, or a letter with another option's text, is wrong; so is one that goes on
     after naming it, because what follows may take it back.
     """
-    return _named(prediction, options) == gold
+    return named_option(prediction, options) == gold
 
 
-def _named(prediction: str, options: tuple[str, ...]) -> str | None:
-    """The letter of the one option that an answer names, or None."""
+def named_option(prediction: str, options: tuple[str, ...]) -> str | None:
+    """The letter of the one option that an answer names under the shared rule, or None."""
     text = _undress(prediction)
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text

@@ -13,7 +13,7 @@ class RefusedReply(Exception):
     """A server's answer that is not read; the message says why."""
 
 
-def connect(base_url: str, key: str, timeout: float) -> "AsyncOpenAI":
+def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_REPLY_BYTES) -> "AsyncOpenAI":
     """A client of an OpenAI-compatible server; it belongs to the event loop that uses it first.
 
     Redirects aren't followed: they would carry the key elsewhere. Replies are asked for without compression, so that
@@ -35,8 +35,8 @@ def connect(base_url: str, key: str, timeout: float) -> "AsyncOpenAI":
                 body = bytearray()
                 async for chunk in response.aiter_raw():
                     body += chunk
-                    if len(body) > MAX_REPLY_BYTES:
-                        raise RefusedReply(f"the reply is larger than {MAX_REPLY_BYTES} bytes")
+                    if len(body) > max_reply_bytes:
+                        raise RefusedReply(f"the reply is larger than {max_reply_bytes} bytes")
             finally:
                 await response.aclose()
             return type(response)(

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from agentic_video.graders.connection import RefusedReply, connect, without_key
+from agentic_video.graders.connection import MAX_REPLY_BYTES, RefusedReply, connect, without_key
 from agentic_video.graders.plain import plain_message
 from agentic_video.utils.choices import check_choice
 
@@ -88,11 +88,13 @@ class Endpoint:
     Args:
         config: How to reach the model.
         key: Name of the config block, for error messages.
+        max_reply_bytes: Most bytes of a reply.
     """
 
-    def __init__(self, config: EndpointConfig, key: str):
+    def __init__(self, config: EndpointConfig, key: str, max_reply_bytes: int = MAX_REPLY_BYTES):
         self.config = config
         self._key = key
+        self._max_reply_bytes = max_reply_bytes
         self._client: Any = None
         self._slots = asyncio.Semaphore(config.concurrency)
 
@@ -100,7 +102,9 @@ class Endpoint:
         if not self.config.base_url or not self.config.model:
             raise EndpointError(f"there is no {self._key}: set agentic_video.{self._key}.base_url and .model")
         if self._client is None:
-            self._client = connect(self.config.base_url, self._api_key() or "none", self.config.timeout)
+            self._client = connect(
+                self.config.base_url, self._api_key() or "none", self.config.timeout, self._max_reply_bytes
+            )
         return self._client
 
     def _api_key(self) -> str:
@@ -141,13 +145,28 @@ class Endpoint:
             EndpointError: No readable reply after all retries, a request that the server will never accept, or nothing
                 is configured.
         """
-        client = self._connect()
-        body: dict[str, Any] = {"model": self.config.model, "messages": [plain_message(one) for one in messages]}
+        body: dict[str, Any] = {"messages": [plain_message(one) for one in messages]}
         if self.config.max_tokens:
             body["max_tokens"] = self.config.max_tokens
         if self.config.temperature is not None:
             body["temperature"] = self.config.temperature
         body = {key: value for key, value in {**body, **(fields or {})}.items() if value is not None}
+        return await self.post(
+            "/chat/completions", body, lambda reply: read({**reply["choices"][0], "usage": reply.get("usage")})
+        )
+
+    async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+        """Ask in any other way that the server has, as often as :meth:`complete`.
+
+        Args:
+            path: Below the address.
+            body: Of the request; the model's name is added.
+            read: Reads the whole reply. Whatever it raises counts as an unreadable reply.
+
+        Raises:
+            EndpointError: As :meth:`complete`.
+        """
+        client = self._connect()
         tries = 0
 
         async def ask() -> T:
@@ -155,9 +174,9 @@ class Endpoint:
             tries += 1
             async with self._slots:
                 # By path: the typed method walks all of the messages, which costs milliseconds a request
-                asking = client.post("/chat/completions", cast_to=object, body=body)
+                asking = client.post(path, cast_to=object, body={"model": self.config.model, **body})
                 reply = await asyncio.wait_for(asking, self.config.timeout)
-            return read({**reply["choices"][0], "usage": reply.get("usage")})
+            return read(reply)
 
         try:
             return await self._retrying()(ask)

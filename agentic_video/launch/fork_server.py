@@ -127,6 +127,10 @@ class ForkServer:
                     server = os.getpid()
                     if not (process := os.fork()):
                         signal.set_wakeup_fd(-1)
+                        # Their descriptors are closed below. What would close them once more, when the process ends,
+                        # would close whatever has their numbers by then: a connection of Ray's, which aborts.
+                        for one in (self._socket, client, *self._clients.values()):
+                            one.detach()
                         _become(request, server)
                         return request
                     for descriptor in request.descriptors.values():

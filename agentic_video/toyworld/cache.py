@@ -9,7 +9,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -176,15 +176,19 @@ def world_facts(recipe: ToyRecipe) -> Facts:
 
 
 def taught(system: System) -> System:
-    """A system as its cold start is taught and gated: with the default weights of its reward, whatever a run sets.
+    """A system as its cold start is taught and gated: with the default weights of its reward, whatever a run sets, and
+    without a say in whether its asides are trained on.
 
-    Another reward needs no other start.
+    Another reward, or loss, needs no other start.
     """
+    changes: dict[str, Any] = {}
     weights: Any = getattr(system, "weights", None)
-    if not is_dataclass(weights):
-        return system
-    cls: Any = type(weights)
-    return replace(system, weights=cls())  # type: ignore[type-var]
+    if is_dataclass(weights):
+        cls: Any = type(weights)
+        changes["weights"] = cls()
+    if any(field.name == "train_asides" for field in fields(system)):  # type: ignore[arg-type]
+        changes["train_asides"] = False
+    return replace(system, **changes) if changes else system  # type: ignore[type-var]
 
 
 def system_facts(system: System, limits: TokenLimits) -> Facts:

@@ -1,7 +1,6 @@
 """Episodes of which every turn is written beforehand, played as an engine would play them."""
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 
 from agentic_video.rollout.episode import play
@@ -11,7 +10,7 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, T
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
 from agentic_video.toyworld.oracles import Asides
-from agentic_video.types.message import AsideRequest
+from agentic_video.types.message import AsideRequest, visuals_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, Trajectory
 from agentic_video.video.source import FrameSource
@@ -54,10 +53,7 @@ class ScriptedTokens(TokenPolicy):
         asides: Asides | None,
     ):
         super().__init__(ScriptEngine(turns), chat_format, limits, system)
-        keeping = copy(system)
-        # As it is set, whether a subclass has it as a field or not
-        object.__setattr__(keeping, "train_asides", True)
-        self._written = chat_format, limits, keeping
+        self._written = chat_format, limits, system
         self._qa, self._asides = qa, asides
 
     async def ask(self, request: AsideRequest) -> Aside:
@@ -68,7 +64,11 @@ class ScriptedTokens(TokenPolicy):
         said = written_ids(self._asides(self._qa, request), chat_format, request.stop)
         beside = TokenPolicy(ScriptEngine([said]), chat_format, limits, system)
         aside = await beside.ask(request)
-        self.aside_sequences += beside.aside_sequences
+        visuals = [part for message in request.messages for part in visuals_of(message.parts)]
+        asked = chat_format.opening_ids(request.messages) + chat_format.prefix_ids(request.prefix)
+        sequence = TokenSequence(asked, visuals)
+        sequence.append_generated(list(aside.token_ids), None)
+        self.aside_sequences.append(sequence)
         return aside
 
 

@@ -11,7 +11,8 @@ column           type            meaning
 ``question``     string          the question, without its options
 ``options``      list[string]    the options in order, without letters; empty for an open-ended question
 ``answer``       string          the letter of the right option, or the reference answer; may be left out where
-                                 the answer is an interval: ``windows`` is the gold then
+                                 the answer is an interval: ``windows`` is the gold then, and where
+                                 ``extra_info.answer_hidden`` is true: the row is played, and not graded
 ``answer_type``  string          ``multiple_choice``, ``open_ended``, ``interval`` (the answer is one interval) or
                                  ``intervals`` (one or several); default: by whether there are options
 ``windows``      list[[s, e]]    gold windows in seconds: the answer's, or where the evidence for another answer is
@@ -59,7 +60,7 @@ class VideoQA:
     Attributes:
         video: Path of the video file.
         answer: The letter of the right option (multiple choice), the reference answer (open ended), or the windows as
-            text (an interval).
+            text (an interval). Empty where it isn't published.
         options: Option texts without letters, in order; empty for other questions.
         extra: Whatever else a system needs.
         windows: Gold windows in seconds: the right answer where it is an interval (of several windows each is right for
@@ -117,22 +118,25 @@ class VideoQA:
             raise RowError(f"{where}: field 'windows' must hold a window with start < end where the answer is one")
         if answer_type in INTERVAL_TYPES and options:
             raise RowError(f"{where}: field 'options' must be empty where the answer is an interval")
-        own = answer_type in INTERVAL_TYPES and row.get("answer") is None
-        answer = windows_text(windows) if own else text("answer")
-        if answer_type == "multiple_choice":
-            if not 2 <= len(options) <= len(LETTERS):
-                raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
-            letter = answer.strip().rstrip(".").upper()
-            if len(letter) != 1 or letter not in LETTERS[: len(options)]:
-                raise RowError(
-                    f"{where}: field 'answer' must be a letter from A to {LETTERS[len(options) - 1]}, got {answer!r}"
-                )
-            answer = letter
         extra = row.get("extra_info")
         if extra is not None and not isinstance(extra, Mapping):
             raise RowError(f"{where}: field 'extra_info' must be a struct (a dictionary), got {type(extra).__name__}")
         if _is_deep(extra):
             raise RowError(f"{where}: field 'extra_info' is nested more than {MAX_DEPTH} deep")
+        hidden = (extra or {}).get("answer_hidden") is True
+        if hidden and (row.get("answer") or answer_type in INTERVAL_TYPES):
+            raise RowError(f"{where}: field 'answer' must be empty, and no interval, where extra_info.answer_hidden is")
+        own = answer_type in INTERVAL_TYPES and row.get("answer") is None
+        answer = "" if hidden else windows_text(windows) if own else text("answer")
+        if answer_type == "multiple_choice":
+            if not 2 <= len(options) <= len(LETTERS):
+                raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
+            letter = answer.strip().rstrip(".").upper()
+            if not hidden and (len(letter) != 1 or letter not in LETTERS[: len(options)]):
+                raise RowError(
+                    f"{where}: field 'answer' must be a letter from A to {LETTERS[len(options) - 1]}, got {answer!r}"
+                )
+            answer = letter
         video = text("video")
         if "\0" in video:
             raise RowError(f"{where}: field 'video' is no path: {_short(video)}")
@@ -148,6 +152,11 @@ class VideoQA:
             windows=windows,
             where=where,
         )
+
+    @property
+    def hidden(self) -> bool:
+        """Whether its answer isn't published: it can be played, and not graded."""
+        return not self.answer
 
     def to_row(self) -> dict[str, Any]:
         """The row that :meth:`from_row` reads back; ``windows`` only where there are some."""

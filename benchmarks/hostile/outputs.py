@@ -23,6 +23,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView
 from agentic_video.types.frame import Frame
+from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
@@ -154,6 +155,11 @@ def problem_of(case: Case, qa: VideoQA, trajectory: Trajectory, score: Score, re
         return f"reward {score.reward} with accuracy {score.acc}"
     text = json.dumps(trajectory.to_dict(), ensure_ascii=False, allow_nan=False).encode(errors="backslashreplace")
     return "" if Trajectory.from_dict(json.loads(text)) == trajectory else "the record reads back as another one"
+
+
+def _beside(said: str) -> Callable[[AsideRequest], str]:
+    """Sub-agents that always say this."""
+    return lambda request: said
 
 
 async def _part(name: str, seed: int, first: int, count: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import math
 import random
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView
+from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import LETTERS, VideoQA
 from benchmarks.hostile.outputs import Source
 from benchmarks.rewards.strategies import EXPLAINED, STRATEGIES, Strategy
@@ -127,10 +128,7 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
         )
         source = Source(SECONDS)
         texts = strategy.turns(setting.case, qa, rng)
-        # asked beside the episode, the policy says what it knows of the answer: it, or any letter
-        policy = ScriptedPolicy(
-            _script(texts), lambda request, qa=qa: qa.answer if strategy.knows == "right" else _any_letter(rng)
-        )
+        policy = ScriptedPolicy(_script(texts), _beside(qa.answer if strategy.knows == "right" else "", rng))
         trajectory = await play(setting.case.system, policy, qa, source, None)
         verifier = _Verifier(rng, qa.answer if strategy.knows == "right" else "")
         graders = Graders(verifier=verifier, judge=None, source=source)  # type: ignore[arg-type]
@@ -152,6 +150,11 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
         terms,
         ends,
     )
+
+
+def _beside(told: str, rng: random.Random) -> Callable[[AsideRequest], str]:
+    """What a policy says when it is asked beside its episode: what it knows of the answer, or any letter."""
+    return lambda request: told or _any_letter(rng)
 
 
 def _script(texts: Sequence[str]) -> Any:

@@ -46,6 +46,7 @@ def test_a_recipe_is_found_from_anywhere_and_one_s_own_first(tmp_path: Path, mon
     mine.mkdir(parents=True)
     assert find_recipe("eva") == mine.parent
     with pytest.raises(
-        SetupError, match="--system moments: no such recipe; there are eva, framemind, framethinker, videobrain, "
+        SetupError,
+        match="--system moments: no such recipe; there are eva, framemind, framethinker, timesearch, videobrain, ",
     ):
         find_recipe("moments")

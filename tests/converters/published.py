@@ -615,6 +615,124 @@ SAMPLES: dict[str, Sample] = {
         extra={"category": "object", "caption_type": "ground_truth", "triplet": "0", "part_nums": "4"},
         fields=["video_path", "aspect", "caption_type", "ref_answer"],
     ),
+    "egoschema": Sample(
+        file="questions.json",
+        rows=[
+            {
+                "q_uid": "001934bb-81bd", "google_drive_id": "x", "question": "What does C do overall?",
+                "option 0": "Cooks.", "option 1": "Reads.", "option 2": "Walks.", "option 3": "Sews.",
+                "option 4": "Sings.",
+            }
+        ],
+        videos=["001934bb-81bd.mp4"],
+        expected=[
+            ("001934bb-81bd", "001934bb-81bd.mp4", "What does C do overall?",
+             ["Cooks.", "Reads.", "Walks.", "Sews.", "Sings."], "D")
+        ],
+        extra={"duration": 180.0, "q_uid": "001934bb-81bd", "answer_text": "Sews."},
+        fields=["question", "option 0", "option 4"],
+        split="subset",
+        subtitles={"subset_answers.json": '{"001934bb-81bd": 3, "another": 0}'},
+    ),
+    "mmvu": Sample(
+        file="validation.json",
+        rows=[
+            {
+                "id": "validation_0", "video": "https://h.co/datasets/yale-nlp/MMVU/resolve/main/videos/Art/0.mp4",
+                "youtube_url": "u", "question_type": "multiple-choice", "question": "Which style?",
+                "choices": {"A": "Cubism", "B": "Pop", "C": "Dada", "D": "Baroque", "E": "Gothic"}, "answer": "C",
+                "metadata": {"subject": "Art", "textbook": "T", "rationale": "R", "knowledge": ["k"]},
+            },
+            {
+                "id": "validation_1", "video": "videos/Modern_Physics/0.mp4", "question_type": "open-ended",
+                "question": "Which sort?", "choices": {"A": "", "B": "", "C": "", "D": "", "E": ""},
+                "answer": "O(n^2)", "metadata": {},
+            },
+        ],
+        videos=["Art/0.mp4", "Modern_Physics/0.mp4"],
+        expected=[
+            ("validation_0", "Art/0.mp4", "Which style?", ["Cubism", "Pop", "Dada", "Baroque", "Gothic"], "C"),
+            ("validation_1", "Modern_Physics/0.mp4", "Which sort?", [], "O(n^2)"),
+        ],
+        extra={"category": "Art", "discipline": "Humanities and Social Science", "question_kind": "multiple-choice"},
+        fields=["id", "video", "question_type", "question", "choices", "answer"],
+    ),
+    "videoeval_pro": Sample(
+        file="data/test-00000-of-00001.parquet",
+        rows=[
+            {
+                "video": "abc.mp4", "question": "What is her name?", "options": ["A. Ann", "B. Bea"], "answer": "B",
+                "answer_text": "Bea", "meta": "{}", "source": "lvbench", "qa_subtype": "Entity Recognition",
+                "qa_type": "Local Perception",
+            }
+        ],
+        videos=["videos_filtered/abc.mp4"],
+        expected=[("0", "videos_filtered/abc.mp4", "What is her name?", [], "Bea")],
+        extra={
+            "category": "Local Perception", "qa_subtype": "Entity Recognition", "source": "lvbench",
+            "video_name": "abc.mp4",
+        },
+        fields=["video", "question", "answer_text", "qa_type"],
+    ),
+    "longtimescope": Sample(
+        file="data/test-00000-of-00001.parquet",
+        rows=[
+            {
+                "id": 7, "video": "videos/7.mp4", "input": "What is written there?\nA. STOP\nB. GO\nC. OUT\nD. IN",
+                "answer": "B", "type": "OCR", "length": 28_800,
+            }
+        ],
+        videos=["videos/7.mp4"],
+        expected=[("7", "videos/7.mp4", "What is written there?", ["STOP", "GO", "OUT", "IN"], "B")],
+        extra={"category": "OCR", "duration": 28_800.0, "duration_name": "8 h"},
+        fields=["id", "video", "input", "answer", "type", "length"],
+    ),
+    "minerva": Sample(
+        file="minerva.json",
+        rows=[
+            {
+                "key": "aQ:1", "video_id": "https://www.youtube.com/watch?v=0A1b2C3d4E5&t=3", "question": "How many?",
+                "answer": "4", "answer_choice_0": "2", "answer_choice_1": "3", "answer_choice_2": "4",
+                "answer_choice_3": "5", "answer_choice_4": "6", "answer_id": 2, "reasoning": "At 0:10 two, then two.",
+                "question type": "Counting, Temporal Reasoning", "split": "Sports", "category": "Tennis",
+            }
+        ],
+        videos=["0A1b2C3d4E5.webm"],
+        expected=[("aQ:1", "0A1b2C3d4E5.webm", "How many?", ["2", "3", "4", "5", "6"], "C")],
+        extra={
+            "categories": ["Counting", "Temporal Reasoning"], "domain": "Sports", "sub_category": "Tennis",
+            "reasoning": "At 0:10 two, then two.",
+        },
+        fields=["key", "video_id", "question", "answer_choice_0", "answer_choice_4", "answer_id", "question type"],
+    ),
+    "herbench": Sample(
+        file="tasks/temporal_shot_ordering.json",
+        rows=[
+            {
+                "video_id": "Trailer", "video_path": "videos/trailers/Trailer.mp4", "question_id": "TSO_0000",
+                "question": "In which order?", "answer_text": "1->3->2", "answer_choice": "B", "answer_index": 1,
+                "candidates": ["A. 1->2->3", "B. 1->3->2", "C. 2->1->3", "D. 3->2->1", "E. 3->1->2"],
+                "task_type": "Temporal Shot Ordering",
+                "metadata": {"timestamps": ["02:04.9-02:06.0", "00:08.0-00:09.0"], "source_dataset": "trailers"},
+            }
+        ],
+        videos=["trailers/Trailer.mp4"],
+        expected=[
+            ("TSO_0000", "trailers/Trailer.mp4", "In which order?",
+             ["1->2->3", "1->3->2", "2->1->3", "3->2->1", "3->1->2"], "B")
+        ],
+        extra={"category": "Temporal Shot Ordering", "source_dataset": "trailers", "video_id": "Trailer"},
+        fields=["video_path", "question_id", "question", "answer_index", "candidates", "task_type"],
+        windows=[[[8.0, 9.0], [124.9, 126.0]]],
+    ),
+    "videosiah_eval": Sample(
+        file="data/test-00000-of-00001.parquet",
+        rows=[{"video_path": "videos/v1.mp4", "question": "What does he drop?", "answer": "A key."}],
+        videos=["videos/v1.mp4"],
+        expected=[("0", "videos/v1.mp4", "What does he drop?", [], "A key.")],
+        extra={"video_name": "videos/v1.mp4", "answer_text": "A key."},
+        fields=["video_path", "question", "answer"],
+    ),
     "charades_sta": Sample(
         file="charades_sta_test.txt",
         rows=[

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.converters.base import ConvertError, Fields, Problem, Split, seconds
+from agentic_video.converters.base import ConvertError, Fields, Problem, Split
 from agentic_video.converters.files import FoundVideo, SubtitleFolder, VideoFolder, find_files, read
 from agentic_video.types.row import RowError
 
@@ -171,29 +171,10 @@ def test_the_file_that_shares_most_folders_counts(tmp_path: Path) -> None:
         videos.find(["a/b/1.avi"])
 
 
-@pytest.mark.parametrize(
-    ("time", "value"), [("00:15", 15), ("01:00:19", 3619), ("00:00:01,500", 1.5), (" 00:01:00.25 ", 60.25), ("7", 7)]
-)
-def test_seconds(time: str, value: float) -> None:
-    assert seconds(time) == value
-
-
-@pytest.mark.parametrize("time", ["", "a:b", "1:2:3:4"])
-def test_seconds_refuses(time: str) -> None:
-    with pytest.raises(ValueError, match=r"time|convert"):
-        seconds(time)
-
-
-def test_subtitles(tmp_path: Path) -> None:
-    blocks = ["1|00:00:01,000 --> 00:00:02,500|<i>one</i>|two", "nonsense", "2|00:00:58,000 --> 00:01:04,000|end"]
-    srt = "||".join(blocks).replace("|", "\r\n")
-    touch(tmp_path / "s.srt", srt.encode())
-    assert SubtitleFolder(tmp_path).read(("no.srt", "s.srt"), 0.0, 60.0) == "[1.0 - 2.5 s] one two\n[58.0 - 60.0 s] end"
-    assert SubtitleFolder(tmp_path).read(("s.srt",), 50.0, None) == "[8.0 - 14.0 s] end"
-    assert SubtitleFolder(tmp_path).read(("no.srt", "../s.srt"), 0.0, None) == ""
-    touch(tmp_path / "deep" / "subtitle" / "t.srt", srt.encode())
-    assert SubtitleFolder(tmp_path).read(("subtitle/t.srt",), 0.0, 2.0) == "[1.0 - 2.0 s] one two"
-    for bad in ({"a": 1}, [{"timestamp": [1]}], [{"start": "x", "end": "0:1", "line": ""}], [3], [{"line": "x"}]):
-        touch(tmp_path / "b.json", json.dumps(bad).encode())
-        with pytest.raises(ValueError):
-            SubtitleFolder(tmp_path).read(("b.json",), 0.0, None)
+def test_subtitle_files_are_found_by_path_or_by_name(tmp_path: Path) -> None:
+    near = touch(tmp_path / "s.srt")
+    assert SubtitleFolder(tmp_path).find(("no.srt", "s.srt")) == near
+    assert SubtitleFolder(tmp_path).find(("no.srt", "../s.srt")) is None
+    deep = touch(tmp_path / "deep" / "subtitle" / "t.srt")
+    assert SubtitleFolder(tmp_path).find(("subtitle/t.srt",)) == deep
+    assert SubtitleFolder(tmp_path).find(()) is None

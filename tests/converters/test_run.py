@@ -13,6 +13,7 @@ from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ConvertError
 from agentic_video.converters.run import convert, report_path
 from tests.converters.published import SAMPLES
+from tests.video.video_files import Spec, make
 
 DOCS = Path(__file__).parents[2] / "docs" / "datasets.md"
 
@@ -71,6 +72,26 @@ def test_subtitles_come_before_the_question(tmp_path: Path) -> None:
     assert {with_them["data_source"], without["data_source"]} == {"videomme_subtitles"}
     report = json.loads(report_path(tmp_path / "rows.jsonl").read_text())
     assert report["notes"] == {"with_subtitles": 1, "without_subtitles": 1}
+
+
+def test_subtitles_that_are_on_at_some_frames(tmp_path: Path) -> None:
+    """A video of 60 frames at 25 a second: of three frames those at 0, 30 (29.5 rounded) and 59, so 0, 1.2, 2.36 s."""
+    SAMPLES["videomme"].write(tmp_path)
+    make(tmp_path / "videos/data/fFj.1.Az.mp4", Spec(".mp4", "mpeg4"))
+    (tmp_path / "source/subtitle/fFj.1.Az.srt").write_text(
+        "1\n00:00:00,100 --> 00:00:01,100\nbetween frames\n\n2\n00:00:01,000 --> 00:00:02,000\nat the second\n"
+    )
+    assert main(command(tmp_path, "videomme", "--subtitles", "3")) == 0
+    with_them, without = lines(tmp_path / "rows.jsonl")
+    assert with_them["question"] == "Subtitles of the video:\n[1.0 - 2.0 s] at the second\n\nHow many?"
+    assert with_them["extra_info"]["subtitles"] == "source/subtitle/fFj.1.Az.srt"
+    assert "subtitles" not in without["extra_info"]
+    # a video without subtitles needs no length; one with them that can't be read is left out
+    (tmp_path / "videos/data/fFj.1.Az.mp4").write_bytes(b"no video")
+    assert main(command(tmp_path, "videomme", "--subtitles", "3", out="again.jsonl")) == 0
+    assert len(lines(tmp_path / "again.jsonl")) == 1
+    with pytest.raises(SystemExit):
+        main(command(tmp_path, "videomme", "--subtitles", "none"))
 
 
 def test_subtitles_of_a_part_of_a_video(tmp_path: Path) -> None:

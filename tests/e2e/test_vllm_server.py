@@ -144,6 +144,31 @@ def test_an_agent_behind_a_server_is_evaluated(url: str, rows: Path, tmp_path: P
     assert report["per_episode"]["tool_calls"]["mean"] > 0.3
 
 
+def test_by_token_ids_the_server_says_what_the_engine_in_this_process_says(
+    url: str, toyworld: dict[str, str], rows: Path, tmp_path: Path
+) -> None:
+    """Greedy episodes, id by id. The engine runs in a process of its own, as in the test below."""
+    said = {}
+    for engine, model in (("vllm-server", url), ("vllm", toyworld["model"])):
+        command = [sys.executable, "-m", "agentic_video.cli", "eval", "--recipe", str(RECIPE), "--profile", "laptop"]
+        command += ["--model", model, "--engine", engine, "--data", str(rows), "--out", str(tmp_path / engine)]
+        command += ["--temperature", "0", *server_limits()]
+        environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        records = list(read_records(tmp_path / engine / "episodes-000.jsonl"))
+        said[engine] = {record.qa.id: [turn.token_ids for turn in record.trajectory.turns] for record in records}
+    assert len(said["vllm"]) == QUESTIONS
+    assert said["vllm-server"] == said["vllm"]
+    turns = [len(turns) for turns in said["vllm"].values()]
+    assert max(turns) > 1 and all(ids for turns in said["vllm"].values() for ids in turns)
+
+
+def server_limits() -> list[str]:
+    """Overrides for an engine like the server's."""
+    return ["actor_rollout_ref.rollout.max_model_len=640"]
+
+
 def test_references_give_what_images_give(any_checkpoint: Path) -> None:
     """In a process of its own, which ends by force: after an engine in its own process Python didn't end by itself."""
     command = [sys.executable, "-m", "tests.e2e.references", str(any_checkpoint)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentic_video.evaluation.grounding import grounding_values
+from agentic_video.evaluation.grounding import grounding_values as measured
 from agentic_video.evaluation.report import figures, report_text
 from agentic_video.types.action import Answer, Calls, ToolCall
 from agentic_video.types.record import Record
@@ -12,15 +12,26 @@ from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 CALL = Calls((ToolCall("look", {}),))
 
 
+def grounding_values(records: list[Record]) -> dict[str, dict[str, list[float]]]:
+    """Without the videos."""
+    found = measured(records)
+    assert {video for by_name in found.values() for pairs in by_name.values() for _, video in pairs} <= {"v.mp4"}
+    return {
+        source: {name: [value for value, _ in pairs] for name, pairs in by_name.items()}
+        for source, by_name in found.items()
+    }
+
+
 def played(
     answer: str | None,
     kind: AnswerType,
     windows: tuple[Interval, ...],
     looks: tuple[tuple[float, ...], ...] = (),
     source: str = "s",
+    video: str = "v.mp4",
     **rewards: float,
 ) -> Record:
-    qa = VideoQA("q", "v.mp4", "when?", "A", kind, data_source=source, windows=windows)
+    qa = VideoQA("q", video, "when?", "A", kind, data_source=source, windows=windows)
     turns = [
         Turn("look", CALL, 1, observation=tuple(FrameRef(int(time), time, 28, 28) for time in times), legal_calls=1)
         for times in looks
@@ -81,7 +92,7 @@ def test_rows_without_windows_have_none() -> None:
 def test_the_report_has_them_with_their_standard_errors() -> None:
     records = [
         played("0 - 10", "interval", ((0.0, 10.0),), ((1, 2), (30, 40)), source="charades_sta", acc=1.0),
-        played("20 - 30", "interval", ((0.0, 10.0),), ((20, 21),), source="charades_sta", acc=0.0),
+        played("20 - 30", "interval", ((0.0, 10.0),), ((20, 21),), source="charades_sta", video="w", acc=0.0),
         played("A", "multiple_choice", ((0.0, 10.0),), source="nextgqa", acc=1.0),
     ]
     result = figures(records)

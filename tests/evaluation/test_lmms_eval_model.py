@@ -25,17 +25,20 @@ from lmms_eval.models.registry_v2 import ModelRegistryV2
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.evaluation.lmms_eval_model import NAME, manifest, question
+from agentic_video.evaluation.lmms_eval_model import NAME, manifest, question, question_of_messages
 from agentic_video.types.record import load_records
 from agentic_video.utils.errors import SetupError
 
 
-def test_the_registry_finds_it_and_it_answers(checkpoint: Path, small_world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("simple", [True, False])
+def test_the_registry_finds_it_and_it_answers(
+    simple: bool, checkpoint: Path, small_world: World, tmp_path: Path
+) -> None:
     registry = ModelRegistryV2()
     (entry,) = entry_points(group="lmms_eval.models", name=NAME)
     registry.register_manifest(entry.load()())
     rows = load_rows([small_world.heldout])[0][:3]
-    model = registry.get_model_class(NAME).create_from_arg_string(
+    model = registry.get_model_class(NAME, force_simple=simple).create_from_arg_string(
         f"recipe={RECIPES / 'videozoomer'},model={checkpoint},profile=laptop,baseline=2,engine={TOY}",
         {"batch_size": 1, "device": None},
     )
@@ -46,10 +49,16 @@ def test_the_registry_finds_it_and_it_answers(checkpoint: Path, small_world: Wor
     def visual(doc: dict[str, str]) -> list[str]:
         return [doc["video"]]
 
+    def messages(doc: dict[str, str]) -> list[dict[str, Any]]:
+        content = [{"type": "video", "url": doc["video"]}, {"type": "text", "text": "Which?"}]
+        return [{"role": "user", "content": content}]
+
+    assert model.is_simple is simple
+    budget = {"max_new_tokens": 16}
     requests = [
         Instance(
             "generate_until",
-            ("Which?", {"max_new_tokens": 16}, visual, number, "toy", "test"),
+            ("Which?", *((budget, visual) if simple else (messages, budget)), number, "toy", "test"),
             number,
             {"task": "toy", "doc_id": number, "repeats": 1},
         )
@@ -71,11 +80,45 @@ def test_a_task_without_one_video_is_refused(visuals: list[Any]) -> None:
         question("Which?", visuals, "task test 3")
 
 
+VIDEO = {"type": "video", "url": "a.mp4"}
+
+
+def test_messages_become_a_question() -> None:
+    messages = [
+        {"role": "system", "content": [{"type": "text", "text": "Think in tags."}]},
+        {"role": "user", "content": [{"type": "text", "text": "Watch."}, VIDEO, {"type": "text", "text": "Which?"}]},
+        {"role": "user", "content": "Answer with a letter."},
+    ]
+    qa = question_of_messages(messages, "task test 3")
+    assert (qa.video, qa.question) == ("a.mp4", "Watch.\nWhich?\nAnswer with a letter.")
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([{"role": "user", "content": "Which?"}], "one path of a video"),
+        ([{"role": "user", "content": [VIDEO, VIDEO]}], "one path of a video"),
+        ([{"role": "user", "content": [{"type": "video", "url": object()}]}], "one path of a video"),
+        ([{"role": "user", "content": [VIDEO, {"type": "image", "url": "a.png"}]}], "it gave image"),
+        ([{"role": "assistant", "content": "B"}], "a message of assistant"),
+        ([{"role": "user", "content": [{**VIDEO, "start_time": 3.0}]}], "a part of a video"),
+        ([{"role": "user", "content": [{"type": "text"}]}], "lmms-eval's form"),
+        ([{"content": "x"}], "lmms-eval's form"),
+        (None, "lmms-eval's form"),
+        (["x"], "lmms-eval's form"),
+    ],
+)
+def test_other_messages_are_refused(messages: Any, why: str) -> None:
+    with pytest.raises(SetupError, match=why):
+        question_of_messages(messages, "task test 3")
+
+
 def test_an_unknown_argument_is_named() -> None:
     registry = ModelRegistryV2()
     registry.register_manifest(manifest())
-    with pytest.raises(SetupError, match="tool: unknown"):
-        registry.get_model_class(NAME)(recipe="r", model="m", tool=False)
+    for simple in (True, False):
+        with pytest.raises(SetupError, match="tool: unknown"):
+            registry.get_model_class(NAME, force_simple=simple)(recipe="r", model="m", tool=False)
 
 
 TASK = """
@@ -118,8 +161,9 @@ def says(body: dict[str, Any], number: int) -> Reply:
     return Reply(f"<think>!</think><answer>{options[mark % len(options)]}</answer>")
 
 
+@pytest.mark.parametrize("kind", ["chat", "simple"])
 def test_a_task_of_its_own_gives_what_our_own_evaluation_gives(
-    serve: Callable[[Script], FaultyServer], small_world: World, tmp_path: Path
+    kind: str, serve: Callable[[Script], FaultyServer], small_world: World, tmp_path: Path
 ) -> None:
     """The whole of lmms-eval, as a user starts it, against one server."""
     pytest.importorskip("lmms_eval.evaluator", exc_type=ImportError)
@@ -137,7 +181,7 @@ def test_a_task_of_its_own_gives_what_our_own_evaluation_gives(
         "agentic_video",
         "--tasks",
         "toyvideo",
-        "--force_simple",
+        *(["--force_simple"] if kind == "simple" else []),
         "--include_path",
         str(task),
         "--limit",
@@ -152,6 +196,7 @@ def test_a_task_of_its_own_gives_what_our_own_evaluation_gives(
     assert ended.returncode == 0, ended.stderr[-3000:]
     (results,) = (tmp_path / "lmms").rglob("*_results.json")
     (samples,) = (tmp_path / "lmms").rglob("*_samples_toyvideo.jsonl")
+    assert f"({kind})" in json.loads(results.read_text())["config"].get("model_backend", f"({kind})")
     theirs = json.loads(results.read_text())["results"]["toyvideo"]["acc,none"]
     answers = [json.loads(line)["filtered_resps"] for line in samples.read_text().splitlines()]
 

@@ -31,7 +31,7 @@ def zoom(*rates: Any, legal: int = 1) -> Turn:
 
 
 def record(number: int, turns: Sequence[Turn], end: EndReason, rewards: dict[str, float], **extra: Any) -> Record:
-    qa = VideoQA(f"q{number}", "v.mp4", "which?", "A", options=("x", "y"), data_source="one", extra=extra)
+    qa = VideoQA(f"q{number}", f"v{number}.mp4", "which?", "A", options=("x", "y"), data_source="one", extra=extra)
     return Record(qa, Trajectory(qa.id, "s", (), tuple(turns), end), rewards)
 
 
@@ -124,8 +124,8 @@ def test_whoever_copies_the_accuracy_sees_the_other_one_beside_it() -> None:
     result = figures(four(), [Failure(("one", "q5"), "gone")], LEFT_OUT)
     text = report_text("t", result, "mlvu_dev", [Failure(("one", "q5"), "gone")])
     assert (
-        "Accuracy 50.0 % (standard error 28.9) on 4 episodes of 8 questions, 25.0 % with those that were not played as "
-        "wrong; by the robust rule 75.0 % on 4, 37.5 % with those as wrong." in text
+        "Accuracy 50.0 % (standard error 28.9, by 4 videos) on 4 episodes of 8 questions, 25.0 % with those that were "
+        "not played as wrong; by the robust rule 75.0 % on 4, 37.5 % with those as wrong." in text
     )
     assert f"4 rows of the data files left out ({SAME_ROW}: 1, {UNREADABLE}: 1, {NO_VIDEO}: 2); 1 of them not" in text
     assert "- rows.jsonl row 9: field 'id' must be a non-empty string\n" in text
@@ -135,7 +135,7 @@ def test_whoever_copies_the_accuracy_sees_the_other_one_beside_it() -> None:
 
 def test_where_everything_was_played_nothing_is_said_about_others() -> None:
     text = report_text("t", figures(four()), "mlvu_dev")
-    assert "Accuracy 50.0 % (standard error 28.9) on 4 episodes; by the robust rule 75.0 % on 4.\n" in text
+    assert "Accuracy 50.0 % (standard error 28.9, by 4 videos) on 4 episodes; by the robust rule 75.0 % on 4.\n" in text
     assert "not played" not in text and "left out" not in text
 
 
@@ -177,7 +177,7 @@ def test_the_text_shows_what_was_published_and_what_failed(tmp_path: Path) -> No
     assert ["this run", "", "50.0", "20.0", "", note] in lines
     assert ["VideoZoomer", "VideoZoomer", "68.8", "-", "Table 1", "the text of section 4.2 says 66.8"] in lines
     assert ["EVA", "EVA", "68.3", "22.2", "Table 2", "the table says MLVU without a split"] in lines
-    assert ["count", "3", "33.3", "66.7"] in lines
+    assert ["count", "3", "33.3", "33.3", "66.7"] in lines
     assert "- one q5: VideoError: gone for good" in text
     assert "Published" not in report_text("t", result, "some other benchmark")
 

@@ -1,18 +1,19 @@
 """Scores that benchmarks report beside the accuracy, by hand."""
 
+import math
 from typing import Any
 
 import pytest
 
 from agentic_video.evaluation.report import category_of, duration_of, figures, report_text
-from agentic_video.evaluation.suites import suite_scores
+from agentic_video.evaluation.suites import suite_figures, suite_scores
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 
 
-def graded(source: str, acc: float | None, **extra: Any) -> Record:
-    qa = VideoQA("q", "v.mp4", "which?", "A", options=("x", "y"), data_source=source, extra=extra)
+def graded(source: str, acc: float | None, video: str = "v.mp4", **extra: Any) -> Record:
+    qa = VideoQA("q", video, "which?", "A", options=("x", "y"), data_source=source, extra=extra)
     return Record(qa, Trajectory("q", "s", (), (), EndReason.ANSWER), {} if acc is None else {"acc": acc})
 
 
@@ -22,8 +23,8 @@ def test_mlvu_counts_its_tasks_equally() -> None:
     # a quarter and one; the accuracy is two of five
     assert suite_scores(records) == {"mlvu": {"M-Avg": 0.625}}
     result = figures(records)
-    assert result["official"]["mean"] == 0.4 and result["suites"]["mlvu"]["M-Avg"] == 0.625
-    assert "| M-Avg | 62.5 |" in report_text("t", result, "mlvu_dev")
+    assert result["official"]["mean"] == 0.4 and result["suites"]["mlvu"]["M-Avg"] == {"mean": 0.625, "error": None}
+    assert "| M-Avg | 62.5 | -              |" in report_text("t", result, "mlvu_dev")
 
 
 def test_elv_halluc_by_aspect_and_as_a_whole() -> None:
@@ -78,3 +79,75 @@ def test_durations_by_the_benchmark_s_names_or_else_by_the_file() -> None:
     record = graded("lvbench", 1.0)
     measured = Record(record.qa, record.trajectory, {"acc": 1.0, "video_seconds": 4000.0})
     assert list(figures([measured])["by"]["duration"]) == ["> 3600 s"]
+
+
+def test_mmvu_by_kind_and_discipline() -> None:
+    records = [
+        graded("mmvu", 1, question_kind="multiple-choice", discipline="Science"),
+        graded("mmvu", 0, question_kind="open-ended", discipline="Science"),
+        graded("mmvu", 0, question_kind="multiple-choice", discipline="Healthcare"),
+        graded("mmvu", 1, question_kind="multiple-choice"),
+    ]
+    assert suite_scores(records)["mmvu"] == {
+        "multiple-choice": pytest.approx(2 / 3),
+        "open-ended": 0.0,
+        "Healthcare": 0.0,
+        "Science": 0.5,
+    }
+
+
+def test_videoeval_pro_by_halves() -> None:
+    grades = {"Local Perception": 1, "Local Reasoning": 0, "Holistic Perception": 1, "Holistic Reasoning": 1}
+    records = [graded("videoeval_pro", acc, category=kind) for kind, acc in grades.items()]
+    scores = suite_scores(records)["videoeval_pro"]
+    assert scores == {"Local": 0.5, "Holistic": 1.0, "Perception": 1.0, "Reasoning": 0.5}
+
+
+def test_longtimescope_by_type_and_length() -> None:
+    records = [
+        graded("longtimescope", acc, category=kind, duration_name=length)
+        for kind, length, acc in (("QA", "8 h", 1), ("QA", "8 h", 0), ("OCR", "8 h", 0), ("OCR", "10 h", 1))
+    ]
+    assert suite_scores(records)["longtimescope"] == {"QA, 8 h": 0.5, "OCR, 8 h": 0.0, "OCR, 10 h": 1.0}
+    assert set(figures(records)["by"]["duration"]) == {"8 h", "10 h"}
+
+
+def test_minerva_by_domain_and_by_skill() -> None:
+    records = [
+        graded("minerva", 1, domain="Sports", categories=["Counting", "OCR"]),
+        graded("minerva", 0, domain="Film", categories=["Counting"]),
+    ]
+    assert suite_scores(records)["minerva"] == {"Film": 0.0, "Sports": 1.0}
+    by = figures(records)["by"]["category"]
+    assert (by["Counting"]["official"]["mean"], by["OCR"]["official"]["mean"]) == (0.5, 1.0)
+
+
+def test_herbench_counts_its_tasks_equally() -> None:
+    records = [graded("herbench", acc, category="order") for acc in (1, 0, 0)] + [
+        graded("herbench", 1, category="count")
+    ]
+    assert suite_scores(records)["herbench"] == {"mean over tasks": pytest.approx(2 / 3)}
+
+
+def test_videomme_with_and_without_subtitles() -> None:
+    for source in ("videomme", "videomme_subtitles"):
+        records = [graded(source, 1, length="long", domain="Law"), graded(source, 0, length="short", domain="Law")]
+        assert suite_scores(records) == {source: {"long": 1.0, "short": 0.0, "Law": 0.5}}
+
+
+def test_suites_have_errors_by_video() -> None:
+    """Of a plain mean with as many questions of each video the jackknife gives what the formula gives."""
+    grades = {"a": (1, 1), "b": (0, 1), "c": (0, 0)}
+    records = [graded("mmvu", acc, video, discipline="Science") for video, pair in grades.items() for acc in pair]
+    assert suite_figures(records)["mmvu"]["Science"] == {
+        "mean": 0.5,
+        # deviations within the videos are 1, 0, -1: sqrt(3 / 2 * 2) / 6
+        "error": pytest.approx(math.sqrt(3) / 6),
+    }
+    assert suite_figures(records[:2])["mmvu"]["Science"]["error"] is None, "one video"
+    assert suite_scores(records) == {"mmvu": {"Science": 0.5}}
+
+
+def test_a_score_that_needs_a_certain_video_has_no_error() -> None:
+    records = [graded("mmvu", 1, "a", discipline="Science"), graded("mmvu", 1, "b", discipline="Healthcare")]
+    assert suite_figures(records)["mmvu"]["Science"] == {"mean": 1.0, "error": None}

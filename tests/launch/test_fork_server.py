@@ -46,6 +46,15 @@ def test_arguments_environment_folder_and_descriptors(forks: Forks, tmp_path: ob
 
 
 @pytest.mark.slow
+def test_no_socket_of_the_server_s_is_closed_once_more(forks: Forks) -> None:
+    """Its number would be another one's by then."""
+    text = "import gc, socket; gc.unfreeze(); all = gc.get_objects()"
+    text += "; print([one.fileno() for one in all if isinstance(one, socket.socket)])"
+    with subprocess.Popen([forks.python, "-c", "input()"], stdin=subprocess.PIPE):  # another client
+        assert set(json.loads(said(forks, "-c", text))) == {-1}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["-u"], ["-s", "-B"]])
 def test_a_title_can_be_set(forks: Forks, options: list[str]) -> None:
     """vLLM's engine sets one; Python starts it with the options that its parent was started with."""

@@ -22,6 +22,7 @@ from agentic_video.toyworld.cache import (
 )
 from agentic_video.toyworld.gate import Setting
 from agentic_video.toyworld.recipe import ToyRecipe
+from tests.toyworld.conftest import laptop_setting
 
 FACTS = {"a": 1}
 NAME = f"thing-{content_key(FACTS)}"
@@ -109,3 +110,8 @@ def test_a_key_follows_from_its_content(setting: Setting) -> None:
 def test_a_system_is_taught_with_its_own_reward(setting: Setting) -> None:
     weights = replace(setting.system.weights, acc=0.0)  # type: ignore[attr-defined]
     assert taught(replace(setting.system, weights=weights)) == setting.system  # type: ignore[type-var]
+
+
+def test_whether_sub_agents_are_trained_on_needs_no_other_start() -> None:
+    system = laptop_setting("paravt").system
+    assert taught(replace(system, train_asides=True)) == system  # type: ignore[type-var]

@@ -34,8 +34,12 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
     for one in demonstrations:
         assert len(one.trained) == len(one.ids) == one.places.shape[1]
         assert len(one.ids) <= setting.limits.prompt + setting.limits.response
-        expected = sum(chat_format.image_tokens(image.shape[1], image.shape[0]) for image in one.images)
+        images = [image for image in one.images if image.ndim == 3]
+        expected = sum(chat_format.image_tokens(image.shape[1], image.shape[0]) for image in images)
         assert one.ids.count(chat_format.image_token_id) == expected
+        # a clip's frames are one visual token each here, two of them one
+        clips = sum((len(clip) + 1) // 2 for clip in one.images if clip.ndim == 4)
+        assert one.ids.count(chat_format.video_token_id) == clips
         text = said(chat_format, one)
         assert (
             (setting.system.reply_prefix + text).startswith("<think")
@@ -45,7 +49,7 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
         answers += "it is" in text
     # Some aim off: their answer isn't trained on.
     assert 10 < answers < 60
-    assert bool(beside) == (name == "paravt")
+    assert bool(beside) == (name in ("paravt", "timesearch"))
 
 
 def test_what_sub_agents_say_is_taught_beside_the_episodes(tokenizer: Any) -> None:
@@ -60,6 +64,18 @@ def test_what_sub_agents_say_is_taught_beside_the_episodes(tokenizer: Any) -> No
     # a crop of a second is four frames, and nothing but what was said is learnt
     assert {len(one.images) for one in beside} == {4}
     assert max(int(one.trained.sum()) for one in beside) <= setting.system.summary_tokens  # type: ignore[attr-defined]
+
+
+def test_what_is_said_beside_the_episodes_is_taught_too(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("timesearch"), toy_recipe(composed("timesearch", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    few = replace(toy.cold_start, demonstrations=60)
+    _, beside = make_demonstrations(model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, few, 0)
+    chat_format = chat_format_of(model, tokenizer)
+    texts = [said(chat_format, one) for one in beside]
+    # of searches that hit, and of those that miss; nothing but what was said is learnt, of the found frames alone
+    assert any("not seen" in text for text in texts) and sum("it is" in text for text in texts) > 3
+    assert all(3 <= len(one.images) <= 4 for one in beside)
 
 
 @pytest.mark.parametrize(("aim", "looks"), [(42, 32), (21, 11), (20, 30), (11, 21)])

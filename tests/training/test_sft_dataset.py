@@ -120,6 +120,11 @@ def rollout(
     return trajectory, policy
 
 
+def learnt(setup: Setup, policy: TokenPolicy) -> list[TokenSequence]:
+    """The sequences that a record of the policy's episode gives samples of."""
+    return [*(policy.aside_sequences if setup.system.train_asides else []), *policy.sequences]
+
+
 def written(tmp_path: Path, *records: Record) -> Path:
     path = tmp_path / "records.jsonl"
     with path.open("w", encoding="utf-8") as file:
@@ -167,11 +172,12 @@ def test_samples_equal_the_rollouts(
         clips = any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
         assert clips == (setup.system.frames_as == "video")
         records.append(Record(qa, trajectory))
-        sequences += policy.sequences
+        sequences += learnt(setup, policy)
     dataset = setup.dataset(written(tmp_path, *records))
     assert dataset.problems == []
     assert len(dataset) == len(sequences)
-    assert len(dataset) > len(records) if setup.system.name == "framemind" else len(dataset) == len(records)
+    several = setup.system.name == "framemind" or setup.system.train_asides
+    assert len(dataset) > len(records) if several else len(dataset) == len(records)
     for number, sequence in enumerate(sequences):
         equals_rollout(dataset[number], sequence, setup)
 
@@ -221,7 +227,7 @@ def test_without_recorded_ids_the_text_is_encoded(
     trajectory, policy = rollout(setup, qa, turns)
     bare = replace(trajectory, turns=tuple(replace(turn, token_ids=()) for turn in trajectory.turns))
     dataset = setup.dataset(written(tmp_path, Record(qa, bare)))
-    for number, sequence in enumerate(policy.sequences):
+    for number, sequence in enumerate(learnt(setup, policy)):
         equals_rollout(dataset[number], sequence, setup)
 
 

@@ -27,6 +27,9 @@ class Backend(ABC):
     one_token_frames: ClassVar[bool] = False
     """Whether its models see each frame as a single visual token: a baseline's frames are then that small."""
 
+    takes_clips: ClassVar[bool] = True
+    """Whether frames can be shown as one video."""
+
     visual_token_side: int
     """Pixels along each side of one visual token."""
 

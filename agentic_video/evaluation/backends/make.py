@@ -11,6 +11,7 @@ from agentic_video.utils.errors import SetupError, one_line
 BACKENDS = {
     "chat": "agentic_video.evaluation.backends.chat.ChatBackend",
     "vllm": "agentic_video.evaluation.backends.vllm.VllmBackend",
+    "vllm-server": "agentic_video.evaluation.backends.vllm_server.VllmServerBackend",
 }
 """The engines that have a name."""
 MAX_ERROR_CHARS = 400
@@ -21,7 +22,7 @@ def backend_class(engine: str) -> type[Backend]:
     """The class behind an engine; nothing is loaded but its module.
 
     Args:
-        engine: ``chat``, ``vllm``, or the dotted path of a :class:`Backend` class.
+        engine: ``chat``, ``vllm``, ``vllm-server``, or the dotted path of a :class:`Backend` class.
 
     Raises:
         SetupError: There is no such class.

@@ -205,13 +205,14 @@ class ParaVT(System):
                 requests.append(str(error))
         if self.crops_as == "frames":
             asked = sum(request.count for request in legal)
-            shown = sum(len(recorded_frames(turn.observation)) for turn in view.turns)
-            if shown + asked > self.max_images:
+            before = sum(len(recorded_frames(turn.observation)) for turn in view.turns)
+            if before + asked > self.max_images:
                 return Observation((), len(legal), len(requests) - len(legal), unread_images=asked)
         shown = await asyncio.gather(*(self._frames(request, view) for request in legal))
         if self.crops_as == "summary":
             # Asked in the order of the calls, which a replay relies on, and answered at the same time.
-            made = await asyncio.gather(*map(self._summary, legal, shown, [view] * len(legal)))
+            summaries = (self._summary(*pair, view) for pair in zip(legal, shown, strict=True))
+            made = await asyncio.gather(*summaries)
         else:
             made = [self._shown(request, frames) for request, frames in zip(legal, shown, strict=True)]
         replies = dict(zip(map(id, legal), made, strict=True))

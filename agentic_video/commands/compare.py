@@ -1,0 +1,49 @@
+"""Compare evaluations of the same questions: accuracies, and paired differences with their standard errors.
+
+agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoomer-eval/mlvu_dev/no-tools
+"""
+
+import argparse
+from pathlib import Path
+
+HELP = "compare evaluations of the same questions"
+TAKES_OVERRIDES = False
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``agentic-video compare``."""
+    parser.add_argument(
+        "folders",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER",
+        help="folders of evaluations; the others are compared with the first",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the comparison.
+
+    Raises:
+        SetupError: A folder holds no evaluation, or there is only one.
+    """
+    from agentic_video.evaluation.compare import comparison, comparison_text, read_run, write_comparison
+    from agentic_video.utils.errors import SetupError
+
+    folders: list[Path] = [folder.resolve() for folder in arguments.folders]
+    if len(set(folders)) < 2:
+        raise SetupError("compare needs the folders of two evaluations or more")
+    names = [folder.name for folder in folders]
+    # the parent's name tells folders of the same name apart
+    runs = [
+        read_run(folder, folder.name if names.count(folder.name) == 1 else f"{folder.parent.name}/{folder.name}")
+        for folder in folders
+    ]
+    if arguments.out is None:
+        print(comparison_text("Comparison", comparison(runs)), end="")
+    else:
+        print(write_comparison(arguments.out, "Comparison", runs), end="")
+    return 0

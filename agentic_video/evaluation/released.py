@@ -1,0 +1,130 @@
+"""Several released checkpoints on the same questions: what that costs, before anything starts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from agentic_video.config.compose import compose_recipe, recipe_at
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.evaluation.baseline import baseline_of
+from agentic_video.evaluation.checkpoints import Checkpoint
+from agentic_video.evaluation.model import ModelOptions, require_model
+from agentic_video.evaluation.options import Variant
+from agentic_video.evaluation.plan import fit_limits
+from agentic_video.evaluation.report import table
+from agentic_video.evaluation.results import finished, key_of
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.imports import make_importable
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What the evaluation of one checkpoint takes.
+
+    Attributes:
+        checkpoint: Which one.
+        folder: Of its evaluation.
+        left: Questions that are still to be played.
+        tokens: Most tokens of one episode, frames included.
+        said: Most of them that are generated.
+        turns: Most generations of an episode.
+        problem: Why it can't be evaluated; empty where it can.
+    """
+
+    checkpoint: Checkpoint
+    folder: Path
+    left: int = 0
+    tokens: int = 0
+    said: int = 0
+    turns: int = 0
+    problem: str = ""
+
+
+def stage_of(
+    checkpoint: Checkpoint,
+    folder: Path,
+    rows: Sequence[VideoQA],
+    *,
+    engine: str,
+    profile: str,
+    variant: Variant,
+    overrides: Sequence[str] = (),
+) -> Stage:
+    """What a checkpoint's evaluation takes; whatever is wrong with it is said in the stage.
+
+    Args:
+        folder: Of its evaluation.
+        rows: The questions.
+        engine: What will run its model.
+        profile: Of its recipe.
+        variant: What plays.
+        overrides: On top of the checkpoint's own.
+    """
+    try:
+        recipe = recipe_at(checkpoint.recipe)
+        make_importable(recipe)
+        config = compose_recipe(recipe, profile, [*checkpoint.overrides, *overrides])
+        system, limits = settings_of(config).system, limits_of(config)
+        require_model(ModelOptions(checkpoint.model, engine), f"checkpoint {checkpoint.name}:")
+    except (SetupError, HydraException, OmegaConfBaseException, ValueError) as error:
+        return Stage(checkpoint, folder, len(rows), problem=one_line(error))
+    if variant.kind != "agent":
+        system = system.direct() if variant.kind == "no-tools" else baseline_of(system, variant.frames, tiny=False)
+    limits = fit_limits(system, limits)
+    wanted = {key_of(qa) for qa in rows}
+    played = sum(key_of(record.qa) in wanted for record in finished(folder)[0])
+    return Stage(
+        checkpoint,
+        folder,
+        left=len(rows) - played,
+        tokens=limits.prompt + limits.response,
+        said=min(limits.response, system.max_turns * limits.turn),
+        turns=system.max_turns,
+    )
+
+
+def plan_text(stages: Sequence[Stage], rows: Sequence[VideoQA], benchmark: str) -> str:
+    """What evaluating several checkpoints takes, as Markdown.
+
+    Args:
+        stages: Of all checkpoints.
+        rows: The questions.
+        benchmark: By whose name published numbers go.
+    """
+    able = [stage for stage in stages if not stage.problem]
+    lines = [f"# Plan: {len(able)} of {len(stages)} checkpoints on {len(rows)} questions of {benchmark}", ""]
+    header = ("checkpoint", "model", "weights", "left", "turns", "tokens", "generated", "published %")
+    cells = []
+    for stage in able:
+        size, paper = stage.checkpoint.weight_bytes, stage.checkpoint.published(benchmark)
+        cells.append(
+            (
+                stage.checkpoint.name,
+                stage.checkpoint.model,
+                "-" if size is None else f"{size / 1e9:.1f} GB",
+                stage.left,
+                f"<= {stage.turns}",
+                f"<= {stage.left * stage.tokens:,}",
+                f"<= {stage.left * stage.said:,}",
+                "-" if paper is None else f"{paper.accuracy:.1f}",
+            )
+        )
+    lines += table(header, cells)
+    sizes = [stage.checkpoint.weight_bytes or 0 for stage in able]
+    total = sum(stage.left * stage.tokens for stage in able)
+    lines += [
+        "",
+        f"At most {total:,} tokens in all, frames included; weights of {sum(sizes) / 1e9:.1f} GB in bfloat16, one "
+        "model at a time. Episodes mostly end long before their budgets.",
+    ]
+    if judged := sum(qa.answer_type == "open_ended" and not qa.hidden for qa in rows):
+        lines.append(f"{judged} questions are open ended: most systems need a judge for them.")
+    if notes := [stage.checkpoint for stage in able if stage.checkpoint.note]:
+        lines += ["", *(f"- {one.name}: {one.note}" for one in notes)]
+    if bad := [stage for stage in stages if stage.problem]:
+        lines += ["", "Not possible here:", "", *(f"- {stage.checkpoint.name}: {stage.problem}" for stage in bad)]
+    return "\n".join(lines) + "\n"

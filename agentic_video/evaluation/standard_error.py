@@ -1,0 +1,125 @@
+"""Standard errors where questions come in clusters: those about one video aren't independent.
+
+Formulas as in "Adding Error Bars to Evals" (Miller, arXiv 2411.00640), with the usual correction for few
+clusters; the jackknife over clusters for scores that are no plain means.
+"""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+MAX_REPLICATES = 1_000
+"""More clusters than this are dealt into so many groups, each of which the jackknife leaves out as one."""
+
+
+def clustered_error(values: Sequence[float], clusters: Sequence[Hashable]) -> float | None:
+    """The standard error of the mean of values that come in clusters.
+
+    ``sqrt(G / (G - 1) * sum over clusters of (sum within it of (x - mean))**2) / n``, which is the usual
+    ``stdev / sqrt(n)`` where each cluster holds one value.
+
+    Args:
+        values: Of all questions.
+        clusters: The cluster of each, e.g. its video.
+
+    Returns:
+        The error; None below two clusters.
+
+    Raises:
+        ValueError: There are more or fewer clusters than values.
+    """
+    if len(values) != len(clusters):
+        raise ValueError(f"{len(values)} values have {len(clusters)} clusters")
+    sums: dict[Hashable, float] = defaultdict(float)
+    mean = statistics.fmean(values) if values else 0.0
+    for value, cluster in zip(values, clusters, strict=True):
+        sums[cluster] += value - mean
+    if len(sums) < 2:
+        return None
+    squares = math.fsum(one * one for one in sums.values())
+    return math.sqrt(len(sums) / (len(sums) - 1) * squares) / len(values)
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much better one run is than another, question by question.
+
+    Attributes:
+        questions: Those that both have.
+        difference: Mean of the first's value less the second's; None where they share no question.
+        error: Its standard error, clustered; None below two clusters.
+        better: Questions where the first has the higher value.
+        worse: Questions where it has the lower one.
+    """
+
+    questions: int
+    difference: float | None
+    error: float | None
+    better: int
+    worse: int
+
+
+def paired_difference(
+    first: Mapping[K, float], second: Mapping[K, float], cluster_of: Mapping[K, Hashable]
+) -> PairedDifference:
+    """The difference of two runs' means over the questions that both have.
+
+    What is hard for one is mostly hard for the other: the error of the differences is smaller than what the two runs'
+    own errors would give.
+
+    Args:
+        first: Values by question.
+        second: Values by question.
+        cluster_of: The cluster of each question.
+    """
+    shared = [question for question in first if question in second]
+    differences = [first[question] - second[question] for question in shared]
+    return PairedDifference(
+        questions=len(shared),
+        difference=statistics.fmean(differences) if differences else None,
+        error=clustered_error(differences, [cluster_of[question] for question in shared]),
+        better=sum(one > 0 for one in differences),
+        worse=sum(one < 0 for one in differences),
+    )
+
+
+def jackknife_errors(
+    score: Callable[[Sequence[T]], Mapping[str, float]], members: Sequence[T], cluster_of: Callable[[T], Hashable]
+) -> dict[str, float | None]:
+    """Standard errors of scores of any form: how much they move when one cluster after the other is left out.
+
+    Args:
+        score: The scores of some members, by name.
+        members: All of them.
+        cluster_of: A member's cluster.
+
+    Returns:
+        An error for each score of all members; None below two clusters, and where the score needs a certain cluster.
+    """
+    names = score(members)
+    clusters = sorted({cluster_of(member) for member in members}, key=repr)
+    group_of = {cluster: number % MAX_REPLICATES for number, cluster in enumerate(clusters)}
+    groups: dict[int, list[T]] = defaultdict(list)
+    for member in members:
+        groups[group_of[cluster_of(member)]].append(member)
+    if len(groups) < 2:
+        return dict.fromkeys(names, None)
+    replicates = []
+    for left_out in sorted(groups):
+        replicates.append(score([one for number, group in groups.items() if number != left_out for one in group]))
+    errors: dict[str, float | None] = {}
+    for name in names:
+        values = [replicate[name] for replicate in replicates if name in replicate]
+        if len(values) < len(replicates):
+            errors[name] = None
+            continue
+        mean = statistics.fmean(values)
+        squares = math.fsum((value - mean) ** 2 for value in values)
+        errors[name] = math.sqrt((len(values) - 1) / len(values) * squares)
+    return errors

@@ -1,0 +1,198 @@
+"""Released checkpoints by name: one, several, and what they cost."""
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agentic_video.cli import main
+from agentic_video.commands.engine import TOY
+from agentic_video.commands.eval import add_arguments, options_of
+from agentic_video.commands.released import chosen, words_for
+from agentic_video.evaluation import released
+from agentic_video.evaluation.released import Stage
+from agentic_video.toyworld.questions import World
+from tests.evaluation.conftest import RECIPES
+
+
+def arguments_of(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    known, others = parser.parse_known_args(words)
+    known.overrides = others
+    return known
+
+
+def test_one_checkpoint_s_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MODEL_PATH", "/another/model")
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    arguments = arguments_of(
+        "--checkpoint", "videozoomer-7b", "--data", "rows.jsonl", "agentic_video.system.max_turns=2"
+    )
+    (one,) = chosen(arguments)
+    options = options_of(arguments, 8, one)
+    assert (options.model.model, options.model.engine) == ("zsgvivo/videozoomer", "vllm"), "not MODEL_PATH"
+    assert options.recipe == RECIPES / "videozoomer" and options.model.temperature == 1.0
+    assert options.folder == tmp_path / "checkpoints-eval/rows/videozoomer-7b/agent"
+    # what the user says comes after what the table says
+    assert options.overrides[-1] == "agentic_video.system.max_turns=2"
+    assert "agentic_video.system.max_turns=5" in options.overrides
+    local = arguments_of("--checkpoint", "eva-7b", "--model", "http://h/v1", "--temperature", "0.5")
+    assert options_of(local, 0, *chosen(local)).model.model == "http://h/v1"
+    assert options_of(local, 0, *chosen(local)).model.temperature == 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ([], "name what plays: --system NAME, --recipe FOLDER, or --checkpoint NAME"),
+        (["--checkpoint", "nothing"], "there are videozoomer-7b"),
+        (["--checkpoint", "eva-7b", "--system", "eva"], "leave --system and --recipe out"),
+        (["--checkpoint", "eva-7b,videozoomer-7b", "--model", "m"], "several have a model each"),
+        (["--checkpoint", "all"], "name rows with --data"),
+        (["--checkpoint", "all", "--data", "x.jsonl", "--sweep", "calls", "1"], "--sweep goes with one checkpoint"),
+        (["--checkpoint", "all", "--data", "no-such.jsonl"], "no such file"),
+        (["--plan", "--system", "eva"], "go with --checkpoint NAME"),
+        (["--checkpoints", "x.yaml", "--system", "eva"], "go with --checkpoint NAME"),
+    ],
+)
+def test_mistakes_cost_one_line(words: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", *words]) == 2
+    said = capsys.readouterr().err.strip()
+    assert why in said and len(said.splitlines()) == 1
+
+
+def test_the_plan_of_all(
+    small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The hub isn't asked here. Nothing is made on disk."""
+    monkeypatch.setattr(released, "require_model", lambda options, option: None)
+    words = [
+        "--data",
+        str(small_world.heldout),
+        "--limit",
+        "10",
+        "--benchmark",
+        "mlvu_dev",
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main(["eval", "--checkpoint", "eva-7b,videozoomer-7b", "--plan", "--engine", "vllm", *words]) == 0
+    said = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in said.splitlines() if line.startswith("|")]
+    # 10 episodes of 20,480 + 32,768 tokens, of which 5 turns of 4,096 are generated
+    assert [
+        "videozoomer-7b",
+        "zsgvivo/videozoomer",
+        "16.6 GB",
+        "10",
+        "<= 5",
+        "<= 532,480",
+        "<= 204,800",
+        "68.8",
+    ] in rows
+    # 10 of 4,096 + 49,152, and 6 turns of 2,048
+    assert ["eva-7b", "WRHC/EfficientVideoAgent", "16.6 GB", "10", "<= 6", "<= 532,480", "<= 122,880", "68.3"] in rows
+    assert "2 of 2 checkpoints on 10 questions of mlvu_dev" in said
+    assert "At most 1,064,960 tokens in all, frames included; weights of 33.2 GB" in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_what_is_wrong_with_one_is_in_the_plan(
+    small_world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "mine.yaml"
+    entries = [
+        {"name": "no-recipe", "model": "me/mine", "recipe": "nothing"},
+        {
+            "name": "no-key",
+            "model": "me/mine",
+            "recipe": "videozoomer",
+            "settings": {"agentic_video.system.nothing": 1},
+        },
+        {"name": "no-folder", "model": "/no/such/folder", "recipe": "videozoomer"},
+    ]
+    table.write_text(yaml.safe_dump(entries))
+    words = [
+        "--checkpoint",
+        "no-recipe,no-key,no-folder",
+        "--checkpoints",
+        str(table),
+        "--data",
+        str(small_world.heldout),
+    ]
+    assert main(["eval", *words, "--out", str(tmp_path / "o"), "--engine", "vllm"]) == 2
+    said = capsys.readouterr().err
+    assert "0 of 3 checkpoints" in said and "no checkpoint can be evaluated" in said.splitlines()[-1]
+    lines = {line.split(":")[0]: line for line in said.splitlines() if line.startswith("- ")}
+    assert "no such recipe" in lines["- no-recipe"] and "agentic_video.system.nothing" in lines["- no-key"]
+    assert "no such folder" in lines["- no-folder"]
+
+
+def test_the_words_of_each(tmp_path: Path) -> None:
+    arguments = arguments_of(
+        *(
+            "--checkpoint",
+            "all",
+            "--data",
+            "a.jsonl",
+            "--data",
+            "b.jsonl",
+            "--limit",
+            "3",
+            "--seed",
+            "-1",
+            "--no-tools",
+        ),
+        *("--temperature", "0", "data.max_prompt_length=9"),
+    )
+    (one, *_) = chosen(arguments)
+    words = words_for(Stage(one, tmp_path / "x"), arguments)
+    again = arguments_of(*words[1:])
+    assert (again.checkpoint, again.out, again.plan) == (one.name, tmp_path / "x", False)
+    same = set(vars(arguments)) - {"checkpoint", "out"}
+    assert {name: vars(again)[name] for name in same} == {name: vars(arguments)[name] for name in same}
+
+
+@pytest.mark.slow
+def test_a_bad_checkpoint_does_not_stop_the_others(
+    checkpoint: Path, small_world: World, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two that play, one whose weights are broken, one that isn't there; stopped and gone on with."""
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in checkpoint.iterdir():
+        if file.is_file():
+            (broken / file.name).write_bytes(file.read_bytes())
+    for file in broken.glob("*.safetensors"):
+        file.write_bytes(b"no weights")
+    table = tmp_path / "mine.yaml"
+    entries = [
+        {"name": "broken", "model": str(broken), "recipe": "videozoomer"},
+        {"name": "missing", "model": str(tmp_path / "nowhere"), "recipe": "videozoomer"},
+        {"name": "good", "model": str(checkpoint), "recipe": "videozoomer"},
+        {
+            "name": "short", "model": str(checkpoint), "recipe": "videozoomer",
+            "settings": {"agentic_video.system.max_turns": 1}, "sampling": {"temperature": 0.0},
+        },
+    ]  # fmt: skip
+    table.write_text(yaml.safe_dump(entries))
+    out = tmp_path / "out"
+    words = ["eval", "--checkpoint", "broken,missing,good,short", "--checkpoints", str(table), "--profile", "laptop"]
+    words += ["--engine", TOY, "--data", str(small_world.heldout), "--limit", "5", "--out", str(out)]
+    assert main(words) == 1
+    result = {run["name"]: run for run in json.loads((out / "comparison.json").read_text())["runs"]}
+    assert list(result) == ["broken", "missing", "good", "short"]
+    assert "exit status 2" in result["broken"]["problem"] and "can't be loaded" in result["broken"]["problem"]
+    assert "no such folder" in result["missing"]["problem"]
+    assert result["good"]["episodes"] == result["short"]["episodes"] == 5
+    assert result["short"]["difference"]["questions"] == 5
+    journal = (out / "good/agent/episodes-000.jsonl").read_bytes()
+    capfd.readouterr()
+    # again, with more questions: what was played stays
+    assert main([*words, "--limit", "6"]) == 1
+    assert "good: " not in capfd.readouterr().out
+    assert (out / "good/agent/episodes-000.jsonl").read_bytes().startswith(journal)
+    assert len((out / "good/agent/episodes-000.jsonl").read_text().splitlines()) == 6

@@ -1,0 +1,120 @@
+"""The table of released checkpoints, and tables of one's own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import settings_of
+from agentic_video.evaluation.checkpoints import Checkpoint, checkpoints, named
+from agentic_video.evaluation.model import ModelOptions, model_spec
+from agentic_video.evaluation.published import published
+from agentic_video.utils.errors import SetupError
+from tests.evaluation.conftest import RECIPES
+
+TABLE = checkpoints()
+HERE = [name for name, one in TABLE.items() if (RECIPES / one.recipe / "config").is_dir()]
+"""Those whose recipe is in this repository."""
+
+
+def test_every_entry_has_a_source_and_a_size() -> None:
+    assert {"videozoomer-7b", "eva-7b"} <= set(HERE)
+    for one in TABLE.values():
+        assert one.source and one.model.count("/") == 1 and one.settings and one.sampling
+        assert one.weight_bytes is not None and 15e9 < one.weight_bytes < 20e9
+    assert len({one.model for one in TABLE.values()}) == len(TABLE)
+
+
+def test_every_entry_has_published_numbers() -> None:
+    rows = {(row.paper, row.model) for row in published()}
+    assert all((one.paper, one.published_as) in rows for one in TABLE.values())
+    paper = TABLE["videozoomer-7b"].published("mlvu_dev")
+    assert paper is not None and (paper.accuracy, paper.table) == (68.8, "Table 1")
+    assert TABLE["videozoomer-7b"].published("unheard of") is None
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_its_settings_hold_in_its_recipe(name: str) -> None:
+    """Every key is one of the recipe's config, and its episodes are what the table says."""
+    one = TABLE[name]
+    config = compose_recipe(RECIPES / one.recipe, "cluster", one.overrides)
+    for key, value in one.settings.items():
+        found: Any = config
+        for part in key.split("."):
+            found = found[part]
+        assert found == value, key
+    system = settings_of(config).system
+    assert system.max_turns == one.settings["agentic_video.system.max_turns"]
+    spec = model_spec(ModelOptions("m", "vllm", temperature=one.sampling["temperature"]), config)
+    assert spec.temperature == one.sampling["temperature"]
+
+
+def test_names() -> None:
+    assert [one.name for one in named("eva-7b,videozoomer-7b,eva-7b", TABLE)] == ["eva-7b", "videozoomer-7b"]
+    assert named("all", TABLE) == list(TABLE.values())
+
+
+@pytest.mark.parametrize("name", ["", "videozoomer", "eva-7b,nothing", "EVA-7B"])
+def test_an_unknown_name_costs_one_line_with_the_known_ones(name: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        named(name, TABLE)
+    message = str(caught.value)
+    assert "no such checkpoint" in message and "\n" not in message and all(known in message for known in TABLE)
+
+
+GOOD = {"name": "mine", "model": "me/mine", "recipe": "videozoomer"}
+
+
+def test_a_table_of_one_s_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(yaml.safe_dump([GOOD, {**GOOD, "name": "eva-7b", "settings": {"a.b": True}}]))
+    found = checkpoints([file])
+    assert found["mine"] == Checkpoint("mine", "me/mine", "videozoomer") and found["mine"].weight_bytes is None
+    assert found["eva-7b"].overrides == ("a.b=true",), "it takes the place of the table's"
+    assert set(found) == {*TABLE, "mine"}
+
+
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ("[", "not yaml"),
+        ("{}", "must hold a list"),
+        ([], "must hold a list"),
+        ([3], "entry 0: must be an object"),
+        ([{**GOOD, "frames": 3}], "no field frames"),
+        ([{**GOOD, "model": ""}], "entry 0: model must be a text"),
+        ([{"name": "x"}], "model must be a text"),
+        ([{**GOOD, "name": "../x"}], "name must be of small letters"),
+        ([{**GOOD, "name": "all"}], "name must be of small letters"),
+        ([GOOD, GOOD], "mine is there twice"),
+        ([{**GOOD, "sampling": {"temperature": "hot"}}], "sampling takes"),
+        ([{**GOOD, "sampling": {"seed": 1}}], "sampling takes"),
+        ([{**GOOD, "settings": {"a": [1]}}], "settings takes"),
+        ([{**GOOD, "settings": [1]}], "settings takes"),
+    ],
+)
+def test_a_wrong_table_costs_one_line(entries: Any, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(entries if isinstance(entries, str) else yaml.safe_dump(entries))
+    with pytest.raises(SetupError) as caught:
+        checkpoints([file])
+    assert why in str(caught.value) and "mine.yaml" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="can't be read"):
+        checkpoints([tmp_path / "none.yaml"])
+
+
+@given(st.one_of(st.booleans(), st.integers(-(10**9), 10**9), st.floats(0, 1), st.text("ab <>'/\\,{}=:.", max_size=20)))
+def test_settings_come_through_hydra_s_grammar(value: Any) -> None:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    one = Checkpoint("n", "m", "r", settings={"a.b": value})
+    (parsed,) = OverridesParser.create().parse_overrides(list(one.overrides))
+    read = parsed.value()
+    assert str(read) == value if isinstance(value, str) else read == value

@@ -1,0 +1,95 @@
+"""Comparisons of evaluations, by hand."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from agentic_video.cli import main
+from agentic_video.evaluation.compare import Run, comparison, comparison_text, read_run, write_comparison
+from agentic_video.evaluation.published import Published
+from agentic_video.evaluation.results import SETTINGS_FILE, append, journal
+from agentic_video.types.action import Answer
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
+from agentic_video.utils.errors import SetupError
+
+
+def played(name: str, video: str, acc: float | None, frames: float = 8.0) -> Record:
+    qa = VideoQA(name, video, "which?", "A", options=("x", "y"), data_source="one")
+    rewards = {"frames": frames} if acc is None else {"acc": acc, "frames": frames}
+    return Record(qa, Trajectory(name, "s", (), (Turn("a", Answer("A"), 1),), EndReason.ANSWER), rewards)
+
+
+def two() -> list[Run]:
+    paper = Published("P", "b", "m", 70.0, "Table 1")
+    first = Run("first", (played("p", "a", 1), played("q", "a", 0), played("r", "b", 0), played("s", "c", 1)))
+    second = (played("q", "a", 1, 20), played("r", "b", 0, 20), played("s", "c", 1, 20), played("t", "c", None, 20))
+    return [first, Run("second", second, paper)]
+
+
+def test_differences_are_over_what_both_have() -> None:
+    result = comparison(two())
+    first, second = result["runs"]
+    assert result["compared_with"] == "first" and first["difference"] is None
+    assert (first["mean"], first["episodes"], second["episodes"]) == (0.5, 4, 3)
+    assert second["mean"] == pytest.approx(2 / 3) and second["frames"] == 20.0
+    # q, r, s: 1, 0, 0 in three videos; deviations 2/3, -1/3, -1/3: sqrt(3 / 2 * 6 / 9) / 3
+    assert second["difference"] == {
+        "questions": 3,
+        "difference": pytest.approx(1 / 3),
+        "error": pytest.approx(math.sqrt(1.0) / 3),
+        "better": 1,
+        "worse": 0,
+    }
+
+
+def test_the_text_has_papers_and_failures() -> None:
+    runs = [*two(), Run("third", (), problem="no such model")]
+    text = comparison_text("t", comparison(runs))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    # the first's deviations by video: 0, -1/2, 1/2; sqrt(3 / 2 / 2) / 4
+    assert rows[2] == ["first", "4", "50.0", "21.7", "8.0", "-", "-", "-", "-"]
+    assert rows[3][:7] == ["second", "3", "66.7", "33.3", "20.0", "70.0", "+33.3 ± 33.3"]
+    assert rows[4][0] == "third" and "- third: no such model" in text
+
+
+def test_nothing_was_evaluated() -> None:
+    runs = [Run("a", (), problem="x"), Run("b", (), problem="y")]
+    assert comparison(runs)["compared_with"] is None
+    assert "- a: x" in comparison_text("t", comparison(runs))
+
+
+def folder_of(path: Path, records: tuple[Record, ...]) -> Path:
+    path.mkdir(parents=True)
+    (path / SETTINGS_FILE).write_text("{}")
+    with journal(path, 0) as file:
+        for record in records:
+            append(file, record)
+    return path
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = two()
+    one = folder_of(tmp_path / "x/agent", first.records)
+    other = folder_of(tmp_path / "y/agent", second.records)
+    assert main(["compare", str(one), str(other), "--out", str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "| x/agent " in printed and "| y/agent " in printed and "+33.3 ± 33.3" in printed
+    assert (tmp_path / "out/comparison.md").read_text() == printed
+    assert json.loads((tmp_path / "out/comparison.json").read_text())["compared_with"] == "x/agent"
+    assert main(["compare", str(one), str(other)]) == 0
+    assert capsys.readouterr().out == printed
+    assert write_comparison(tmp_path / "again", "Comparison", [read_run(one, "x/agent"), read_run(other, "y/agent")])
+
+
+@pytest.mark.parametrize("folders", [["x/agent"], ["x/agent", "nowhere"], ["x/agent", "empty"]])
+def test_mistakes_cost_one_line(folders: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder_of(tmp_path / "x/agent", two()[0].records)
+    folder_of(tmp_path / "empty", ())
+    assert main(["compare", *(str(tmp_path / name) for name in folders)]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    with pytest.raises(SetupError, match="no evaluation there"):
+        read_run(tmp_path / "nowhere")

@@ -23,7 +23,7 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
-from agentic_video.training.credit import EpisodeOutput
+from agentic_video.training.credit import spread
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
@@ -45,6 +45,18 @@ FINAL_OUTPUT = "final_output"
 
 VALIDATE = "is_validation"
 """In an agent loop's row: whether the episode is played for validation."""
+
+
+class EpisodeOutput(AgentLoopOutput):
+    """verl's output of an agent loop, whose reward lies where it was earned, if that is known."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As verl's."""
+        made: dict[str, Any] = super().as_dict()
+        if "rm_scores" in made:
+            info = self.extra_fields.get("reward_extra_info") or {}
+            made["rm_scores"] = spread(made["rm_scores"], made["response_mask"], info)
+        return made
 
 
 BANNED = -100.0

@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.core_algos import register_adv_est
 
 BY_TURN = "grpo_by_turn"
@@ -66,18 +65,6 @@ def spread(scores: torch.Tensor, mask: torch.Tensor, info: Mapping[str, float]) 
         made[end] += value
         made[-1] -= value
     return made
-
-
-class EpisodeOutput(AgentLoopOutput):
-    """verl's output of an agent loop, whose reward lies where it was earned, if that is known."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As verl's."""
-        made: dict[str, Any] = super().as_dict()
-        if "rm_scores" in made:
-            info = self.extra_fields.get("reward_extra_info") or {}
-            made["rm_scores"] = spread(made["rm_scores"], made["response_mask"], info)
-        return made
 
 
 @register_adv_est(BY_TURN)

@@ -125,14 +125,17 @@ def _stage(checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", ar
         engine = choose_engine(checkpoint.model, arguments.engine, count_gpus(), option)
     except SetupError as error:
         return Stage(checkpoint, folder, len(rows), problem=str(error))
-    kind = "baseline" if arguments.baseline is not None else "no-tools" if arguments.no_tools else "agent"
+    if arguments.baseline is not None:
+        variant = Variant("baseline", arguments.baseline)
+    else:
+        variant = Variant("no-tools" if arguments.no_tools else "agent")
     return stage_of(
         checkpoint,
         folder,
         rows,
         engine=engine,
         profile=arguments.profile or ("laptop" if engine == TOY else "cluster"),
-        variant=Variant(kind, arguments.baseline or 0),
+        variant=variant,
         overrides=arguments.overrides,
     )
 

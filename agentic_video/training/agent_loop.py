@@ -382,7 +382,7 @@ class VideoAgentLoop(AgentLoopBase):
         # A validation trains on nothing.
         sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
         images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
-        outputs = [
+        outputs: list[AgentLoopOutput] = [
             EpisodeOutput(
                 prompt_ids=sequence.prompt_ids,
                 response_ids=sequence.response_ids,

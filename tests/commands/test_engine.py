@@ -35,4 +35,4 @@ def test_the_option_takes_names_and_dotted_paths(capsys: pytest.CaptureFixture[s
         assert parser.parse_args(["--engine", name]).engine == name
     with pytest.raises(SystemExit):
         parser.parse_args(["--engine", "nonsense"])
-    assert "invalid choice: 'nonsense' (choose from auto, chat, vllm, toy)" in capsys.readouterr().err
+    assert "invalid choice: 'nonsense' (choose from auto, chat, vllm, vllm-server, toy)" in capsys.readouterr().err

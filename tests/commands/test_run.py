@@ -54,4 +54,4 @@ def test_the_scripts_are_the_command() -> None:
         called = {"grpo": 'run "$recipe" "$@"', "eval": 'eval --recipe "$recipe" "$@"'}
         expected = called.get(stage, f'run "$recipe" {stage} "$@"')
         assert script.read_text().rstrip().endswith(f'exec "$PYTHON" -m agentic_video.cli {expected}'), script
-    assert len(list(Path(RECIPES).glob("*/run_*.sh"))) == 16
+    assert len(list(Path(RECIPES).glob("*/run_*.sh"))) == 29

@@ -42,7 +42,7 @@ def test_what_runs_a_model(tmp_path: Path) -> None:
 def test_an_engine_of_ones_own_takes_any_model(tmp_path: Path) -> None:
     for model in ("http://host/v1", str(tmp_path), "no such thing"):
         assert engine_of(model, "mine.Engine") == "mine.Engine"
-    with pytest.raises(SetupError, match="--engine nonsense: there are auto, chat, vllm"):
+    with pytest.raises(SetupError, match="--engine nonsense: there are auto, vllm, chat, vllm-server"):
         engine_of("owner/name", "nonsense")
 
 

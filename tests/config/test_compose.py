@@ -47,6 +47,6 @@ def test_a_recipe_is_found_from_anywhere_and_one_s_own_first(tmp_path: Path, mon
     assert find_recipe("eva") == mine.parent
     with pytest.raises(
         SetupError,
-        match="--system moments: no such recipe; there are eva, framemind, framethinker, longvt, paravt, timesearch, videobrain, videoo3, ",
+        match="--system moments: no such recipe; there are eva, framemind, framethinker, longvt, paravt, ",
     ):
         find_recipe("moments")

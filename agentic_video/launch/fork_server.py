@@ -26,6 +26,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from pathlib import Path
 
 from agentic_video.launch import fork_client
@@ -188,8 +189,7 @@ def _become(request: Request, server: int) -> None:
         os.dup2(descriptor, number)
     os.closerange(high, os.sysconf("SC_OPEN_MAX"))
     os.chdir(request.folder)
-    # Not for Ray's, which are scripts and set their titles themselves.
-    if "-c" in request.arguments and set(request.arguments[: request.arguments.index("-c")]) <= OPTIONS:
+    if _without_options(request.arguments)[:1] == ["-c"]:  # not one of Ray's, which set their titles themselves
         with contextlib.suppress(ImportError):
             importlib.import_module("setproctitle").getproctitle()  # finds a title's place by the first environment
     os.environ.clear()
@@ -201,15 +201,18 @@ def _become(request: Request, server: int) -> None:
         numpy.random.seed()  # Python's own generator is seeded anew by itself
 
 
+def _without_options(arguments: Sequence[str]) -> list[str]:
+    """Python's arguments from the script, ``-c`` or ``-m`` on."""
+    return list(dropwhile(OPTIONS.__contains__, arguments))
+
+
 def run(request: Request) -> None:
     """Do what ``python <arguments>`` does, as far as a job's processes need it.
 
     Raises:
         ValueError: An option of Python that isn't known here.
     """
-    arguments = list(request.arguments)
-    while arguments and arguments[0] in OPTIONS:
-        arguments.pop(0)
+    arguments = _without_options(request.arguments)
     sys.path[:] = [path for path in sys.path if path]
     for path in reversed(request.environment.get("PYTHONPATH", "").split(os.pathsep)):
         if path and path not in sys.path:

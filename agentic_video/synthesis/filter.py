@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agentic_video.grounding.intervals import iou
 from agentic_video.grounding.looks import last_look
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, grade_of, read_episodes, step_of
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, grade_of, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
@@ -112,9 +112,7 @@ def filter_episodes(options: FilterOptions) -> Filtered:
     """
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
-    records = read_episodes(options.records)
-    if options.from_step:
-        records = [record for record in records if step_of(record) >= options.from_step]
+    records = read_episodes(options.records, options.from_step)
     left_out: Counter[str] = Counter()
     kept = list(kept_of(records, options, left_out))
     write_whole(options.out, (json_line(record.to_dict()) for record in kept))

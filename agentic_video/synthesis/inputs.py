@@ -49,8 +49,12 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def read_episodes(paths: Sequence[Path]) -> list[Record]:
+def read_episodes(paths: Sequence[Path], from_step: int = 0) -> list[Record]:
     """The records that paths name (see :func:`episode_files`); bad lines are reported and left out.
+
+    Args:
+        paths: Files of records, or folders of runs or evaluations.
+        from_step: Only episodes from this step of the run on; 0: all.
 
     Raises:
         SetupError: A path can't be read, or no record is left.
@@ -62,7 +66,7 @@ def read_episodes(paths: Sequence[Path]) -> list[Record]:
     report_problems(problems, "record")
     if not records:
         raise SetupError(f"no usable record in {', '.join(map(str, paths))}")
-    return records
+    return [record for record in records if step_of(record) >= from_step] if from_step else records
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, read_episodes, step_of
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -144,9 +144,7 @@ def mine(options: MineOptions) -> Mined:
     """
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
-    records = read_episodes(options.records)
-    if options.from_step:
-        records = [record for record in records if step_of(record) >= options.from_step]
+    records = read_episodes(options.records, options.from_step)
     failed, counts = failed_questions(records, options.below, options.min_episodes, options.right_from)
     rows = failed[: options.limit]
     write_whole(options.out, (json_line(one.to_row()) for one in rows))

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
 Start = Literal["base", "sft", "kto"]
 SYSTEM = "agentic_video.system"
 STEPS = {
@@ -17,6 +16,7 @@ STEPS = {
     "timesearch": 32,
 }
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
+SYSTEMS = tuple(STEPS)
 SEARCH = "+profile=search"
 """The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""
 

@@ -8,9 +8,8 @@ from omegaconf import OmegaConf
 from verl.utils.config import omega_conf_to_dataclass
 
 from agentic_video.config.settings import episode_limits, limits_of, settings_of
-from tests.config.configs import RECIPES, composed
+from tests.config.configs import RECIPES, SYSTEMS, composed
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
 ENVIRONMENT = {"MODEL_PATH": "/m", "TRAIN_FILES": "/r.jsonl", "JUDGE_BASE_URL": "http://j/v1", "JUDGE_MODEL": "j"}
 
 

@@ -14,6 +14,7 @@ from agentic_video.evaluation.checkpoints import Checkpoint, checkpoints, named
 from agentic_video.evaluation.model import ModelOptions, model_spec
 from agentic_video.evaluation.published import published
 from agentic_video.utils.errors import SetupError
+from tests.config.configs import set_environment
 from tests.evaluation.conftest import RECIPES
 
 TABLE = checkpoints()
@@ -40,7 +41,7 @@ def test_every_entry_has_published_numbers() -> None:
 @pytest.mark.parametrize("name", HERE)
 def test_its_settings_hold_in_its_recipe(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every key is one of the recipe's config, and its episodes are what the table says."""
-    monkeypatch.setenv("JUDGE_BASE_URL", "http://judge:8000/v1")
+    set_environment(monkeypatch)
     one = TABLE[name]
     config = compose_recipe(RECIPES / one.recipe, "cluster", one.overrides)
     for key, value in one.settings.items():

@@ -15,7 +15,7 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.cold_start import make_aiming, make_demonstrations
 from agentic_video.toyworld.model import build_model, chat_format_of
-from agentic_video.toyworld.oracles import turns_of
+from agentic_video.toyworld.oracles import asides_of, turns_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
@@ -204,7 +204,15 @@ def test_every_recipe_searches(name: str) -> None:
             )
             chat_format = chat_format_of(model, tokenizer)
             played = await play_script(
-                search.turns, qa, system, limits, chat_format, source, source, rollout_index=number % 8
+                search.turns,
+                qa,
+                system,
+                limits,
+                chat_format,
+                source,
+                source,
+                rollout_index=number % 8,
+                asides=asides_of(turns),
             )
             assert played.trajectory.illegal_calls == 0
             said = [int(found[1]) // 10 for text in search.turns if (found := re.search(r"r(\d\d)\b", text))]

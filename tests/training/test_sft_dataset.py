@@ -16,7 +16,7 @@ from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import load_rows
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.replay import replay
+from agentic_video.rollout.replay import ScriptEngine, replay
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
@@ -39,10 +39,9 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, Trajectory
 from agentic_video.video.crop import crop
 from agentic_video.video.store import FrameStore
-from tests.config.configs import composed
+from tests.config.configs import SYSTEMS, composed
 from tests.training.workers import make_worker, trained_inputs
 
-SYSTEMS = ("videozoomer", "framethinker", "framemind", "videobrain", "eva", "longvt", "timesearch", "paravt", "videoo3")
 WORLD = WorldRecipe(mixture=(("colour", 0.5), ("beside", 0.5)))
 ROOMY = ("data.max_prompt_length=3000", "data.max_response_length=6000", "agentic_video.max_turn_tokens=0")
 
@@ -114,7 +113,9 @@ def rollout(
 ) -> tuple[Trajectory, TokenPolicy]:
     system = setup.system
     limits = episode_limits(setup.config.data, settings_of(setup.config))
-    policy = ScriptedTokens(turns, setup.chat_format, limits, system, qa, asides_of(turns_of(system)))
+    policy = TokenPolicy(ScriptEngine(turns), setup.chat_format, limits, system)
+    if system.name in ("paravt", "timesearch"):  # their oracles answer what they ask beside an episode
+        policy = ScriptedTokens(turns, setup.chat_format, limits, system, qa, asides_of(turns_of(system)))
     finder = SceneSource({qa.video: make_scene(qa.extra["seed"], WORLD)}, WORLD)
     trajectory = asyncio.run(play(system, policy, qa, FrameStore(), finder, rollout_index=number))
     return trajectory, policy

@@ -14,7 +14,7 @@ import pytest
 
 from agentic_video import cli
 from agentic_video.launch import main as launching
-from tests.config.configs import RECIPES, SYSTEMS, set_environment
+from tests.config.configs import RECIPES, REPRODUCED, SYSTEMS, set_environment
 from tests.converters.published import SAMPLES
 from tests.docs.commands import (
     PAGES,
@@ -28,8 +28,6 @@ from tests.docs.commands import (
 )
 from tests.docs.tables import REPOSITORY
 from tests.report.viewer.records import record, write
-
-REPRODUCED = [name for name in SYSTEMS if (RECIPES / name / "reproduce.sh").is_file()]
 
 NEEDS = re.compile(r"(needs [\w '&]+|takes hours|takes half an hour)(, then GPUs)?")
 """What the title of a block may say; readers of the site see it above the block."""

@@ -109,10 +109,10 @@ def test_it_is_close_to_the_best_of_all_sets(case: tuple[Floats, Floats, int]) -
 
 
 @given(st.integers(1, 40), st.integers(0, 12), st.integers(0, 2**32 - 1), st.booleans())
-def test_it_always_gives_so_many_different_ones_in_order(items: int, count: int, seed: int, alike: bool) -> None:
+def test_it_always_gives_so_many_different_ones_in_order(items: int, count: int, seed: int, same: bool) -> None:
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(items, 3)).astype(np.float32)
-    if alike:
+    if same:
         features[:] = features[0]
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     chosen = greedy_map(relative_relevance(rng.normal(size=items).tolist()), alike(features), count)

@@ -90,7 +90,7 @@ def choose_engine(model: str, asked: str, gpus: int, option: str = "--model") ->
     """
     from agentic_video.evaluation.model import engine_of, require_checkpoint
 
-    if asked == "toy":
+    if asked in ("toy", TOY):
         require_checkpoint(model, asked, option)
         if not Path(model).is_dir():
             raise SetupError(f"{option} {model}: no such folder; --engine toy needs the folder of a checkpoint")

@@ -64,7 +64,7 @@ SYSTEMS: dict[str, tuple[System, str, str]] = {
         "<thinking>b</thinking><answer>B</answer>",
     ),
     "timesearch": (
-        TimeSearch(overview_max_frames=2, csv=False),
+        TimeSearch(overview_max_frames=2, csv=False, frames_as="images"),
         '<think>a</think><tool_call>{"name": "seek_video_frames", "arguments": {"start_time": 7, "end_time": 9}}'
         "</tool_call>",
         "<think>b</think><answer>B</answer>",

@@ -24,7 +24,7 @@ from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
 from agentic_video.types.row import LETTERS, VideoQA
-from agentic_video.types.trajectory import EndReason, Trajectory, recorded_frames
+from agentic_video.types.trajectory import EndReason, Trajectory, frames_by
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
 from agentic_video.video.retrieval.retriever import FrameRetriever
@@ -67,10 +67,10 @@ class Played:
 
     @property
     def saw_event(self) -> bool:
-        """Whether a zoom showed a frame within the event."""
+        """Whether a zoom showed a frame within the event, to the agent or to a sub-agent."""
         if not self.needs_zoom:
             return False
-        shown = [ref for turn in self.trajectory.turns for ref in recorded_frames(turn.observation)]
+        shown = [ref for turn in self.trajectory.turns for ref in frames_by(turn)]
         half = self.qa.extra["event_seconds"] / 2
         return any(abs(frame.time - self.qa.extra["event_time"]) < half for frame in shown)
 

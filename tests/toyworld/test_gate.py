@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from agentic_video.toyworld.gate import (
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.toyworld.questions import World
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.types.action import Answer
+from agentic_video.types.trajectory import Aside, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.video.store import FrameStore
 
 
@@ -78,3 +80,17 @@ def test_figures_by_hand(rows: list[VideoQA]) -> None:
     assert report.by_kind == {needing.extra["kind"]: 0.5, "overview": 0.5}
     assert (report.ends[EndReason.ANSWER], report.guess_reward) == (0.75, 0.25)
     assert f"{needing.extra['kind']} 0.50" in str(report) and "read" not in str(report)
+
+
+def test_a_frame_shown_to_a_sub_agent_was_seen(rows: list[VideoQA]) -> None:
+    qa = next(qa for qa in rows if qa.extra["event_time"] is not None)
+    inside = FrameRef(0, qa.extra["event_time"], 28, 28)
+    outside = replace(inside, time=qa.extra["event_time"] + qa.extra["event_seconds"])
+
+    def saw(*, asked: FrameRef | None = None, shown: FrameRef | None = None) -> bool:
+        asides = (Aside((RecordedMessage("user", (asked, "Where?")),), "here", 1),) if asked else ()
+        turn = Turn("", Answer("A"), 1, observation=(shown,) if shown else (), asides=asides)
+        return Played(qa, Trajectory(qa.id, "x", (), (turn,), EndReason.ANSWER), 1.0, 1.0, True).saw_event
+
+    assert saw(asked=inside) and saw(shown=inside) and saw(asked=inside, shown=outside)
+    assert not saw(asked=outside) and not saw(shown=outside) and not saw()

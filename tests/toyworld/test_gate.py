@@ -17,8 +17,8 @@ from agentic_video.toyworld.gate import (
 )
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.toyworld.questions import World
-from agentic_video.types.row import VideoQA
 from agentic_video.types.action import Answer
+from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.video.store import FrameStore
 

@@ -48,9 +48,9 @@ def test_grpo(system: str, tmp_path: Path) -> None:
     metrics = read_metrics(made)
     assert series(metrics, "episode/reward")[0] == [1, 2]
     assert max(series(metrics, "training/rollout_probs_diff_mean")[1]) < 1e-4
-    # a policy that verifies itself was asked beside its episodes
+    # a policy that verifies itself, or reads crops for itself, was asked beside its episodes
     asked = any(re.fullmatch("train-agentic/.*/asides", key) for values in metrics.values() for key in values)
-    assert asked == (system == "timesearch")
+    assert asked == (system in ("timesearch", "paravt"))
     assert (made / "summary.md").exists()
 
 

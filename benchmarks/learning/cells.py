@@ -14,6 +14,8 @@ STEPS = {
     "eva": 24,
     "longvt": 24,
     "timesearch": 32,
+    "videoo3": 24,
+    "paravt": 24,
 }
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
 SYSTEMS = tuple(STEPS)

@@ -87,6 +87,29 @@ def test_a_reward_of_the_page_s_own(tmp_path: Path) -> None:
     assert series(read_metrics(made), "episode/term_turns")[0] == [1, 2]
 
 
+def test_credit_by_turn_and_ends_that_are_not_trained_on(tmp_path: Path) -> None:
+    """Two seams of the advantage in one job: the page's reward by turn, and illegal ends left out of loss and group."""
+    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
+    (listing,) = re.findall(r"^```python\n(from agentic_video\.types\.score .*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "cheap_calls.py").write_text(listing, encoding="utf-8")
+    made = run(
+        "bash recipes/videoo3/run_grpo.sh",
+        tmp_path,
+        "agentic_video.reward.path=cheap_calls.py",
+        "agentic_video.reward.name=cheap_calls",
+        "agentic_video.credit=turn",
+        "agentic_video.system.untrained_ends=[illegal,turn_limit]",
+        "algorithm.filter_groups.enable=False",
+        STEPS,
+    )
+    metrics = read_metrics(made)
+    assert series(metrics, "episode/reward")[0] == [1, 2]
+    assert max(series(metrics, "training/rollout_probs_diff_mean")[1]) < 1e-4
+    assert all(0 < norm < 100 for norm in series(metrics, "actor/grad_norm")[1])
+    left_out = series(metrics, "episode/untrained")[1]
+    assert max(left_out) > 0
+
+
 def test_offline_weights_and_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outputs").mkdir()
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -139,7 +139,7 @@ def main() -> int:
     """Put the rows into the page, in place of those that are there."""
     with pytest.MonkeyPatch.context() as patch:
         set_environment(patch)
-        made, short = list(rows()), iter(list(short_rows()))
+        made, short = list(rows()), list(short_rows())
     lines = PAGE.read_text(encoding="utf-8").split("\n")
     tables = iter([[line for table, line in made if table == name] for name in ("PAPERS", "SINGLE", "FOUR")])
     kept: list[str] = []
@@ -152,9 +152,9 @@ def main() -> int:
     PAGE.write_text("\n".join(kept), encoding="utf-8")
     page = CLUSTER.read_text(encoding="utf-8")
     before, plan, after = page.partition(section_of(page, "## Plan"))
-    CLUSTER.write_text(
-        before + re.sub(SHORT, lambda _: next(short), plan, flags=re.MULTILINE) + after, encoding="utf-8"
-    )
+    lines = [line for line in plan.split("\n") if not re.match(SHORT, line)]
+    place = next(number for number, line in enumerate(lines) if line.startswith("|---")) + 1
+    CLUSTER.write_text(before + "\n".join(lines[:place] + short + lines[place:]) + after, encoding="utf-8")
     return 0
 
 

@@ -57,10 +57,9 @@ def test_a_submission_address_is_refused() -> None:
 
 
 @pytest.mark.ray
-def test_every_node_of_a_cluster(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_node_of_a_cluster(nodes_folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    folder = Path(tmp_path_factory.mktemp("r"))
-    with ray_nodes(2, folder, environment) as joining:
+    with ray_nodes(2, nodes_folder, environment) as joining:
         nodes = report_nodes(joining["RAY_ADDRESS"], {**environment, **joining})
     assert [node.problem for node in nodes] == ["", ""]
     for node in nodes:

@@ -86,12 +86,11 @@ def test_an_address_where_nothing_listens_is_said_at_once() -> None:
 
 @pytest.mark.ray
 @pytest.mark.timeout(600)
-def test_two_nodes_on_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_nodes_on_this_machine(tmp_path: Path, nodes_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = tmp_path / "rows"
     rows.write_text("")
     environment = {**os.environ, "WANTED": "not inherited"}
-    folder = Path(subprocess.check_output(["mktemp", "-d"], text=True).strip())  # sockets want a short path
-    with ray_nodes(2, folder, environment) as joining:
+    with ray_nodes(2, nodes_folder, environment) as joining:
         address, environment = joining["RAY_ADDRESS"], {**environment, **joining}
         cluster = check_cluster(address, Wanted(2, 1, (str(rows),)), environment)
         assert [(node.gpus, node.problems) for node in cluster.nodes] == [(1.0, ()), (1.0, ())]

@@ -9,7 +9,8 @@ more, as for LongVT's RFT. No model is asked.
 import argparse
 from pathlib import Path
 
-from agentic_video.commands.numbers import fraction, natural, positive
+from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.records import add_from_step, add_records
 from agentic_video.synthesis.filter import FilterOptions, filter_episodes
 
 HELP = "keep a run's episodes that are right and looked at the right place, for SFT"
@@ -19,9 +20,7 @@ TAKES_OVERRIDES = False
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video filter``."""
     defaults = FilterOptions
-    parser.add_argument(
-        "records", nargs="+", type=Path, metavar="PATH", help="files of records, or folders of runs or evaluations"
-    )
+    add_records(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file of records to write: .jsonl")
     parser.add_argument(
         "--min-acc",
@@ -38,13 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="least overlap, intersection over union, of the last look with a gold window; 0: windows aren't looked at "
         "(default: %(default)g)",
     )
-    parser.add_argument(
-        "--from-step",
-        type=natural,
-        default=defaults.from_step,
-        metavar="STEP",
-        help="only episodes from this step of the run on (provenance.step) (default: all)",
-    )
+    add_from_step(parser, defaults.from_step)
     parser.add_argument(
         "--per-question", type=positive, metavar="N", help="most episodes of a question, the first ones (default: all)"
     )

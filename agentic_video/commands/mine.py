@@ -9,7 +9,8 @@ else it answered. ``agentic-video enhance`` shows them to a teacher. No model is
 import argparse
 from pathlib import Path
 
-from agentic_video.commands.numbers import fraction, natural, positive
+from agentic_video.commands.numbers import fraction, positive
+from agentic_video.commands.records import add_from_step, add_records
 from agentic_video.synthesis.mine import MineOptions, mine
 
 HELP = "collect the questions at which a run's agent fails"
@@ -19,9 +20,7 @@ TAKES_OVERRIDES = False
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video mine``."""
     defaults = MineOptions
-    parser.add_argument(
-        "records", nargs="+", type=Path, metavar="PATH", help="files of records, or folders of runs or evaluations"
-    )
+    add_records(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file of rows to write: .jsonl")
     parser.add_argument(
         "--below",
@@ -44,13 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="leave out questions with fewer graded episodes (default: %(default)s)",
     )
-    parser.add_argument(
-        "--from-step",
-        type=natural,
-        default=defaults.from_step,
-        metavar="STEP",
-        help="only episodes from this step of the run on (provenance.step) (default: all)",
-    )
+    add_from_step(parser, defaults.from_step)
     parser.add_argument(
         "--limit", type=positive, metavar="N", help="only the N least accurate questions (default: all)"
     )

@@ -9,6 +9,7 @@ decides. No model is asked.
 import argparse
 from pathlib import Path
 
+from agentic_video.commands.records import add_records
 from agentic_video.synthesis.templates import TemplateOptions, count_templates, table
 
 HELP = "say which reasoning templates trajectories follow"
@@ -17,9 +18,7 @@ TAKES_OVERRIDES = False
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video templates``."""
-    parser.add_argument(
-        "records", nargs="+", type=Path, metavar="PATH", help="files of records, or folders of runs or evaluations"
-    )
+    add_records(parser)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the numbers to this JSON file too")
 
 

@@ -17,7 +17,8 @@ PAGE = REPOSITORY / "docs" / "architecture.md"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("types", "utils"),
     ("video", "grounding"),
-    ("tools", "graders"),
+    ("graders",),
+    ("tools",),
     ("systems",),
     ("rollout",),
     ("config",),

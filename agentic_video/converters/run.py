@@ -165,6 +165,8 @@ def convert(
                 row = _row(converter, question, split, where, _relative(video.path, output))
                 if converter.subtitles and (file := spoken.folder.find(question.subtitles)):
                     row["extra_info"]["subtitles"] = _relative(file.resolve(), output)
+                    if question.subtitle_offset:
+                        row["extra_info"]["subtitle_offset"] = question.subtitle_offset
                 text = spoken.text(question, video.path) if subtitles is not None else None
             except RowError as error:
                 problems.append(Problem("bad_row", where, str(error)))

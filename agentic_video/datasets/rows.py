@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from agentic_video.types.row import RowError, VideoQA, absolute
+from agentic_video.types.row import RowError, VideoQA, absolute, located
 from agentic_video.types.text import printable
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
@@ -102,15 +102,15 @@ def load_rows(
                 qa = VideoQA.from_row(raw, where)
                 if qa.hidden and not hidden:
                     raise RowError(f"{where}: field 'answer' isn't published (extra_info.answer_hidden): evaluate only")
-                video = absolute(path.parent, qa.video)
-                if video not in probed:
-                    probed[video] = video_problem(video, check_videos)
-                if probed[video]:
-                    raise RowError(f"{where}: field 'video': {probed[video]}")
+                qa = replace(located(qa, path.parent), video=absolute(path.parent, qa.video))
+                if qa.video not in probed:
+                    probed[qa.video] = video_problem(qa.video, check_videos)
+                if probed[qa.video]:
+                    raise RowError(f"{where}: field 'video': {probed[qa.video]}")
             except RowError as error:
                 problems.append(printable(str(error)))
                 continue
-            rows.append(replace(qa, video=video))
+            rows.append(qa)
     if not rows:
         first = f"; the first problem: {problems[0]}" if problems else ""
         raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")

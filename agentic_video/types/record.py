@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from agentic_video.types.jsonl import json_line
-from agentic_video.types.row import RowError, VideoQA, absolute
+from agentic_video.types.row import RowError, VideoQA, located
 from agentic_video.types.text import printable
 from agentic_video.types.trajectory import EndReason, Trajectory
 
@@ -201,12 +201,7 @@ def _read(path: Path) -> Iterator[Record | RecordError]:
             except RecordError as error:
                 yield error
             else:
-                yield replace(record, qa=_at(record.qa, path.parent))
-
-
-def _at(qa: VideoQA, folder: Path) -> VideoQA:
-    """With a relative video path made absolute."""
-    return qa if Path(qa.video).is_absolute() else replace(qa, video=absolute(folder, qa.video))
+                yield replace(record, qa=located(record.qa, path.parent))
 
 
 def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type], where: str, name: str) -> None:

@@ -22,7 +22,7 @@ column           type            meaning
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -207,6 +207,15 @@ def absolute(folder: Path, path: str) -> str:
         return str((folder / path).resolve())
     except (OSError, RuntimeError):  # a circle of links, for one
         return str(folder.absolute() / path)
+
+
+def located(qa: VideoQA, folder: Path) -> VideoQA:
+    """A row whose files' paths, the video's and ``extra_info.subtitles``, may start at a folder, with absolute ones."""
+    video = qa.video if Path(qa.video).is_absolute() else absolute(folder, qa.video)
+    words = qa.extra.get("subtitles")
+    if not isinstance(words, str) or not words or Path(words).is_absolute():
+        return replace(qa, video=video)
+    return replace(qa, video=video, extra={**qa.extra, "subtitles": absolute(folder, words)})
 
 
 def _is_list(value: Any) -> bool:

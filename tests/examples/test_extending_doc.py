@@ -6,8 +6,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import av
@@ -37,6 +38,7 @@ from agentic_video.types.trajectory import EndReason, Trajectory, Turn, recorded
 from agentic_video.utils.imports import make_importable
 from tests.config.configs import RECIPES, set_environment
 from tests.conftest import REPOSITORY
+from tests.faulty_server import FaultyServer, Reply, Script
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "extending.md"
 LISTED = re.compile(r"^`(recipes/moments/[\w./]+)`:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -171,6 +173,52 @@ def test_a_verdict_after_the_end_is_paid_for(
     assert trajectory.notes == {"sure": sure}
     assert [aside.text for aside in trajectory.asides] == [f"Verdict:  {verdict}"]
     assert score.reward == pytest.approx(reward) and set(score.terms) == {"acc", "turns", "candid"}
+
+
+def test_words_are_found_in_what_is_said(listings: dict[str, Any], video: str, tmp_path: Path) -> None:
+    system, end = listings["Listening"](side=56), "<answer>B</answer>"
+    film = tmp_path / "film.mp4"
+    film.write_bytes(Path(video).read_bytes())
+
+    def shown(asked: str) -> tuple[Any, ...]:
+        trajectory, _ = listings["rehearse"](system, str(film), f"<tool_call>{asked}</tool_call>", end)
+        turn = trajectory.turns[0]
+        return (*turn.observation[:1], turn.legal_calls, turn.illegal_calls)
+
+    assert shown("say: red ball") == ("This video has no subtitles.", 1, 0)
+    (tmp_path / "film.srt").write_text("1\n00:00:01,000 --> 00:00:02,500\nA red ball\n")
+    assert shown("say: red ball") == ("[1.0 - 2.5 s] A red ball", 1, 0)
+    assert shown("say: cat") == ("Nothing like that is said.", 1, 0)
+    assert shown("say: ?") == ("query must be a text of at most 256 characters with a word in it.", 0, 1)
+    assert shown("3.5") == ("3.50 s: ", 1, 0)
+    (tmp_path / "film.srt").write_text("00:xx --> 00:00:02,000\nhello\n")
+    trajectory, _ = listings["rehearse"](system, str(film), "<tool_call>say: hello</tool_call>", end)
+    assert trajectory.end is EndReason.TOOL_ERROR
+
+
+def test_a_service_is_asked(
+    listings: dict[str, Any], video: str, serve: Callable[[Script], FaultyServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its moments are shown from the video's own frames; when it fails the episode goes on, and says so."""
+    replies = [Reply(body=b'{"text": "somebody at ", "times": [3.5, 99]}'), Reply(status=500)]
+    server = serve(lambda body, number: replies[min(number, 1)])
+    monkeypatch.setitem(sys.modules, "extending", SimpleNamespace(**listings))
+    settings = {"_target_": "extending.Served", "side": 56, "service": {"url": f"http://{server.address}"}}
+    system = settings_of(
+        OmegaConf.merge(
+            compose_recipe(RECIPES / "videozoomer", "laptop"),
+            {"agentic_video": {"system": None}},
+            {"agentic_video": {"system": {**settings, "service": {**settings["service"], "retry_wait": 0.01}}}},
+        )
+    ).system
+    turns = ("<tool_call>ask: who?</tool_call>", "<tool_call>ask: and now?</tool_call>", "<answer>B</answer>")
+    trajectory, score = listings["rehearse"](system, video, *turns)
+    text, frame = trajectory.turns[0].observation
+    assert (text, frame.index, frame.width) == ("somebody at ", 35, 56)
+    assert trajectory.turns[1].observation == ("The service doesn't answer.",)
+    assert (trajectory.answer, trajectory.tool_calls, score.terms["unanswered"]) == ("B", 2, 1.0)
+    assert [body["arguments"] for body in server.bodies] == [{"query": " who?"}] + [{"query": " and now?"}] * 2
+    assert server.bodies[0]["video"] == video and server.bodies[0]["duration"] == pytest.approx(5.0)
 
 
 def test_turns_begin_and_episodes_end_as_the_page_says(listings: dict[str, Any], video: str) -> None:

@@ -1,8 +1,10 @@
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.row import RowError, VideoQA, located
 
 GOOD = {
     "id": "1",
@@ -110,3 +112,13 @@ def test_an_interval_is_its_own_answer(answer_type: str) -> None:
     assert qa.answer == "24.3 - 30.4, 100 - 1200"
     assert VideoQA.from_row(qa.to_row()) == qa
     assert VideoQA.from_row({**row, "answer": "at dusk"}).answer == "at dusk"
+
+
+def test_files_are_where_the_rows_are(tmp_path: Path) -> None:
+    qa = VideoQA("1", "videos/a.mp4", "What?", "A", options=("a", "b"), extra={"subtitles": "a.srt", "k": 1})
+    found = located(qa, tmp_path)
+    assert found.video == str(tmp_path / "videos/a.mp4")
+    assert found.extra == {"subtitles": str(tmp_path / "a.srt"), "k": 1}
+    assert located(found, tmp_path / "elsewhere") == found
+    for extra in ({}, {"subtitles": 7}, {"subtitles": ""}):
+        assert located(replace(qa, extra=extra), tmp_path).extra == extra

@@ -1,0 +1,121 @@
+"""A tool that is somebody else's service: what the agent asks goes out as JSON by HTTP, and a text and times come back.
+
+What it points at is shown from the frame store, as any other tool's frames are: nothing but text comes over the wire.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, Unreadable
+from agentic_video.types.text import is_unicode
+
+
+@dataclass(frozen=True)
+class RemoteConfig:
+    """Where a service is, and what of it may take how long.
+
+    Attributes:
+        url: Of the service, e.g. ``http://host:9000``; requests are posted to ``/call`` below it.
+        name: Of the tool: the field ``model`` of each request.
+        api_key_env: Environment variable that holds the key, which is sent as a bearer token; a service of one's own
+            needs none.
+        timeout: Seconds for one request.
+        max_retries: How often a failed or unreadable reply is asked for again.
+        retry_wait: Seconds before the first retry; doubled each time, at most 30.
+        concurrency: Most requests at a time from one agent-loop worker.
+        max_reply_bytes: Most bytes of a reply; a larger one isn't read to its end.
+        max_chars: A longer text is cut there.
+        max_times: More times are left out.
+    """
+
+    url: str
+    name: str = "tool"
+    api_key_env: str = "TOOL_API_KEY"
+    timeout: float = 30.0
+    max_retries: int = 1
+    retry_wait: float = 0.5
+    concurrency: int = 16
+    max_reply_bytes: int = 2**20
+    max_chars: int = 2_000
+    max_times: int = 8
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ValueError(f"url must begin with http:// or https://, got {self.url!r}")
+        for name in ("max_reply_bytes", "max_chars"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.max_times < 0:
+            raise ValueError(f"max_times must not be negative, got {self.max_times}")
+        self.endpoint()  # which checks the other numbers
+
+    def endpoint(self) -> EndpointConfig:
+        """The same for :class:`agentic_video.graders.endpoint.Endpoint`."""
+        known = asdict(self)
+        same = ("api_key_env", "timeout", "max_retries", "retry_wait", "concurrency")
+        return EndpointConfig(base_url=self.url, model=self.name, **{name: known[name] for name in same})
+
+
+@dataclass(frozen=True)
+class RemoteReply:
+    """What a service said.
+
+    Attributes:
+        text: Cut to the config's length.
+        times: Moments of the video in seconds that it points at, within the video; at most the config's number.
+    """
+
+    text: str
+    times: tuple[float, ...] = ()
+
+
+class RemoteTool:
+    """A client of one service. It belongs to the event loop that asks first.
+
+    Args:
+        config: Where it is.
+    """
+
+    def __init__(self, config: RemoteConfig):
+        self._config = config
+        self._endpoint = Endpoint(config.endpoint(), f"service {config.name!r}", config.max_reply_bytes)
+
+    async def call(self, arguments: Mapping[str, Any], video: str, duration: float) -> RemoteReply:
+        """Ask once, with bounded retries.
+
+        The request is ``{"model": name, "arguments": {...}, "video": path, "duration": seconds}``, the reply
+        ``{"text": "...", "times": [seconds, ...]}``, of which ``times`` may be missing.
+
+        Args:
+            arguments: What the agent asks, as plain data; check what the model wrote before.
+            video: The video's path, or whatever the service knows it by.
+            duration: Its length in seconds; times outside are left out.
+
+        Raises:
+            EndpointError: No readable reply. The message, which is logged too, says why, without the key. Show the
+                agent that nothing came, or raise ``VideoError``, which ends the episode with a tool error.
+        """
+        body = {"arguments": dict(arguments), "video": video, "duration": duration}
+        return await self._endpoint.post("/call", body, lambda reply: self._read(reply, duration))
+
+    def _read(self, reply: Any, duration: float) -> RemoteReply:
+        if not isinstance(reply, Mapping) or not isinstance(reply.get("text"), str):
+            raise Unreadable('the reply is no {"text": "...", "times": [...]}')
+        times = reply.get("times", [])
+        if not isinstance(times, list) or not all(map(_is_time, times)):
+            raise Unreadable("times must be a list of numbers (seconds)")
+        text = reply["text"]
+        if not is_unicode(text):
+            raise Unreadable("the text holds half of a surrogate pair")
+        if len(text) > self._config.max_chars:
+            text = text[: self._config.max_chars] + "..."
+        within = [float(time) for time in times if 0 <= time <= duration]
+        return RemoteReply(text, tuple(within[: self._config.max_times]))
+
+
+def _is_time(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return not isinstance(value, float) or math.isfinite(value)

@@ -41,8 +41,6 @@ ENVIRONMENT = {
     "JUDGE_MODEL": "some-judge",
 }
 """What a user sets for the cluster profile."""
-REPRODUCED = ("videozoomer", "framethinker", "framemind", "videobrain", "eva")
-"""Systems whose stages are a data file (``reproduce.yaml``)."""
 
 
 def set_environment(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from agentic_video import cli
 from agentic_video.launch import main as launching
-from tests.config.configs import RECIPES, REPRODUCED, SYSTEMS, set_environment
+from tests.config.configs import RECIPES, SYSTEMS, set_environment
 from tests.converters.published import SAMPLES
 from tests.docs.commands import (
     PAGES,
@@ -44,7 +44,7 @@ EXECUTED = {
     **{f"bash recipes/{name}/run_grpo.sh": f"{RECIPE}test_grpo" for name in SYSTEMS if name != "videozoomer"},
     **{f"bash recipes/{name}/run_sft.sh": f"{RECIPE}test_sft" for name in SYSTEMS},
     "bash recipes/videozoomer/run_eval.sh --limit 16": f"{RECIPE}test_evaluation",
-    **{f"bash recipes/{name}/reproduce.sh": "tests/e2e/test_reproduce.py::test_a_rehearsal" for name in REPRODUCED},
+    **{f"bash recipes/{name}/reproduce.sh": "tests/e2e/test_reproduce.py::test_a_rehearsal" for name in SYSTEMS},
     "agentic-video reproduce videozoomer --laptop --plan": HERE,
     "bash recipes/videozoomer/run_grpo.sh --profile laptop trainer.logger=[console,tensorboard,file,wandb]": (
         f"{RECIPE}test_offline_weights_and_biases"

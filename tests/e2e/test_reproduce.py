@@ -11,7 +11,7 @@ import pytest
 
 from agentic_video.launch.reproduce.chain import read_chain
 from agentic_video.launch.reproduce.state import State
-from tests.config.configs import RECIPES, REPRODUCED
+from tests.config.configs import RECIPES, SYSTEMS
 from tests.docs.tables import REPOSITORY, rows_of
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
@@ -30,7 +30,7 @@ def command(system: str, folder: Path, *words: str) -> "subprocess.Popen[str]":
     )
 
 
-@pytest.mark.parametrize("system", REPRODUCED)
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_rehearsal(system: str, tmp_path: Path) -> None:
     stages = [stage for stage in read_chain(RECIPES / system, "laptop").stages if not stage.left_out]
     out = tmp_path / f"{system}-reproduce-laptop"

@@ -160,10 +160,10 @@ class Stage:
 
     @property
     def trained(self) -> str:
-        """The stage of ``agentic-video run`` that it is (``grpo``, ``sft``, ``kto``); empty for other commands."""
+        """The stage of ``agentic-video run`` that it is (``grpo``, ``sft``, ``kto``, ``rft``); empty for another command."""
         if self.words[:1] != ("run",):
             return ""
-        return next((word for word in self.words if word in ("sft", "kto")), "grpo")
+        return next((word for word in self.words if word in ("sft", "kto", "rft")), "grpo")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from agentic_video.launch.reproduce.plan import plan_text
 from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
 from agentic_video.launch.reproduce.state import State
 from agentic_video.launch.reproduce.table import numbers_of
-from tests.config.configs import RECIPES, REPRODUCED
+from tests.config.configs import RECIPES, SYSTEMS
 from tests.docs.tables import REPOSITORY, TITLES, rows_of, section_of
 
 MODES: tuple[Mode, ...] = ("laptop", "paper")
-CHAINS = [(name, mode) for name in REPRODUCED for mode in MODES]
+CHAINS = [(name, mode) for name in SYSTEMS for mode in MODES]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_every_command_can_be_parsed(planned: Reproduction, monkeypatch: pytest.
         words = [re.sub(r"\{[\w.-]+\}", "/there", word) for word in stage.words]
         assert cli.main(words) == 0, words
         # what isn't an option of the command is a Hydra override, or the recipe and its stage
-        others = set(getattr(asked[-1], "overrides", [])) - {"sft", "kto"}
+        others = set(getattr(asked[-1], "overrides", [])) - {"sft", "kto", "rft"}
         assert all("=" in word for word in others), others
     assert len(asked) == len(stages) >= 4
 
@@ -65,19 +65,19 @@ def test_each_download_is_a_data_set_or_explained(planned: Reproduction) -> None
         assert folder in CONVERTERS or folder in planned.chain.data, folder
 
 
-@pytest.mark.parametrize("name", REPRODUCED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_every_benchmark_has_its_published_number(name: str) -> None:
     chain = read_chain(RECIPES / name, "paper")
     assert chain.paper == TITLES[name]
     rows = [stage.row for stage in chain.stages if stage.row]
-    assert len(rows) >= 8
+    assert len(rows) >= 6
     for row in rows:
-        own = row.model == chain.paper
+        own = row.model.startswith(chain.paper)  # the model's size or stage may follow
         # a base model's number isn't in every paper
         assert numbers_of(chain.paper, row) or not own, row
 
 
-@pytest.mark.parametrize("name", REPRODUCED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_a_rehearsal_trains_all_that_the_paper_trains(name: str) -> None:
     """KTO where there is one, GRPO always; and it stays on this machine: the laptop profile in every command."""
     small = [stage for stage in read_chain(RECIPES / name, "laptop").stages if not stage.left_out]
@@ -88,7 +88,7 @@ def test_a_rehearsal_trains_all_that_the_paper_trains(name: str) -> None:
         assert stage.words[0] != "eval" or "toy" in stage.words
 
 
-@pytest.mark.parametrize("name", REPRODUCED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_the_synthetic_world_s_figures_are_the_documentation_s(name: str) -> None:
     learning = (REPOSITORY / "docs" / "learning.md").read_text(encoding="utf-8")
     measured = {
@@ -97,12 +97,12 @@ def test_the_synthetic_world_s_figures_are_the_documentation_s(name: str) -> Non
         if system == name
     }
     rows = [stage.row for stage in read_chain(RECIPES / name, "laptop").stages if stage.row and not stage.left_out]
-    assert {row.benchmark: row.figure for row in rows} == {
+    assert {row.benchmark: row.figure for row in rows if row.figure is not None} == {
         stage: figure for stage, figure in measured.items() if stage != "after base"
     }
 
 
-@pytest.mark.parametrize("name", REPRODUCED)
+@pytest.mark.parametrize("name", SYSTEMS)
 def test_its_script(name: str) -> None:
     script = RECIPES / name / "reproduce.sh"
     other = (RECIPES / "eva" / "reproduce.sh").read_text(encoding="utf-8")

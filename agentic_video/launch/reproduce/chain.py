@@ -160,7 +160,7 @@ class Stage:
 
     @property
     def trained(self) -> str:
-        """The stage of ``agentic-video run`` that it is (``grpo``, ``sft``, ``kto``, ``rft``); empty for another command."""
+        """The stage of ``agentic-video run`` that it is (``grpo``, ``sft``, ``kto``, ``rft``); empty if it is none."""
         if self.words[:1] != ("run",):
             return ""
         return next((word for word in self.words if word in ("sft", "kto", "rft")), "grpo")

@@ -27,11 +27,11 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import LETTERS, VideoQA
 from benchmarks.hostile.outputs import Source
-from benchmarks.rewards.strategies import EXPLAINED, STRATEGIES, Strategy
+from benchmarks.rewards.strategies import EXPLAINED, LOOK, PLAYED, SECONDS, Rows, Strategy, anywhere
 from tests.hostile_cases import CASES, OPTIONS, Case
 
-SECONDS = 60.0
-"""Length of the video."""
+WIDEST = 7
+"""Columns of a table, the strategies' beside them."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,13 @@ class Setting:
         name: For tables: the system, and what of it isn't its default.
         case: It and its grammar.
         kind: Class of the question, for VideoBrain.
+        rows: What is asked.
     """
 
     name: str
     case: Case
     kind: str = "active"
+    rows: Rows = "choice"
 
 
 def settings() -> Iterator[Setting]:
@@ -62,6 +64,25 @@ def settings() -> Iterator[Setting]:
                 yield Setting(f"{name}, {kind} question", as_shipped, kind)
         else:
             yield Setting(name, as_shipped)
+            if name in LOOK:
+                yield Setting(f"{name}, with evidence", as_shipped, rows="evidence")
+                yield Setting(f"{name}, interval", as_shipped, rows="interval")
+
+
+def question(setting: Setting, number: int, rng: random.Random) -> VideoQA:
+    """A question whose right answer, or whose evidence, is drawn."""
+    extra: dict[str, Any] = {"class": setting.kind}
+    if setting.rows == "choice":
+        answer = rng.choice(LETTERS[: len(OPTIONS)])
+        return VideoQA(id=str(number), video="v", question="What?", answer=answer, options=OPTIONS, extra=extra)
+    window = anywhere(rng)
+    if setting.rows == "interval":
+        said = f"{window[0]:.3f} - {window[1]:.3f}"
+        return VideoQA(str(number), "v", "When?", said, answer_type="interval", extra=extra, windows=(window,))
+    answer = rng.choice(LETTERS[: len(OPTIONS)])
+    # Video-o3's rows say what its bonus is for; others don't read it
+    extra["reward_class"] = "clue_single_w_tool"
+    return VideoQA(str(number), "v", "What?", answer, options=OPTIONS, extra=extra, windows=(window,))
 
 
 class _Verifier:
@@ -118,14 +139,7 @@ async def audit(setting: Setting, strategy: Strategy, episodes: int, seed: int) 
     terms: dict[str, float] = {}
     ends: dict[str, float] = {}
     for number in range(episodes):
-        qa = VideoQA(
-            id=str(number),
-            video="v",
-            question="What?",
-            answer=rng.choice(LETTERS[: len(OPTIONS)]),
-            options=OPTIONS,
-            extra={"class": setting.kind},
-        )
+        qa = question(setting, number, rng)
         source = Source(SECONDS)
         texts = strategy.turns(setting.case, qa, rng)
         policy = ScriptedPolicy(_script(texts), _beside(qa.answer if strategy.knows == "right" else "", rng))
@@ -186,19 +200,28 @@ def _by_setting(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Mean rewards, strategies down and settings across; bold is what pays more than a blind guess."""
+    """Mean rewards, strategies down and settings across; bold is what pays more than a blind guess.
+
+    Settings that other strategies are played in have a table of their own, and none is wider than ``WIDEST`` settings.
+    """
     by_setting = _by_setting(results)
-    names = list(by_setting)
     more = {(one.setting, one.strategy) for own in by_setting.values() for one in pays_more(own)}
-    lines = ["| strategy | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
-    for strategy in dict.fromkeys(one.strategy for one in results):
-        cells = []
-        for name in names:
-            value = next(one.reward for one in by_setting[name] if one.strategy == strategy)
-            text = f"{value:.2f}"
-            cells.append(f"**{text}**" if (name, strategy) in more else text)
-        lines.append(f"| {strategy} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, own in by_setting.items():
+        groups.setdefault(tuple(one.strategy for one in own), []).append(name)
+    tables = []
+    for strategies, names in groups.items():
+        for first in range(0, len(names), WIDEST):
+            across = names[first : first + WIDEST]
+            lines = ["| strategy | " + " | ".join(across) + " |", "|---|" + "---:|" * len(across)]
+            for strategy in strategies:
+                cells = []
+                for name in across:
+                    text = f"{next(one.reward for one in by_setting[name] if one.strategy == strategy):.2f}"
+                    cells.append(f"**{text}**" if (name, strategy) in more else text)
+                lines.append(f"| {strategy} | " + " | ".join(cells) + " |")
+            tables.append("\n".join(lines))
+    return "\n\n".join(tables)
 
 
 def unexplained(results: Sequence[Result]) -> list[Result]:
@@ -237,7 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return [
             await audit(setting, strategy, options.episodes, options.seed)
             for setting in settings()
-            for strategy in STRATEGIES
+            for strategy in PLAYED[setting.rows]
         ]
 
     results = asyncio.run(all_of_them())

@@ -18,6 +18,12 @@ from tests.hostile_cases import Case
 
 Knows = Literal["right", "wrong", "nothing"]
 """What a strategy knows of the answer."""
+Rows = Literal["choice", "evidence", "interval"]
+"""What is asked: one of some options; the same, in a row that says where the evidence is; where something happens."""
+SECONDS = 60.0
+"""Length of the video."""
+WINDOW = 6.0
+"""Length of the evidence, in seconds, which is anywhere in the video."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,39 @@ IDLE: Mapping[str, str] = {
     "longvt": '{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 1.01}}',
 }
 """The cheapest request of each system, by name: next to nothing is asked for."""
+
+LOOK: Mapping[str, str] = {
+    "videoo3": '{"temporal_segment": [#, #], "sampling_strategy": "coarse"}',
+    "paravt": '{"name": "crop_video", "arguments": {"start_time": #, "end_time": #}}',
+    "timesearch": '{"name": "seek_video_frames", "arguments": {"start_time": #, "end_time": #}}',
+    "longvt": '{"name": "crop_video", "arguments": {"start_time": #, "end_time": #}}',
+}
+"""A request for the stretch between two times, by system: of those whose rows may say where the evidence is."""
+SPAN: Mapping[str, str] = {"videoo3": '{"temporal_segment": [#, #]}'}
+"""How a system wants an interval to be answered, where it wants it in one way."""
+
+
+def _filled(template: str, start: float, end: float) -> str:
+    return template.replace("#", f"{start:.3f}", 1).replace("#", f"{end:.3f}", 1)
+
+
+def _look(case: Case, start: float, end: float) -> str:
+    return case.request(_filled(LOOK[case.system.name], start, end))
+
+
+def _span(case: Case, start: float, end: float) -> str:
+    return _filled(SPAN.get(case.system.name, "# - #"), start, end)
+
+
+def anywhere(rng: random.Random) -> tuple[float, float]:
+    """A stretch of the evidence's length, at an eighth of a second."""
+    start = rng.randrange(int(8 * (SECONDS - WINDOW)) + 1) / 8
+    return start, start + WINDOW
+
+
+def _tiles(count: int) -> list[tuple[float, float]]:
+    return [(SECONDS * number / count, SECONDS * (number + 1) / count) for number in range(count)]
+
 
 STRATEGIES = (
     Strategy("looks, then the right answer", "right", lambda case, qa, rng: [case.call, _answer(case, qa.answer)]),
@@ -142,6 +181,75 @@ STRATEGIES = (
     ),
 )
 
+EVIDENCE = (
+    Strategy(
+        "looks at the evidence, then the right answer",
+        "right",
+        lambda case, qa, rng: [_look(case, *qa.windows[0]), _answer(case, qa.answer)],
+    ),
+    Strategy("the right answer at once", "right", lambda case, qa, rng: [_answer(case, qa.answer)]),
+    Strategy(
+        "looks at the evidence, then a wrong answer",
+        "wrong",
+        lambda case, qa, rng: [_look(case, *qa.windows[0]), _answer(case, _wrong(qa, rng))],
+    ),
+    Strategy("blind guess", "nothing", lambda case, qa, rng: [_answer(case, _guess(qa, rng))]),
+    Strategy(
+        "looks anywhere, then a guess",
+        "nothing",
+        lambda case, qa, rng: [_look(case, *anywhere(rng)), _answer(case, _guess(qa, rng))],
+    ),
+    Strategy(
+        "looks at everything, then a guess",
+        "nothing",
+        lambda case, qa, rng: [_look(case, 0.0, SECONDS), _answer(case, _guess(qa, rng))],
+    ),
+    Strategy(
+        "looks at one half after the other, then a guess",
+        "nothing",
+        lambda case, qa, rng: [*(_look(case, *one) for one in _tiles(2)), _answer(case, _guess(qa, rng))],
+    ),
+    Strategy(
+        "looks at a second, then a guess",
+        "nothing",
+        lambda case, qa, rng: [_look(case, 30.0, 31.0), _answer(case, _guess(qa, rng))],
+    ),
+)
+"""For questions with options whose rows say where the evidence is."""
+
+INTERVALS = (
+    Strategy("the right interval", "right", lambda case, qa, rng: [_answer(case, _span(case, *qa.windows[0]))]),
+    Strategy(
+        "looks there, then the right interval",
+        "right",
+        lambda case, qa, rng: [_look(case, *qa.windows[0]), _answer(case, _span(case, *qa.windows[0]))],
+    ),
+    Strategy("blind guess", "nothing", lambda case, qa, rng: [_answer(case, _span(case, *anywhere(rng)))]),
+    Strategy(
+        "looks anywhere, then a guess",
+        "nothing",
+        lambda case, qa, rng: [_look(case, *anywhere(rng)), _answer(case, _span(case, *anywhere(rng)))],
+    ),
+    Strategy("the whole video", "nothing", lambda case, qa, rng: [_answer(case, _span(case, 0.0, SECONDS))]),
+    Strategy("the middle third", "nothing", lambda case, qa, rng: [_answer(case, _span(case, 20.0, 40.0))]),
+    Strategy("a day", "nothing", lambda case, qa, rng: [_answer(case, _span(case, 0.0, 86_400.0))]),
+    Strategy("the wrong way round", "nothing", lambda case, qa, rng: [_answer(case, _span(case, SECONDS, 0.0))]),
+    Strategy(
+        "ten intervals, one after another",
+        "nothing",
+        lambda case, qa, rng: [_answer(case, ", ".join(_span(case, *one) for one in _tiles(10)))],
+    ),
+    Strategy(
+        "ten answers in a turn",
+        "nothing",
+        lambda case, qa, rng: ["".join(_answer(case, _span(case, *one)) for one in _tiles(10))],
+    ),
+    Strategy("no number", "nothing", lambda case, qa, rng: [_answer(case, _filled("nan - inf", 0.0, 0.0))]),
+)
+"""For questions whose answer is an interval."""
+
+PLAYED: Mapping[Rows, tuple[Strategy, ...]] = {"choice": STRATEGIES, "evidence": EVIDENCE, "interval": INTERVALS}
+
 
 def _thought(case: Case) -> str:
     """The answer's turn up to the end of its thought."""
@@ -193,5 +301,32 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     ),
     ("timesearch", "the cheapest look, then a guess"): "the same",
     ("timesearch", "the same look three times, then a guess"): "the same",
+    **{
+        ("longvt", f"looks {where}, then a guess"): (
+            "the paper's reward for time, which a wrong answer earns, too; `weights.time=0`"
+        )
+        for where in ("anywhere", "at everything", "at one half after the other", "at a second")
+    },
+    **{
+        ("videoo3", f"looks {where}, then a guess"): (
+            "the released bonus, half of which is for a right answer after a look, whatever it shows; `weights.clue=0`"
+        )
+        for where in ("anywhere", "at everything", "at one half after the other", "at a second")
+    },
+    **{
+        ("paravt", f"looks {where}, then a guess"): "the released tool score; see above"
+        for where in ("anywhere", "at everything", "at one half after the other", "at a second")
+    },
+    **{
+        ("timesearch", f"looks {where}, then a guess"): "the paper's completeness; see above"
+        for where in ("anywhere", "at everything", "at one half after the other", "at a second")
+    },
+    **{
+        (system, answer): (
+            "the published measure itself, IoU: a wide answer always hits, and earns the share of it that is right; no key"
+        )
+        for system in LOOK
+        for answer in ("the whole video", "the middle third")
+    },
 }
 """Why strategies that know nothing earn more than a blind guess, by system and name: each is a published rule."""

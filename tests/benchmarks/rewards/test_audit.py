@@ -7,30 +7,34 @@ from typing import Any
 import pytest
 
 from benchmarks.rewards.audit import Result, Setting, audit, pays_more, settings, unexplained
-from benchmarks.rewards.strategies import EXPLAINED, STRATEGIES
+from benchmarks.rewards.strategies import EXPLAINED, PLAYED, Strategy
 
 SETTINGS = list(settings())
-BY_NAME = {strategy.name: strategy for strategy in STRATEGIES}
+
+
+def _strategies(setting: Setting) -> dict[str, Strategy]:
+    return {strategy.name: strategy for strategy in PLAYED[setting.rows]}
 
 
 def _played(setting: Setting, names: list[str], episodes: int) -> list[Result]:
     async def play() -> list[Result]:
-        return [await audit(setting, BY_NAME[name], episodes, seed=0) for name in names]
+        known = _strategies(setting)
+        return [await audit(setting, known[name], episodes, seed=0) for name in names]
 
     return asyncio.run(play())
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=[setting.name for setting in SETTINGS])
 def test_nothing_pays_more_than_a_guess_but_by_published_rules(setting: Setting) -> None:
-    results = _played(setting, [strategy.name for strategy in STRATEGIES if strategy.knows == "nothing"], 40)
+    results = _played(setting, [name for name, one in _strategies(setting).items() if one.knows == "nothing"], 40)
     assert unexplained(results) == []
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=[setting.name for setting in SETTINGS])
 def test_who_knows_the_answer_earns_most(setting: Setting) -> None:
-    results = {one.strategy: one.reward for one in _played(setting, list(BY_NAME), 10)}
-    honest = max(results["looks, then the right answer"], results["the right answer at once"])
-    assert honest == max(results.values())
+    results = _played(setting, list(_strategies(setting)), 10)
+    honest = max(one.reward for one in results if one.knows == "right")
+    assert honest == max(one.reward for one in results)
     # by hand: accuracy, format and the bonus of the tool; of direct questions, the answer without a tool
     expected = {
         "videozoomer": 0.9 + 0.1 + 0.5,
@@ -44,6 +48,14 @@ def test_who_knows_the_answer_earns_most(setting: Setting) -> None:
         "paravt": 1.0 + 1.0 + 0.6,
         "timesearch": 1.0 + 0.5 + 0.5,
         "longvt": 1.0 + 1.0,  # its rows have no windows
+        "videoo3, with evidence": 1.0 + 1.0 + 1.0,
+        "videoo3, interval": 1.0 + 1.0,
+        "paravt, with evidence": 1.0 + 1.0 + 0.6,
+        "paravt, interval": 1.0 + 1.0 + 0.6,
+        "timesearch, with evidence": 1.0 + 0.5 + 0.5,
+        "timesearch, interval": 1.0 + 0.5 + 0.5,
+        "longvt, with evidence": 1.0 + 1.0 + 1.0,
+        "longvt, interval": 1.0 + 1.0,  # the window is the answer, not evidence
     }
     assert honest == pytest.approx(expected[setting.name])
 
@@ -68,5 +80,5 @@ def test_what_pays_more_is_told_from_chance() -> None:
 
 
 def test_each_explanation_is_of_a_strategy_and_a_system() -> None:
-    systems = {setting.case.system.name for setting in SETTINGS}
-    assert all(system in systems and strategy in BY_NAME for system, strategy in EXPLAINED)
+    known = {(setting.case.system.name, name) for setting in SETTINGS for name in _strategies(setting)}
+    assert set(EXPLAINED) <= known

@@ -323,7 +323,7 @@ EXPLAINED: Mapping[tuple[str, str], str] = {
     },
     **{
         (system, answer): (
-            "the published measure itself, IoU: a wide answer always hits, and earns the share of it that is right; no key"
+            "the published measure itself, IoU: a wide answer always hits, and earns what share of it is right; no key"
         )
         for system in LOOK
         for answer in ("the whole video", "the middle third")

@@ -113,7 +113,7 @@ def subtitle_file(qa: VideoQA) -> Path | None:
         None where there is neither.
     """
     named = qa.extra.get("subtitles")
-    if isinstance(named, str) and named:
+    if isinstance(named, str) and named.endswith(SUFFIXES):
         return Path(named)
     beside = (Path(qa.video).with_suffix(suffix) for suffix in SUFFIXES)
     return next((path for path in beside if path.is_file()), None)
@@ -137,6 +137,8 @@ async def search_subtitles(
 
 
 def _search(path: Path, request: SubtitleRequest, offset: float, max_chars: int) -> tuple[Subtitle, ...]:
+    if isinstance(offset, bool) or not isinstance(offset, int | float) or not math.isfinite(offset):
+        raise VideoError(str(path), "corrupt", "the subtitles' offset must be a number of seconds")
     try:
         state = path.stat()
         if state.st_size > MAX_FILE_BYTES:

@@ -205,15 +205,18 @@ def absolute(folder: Path, path: str) -> str:
     """A path that may start at a folder, without links; as it is where it leads nowhere."""
     try:
         return str((folder / path).resolve())
-    except (OSError, RuntimeError):  # a circle of links, for one
+    except (OSError, RuntimeError, ValueError):  # a circle of links, for one, or a zero byte
         return str(folder.absolute() / path)
 
 
 def located(qa: VideoQA, folder: Path) -> VideoQA:
-    """A row whose files' paths, the video's and ``extra_info.subtitles``, may start at a folder, with absolute ones."""
+    """A row whose files' paths may start at a folder, with absolute ones.
+
+    They are the video's and, where it names a file of subtitles and isn't some other text, ``extra_info.subtitles``.
+    """
     video = qa.video if Path(qa.video).is_absolute() else absolute(folder, qa.video)
     words = qa.extra.get("subtitles")
-    if not isinstance(words, str) or not words or Path(words).is_absolute():
+    if not isinstance(words, str) or not words.endswith((".srt", ".json")) or Path(words).is_absolute():
         return replace(qa, video=video)
     return replace(qa, video=video, extra={**qa.extra, "subtitles": absolute(folder, words)})
 

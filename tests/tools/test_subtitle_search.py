@@ -172,3 +172,10 @@ def test_a_folder_and_a_huge_file(tmp_path: Path) -> None:
         file.truncate(MAX_FILE_BYTES + 1)
     with pytest.raises(VideoError, match="bytes of subtitles aren't read"):
         asyncio.run(search_subtitles(tmp_path / "huge.srt", request("x")))
+
+
+@pytest.mark.parametrize("offset", ["3", True, None, float("nan"), float("inf")])
+def test_an_offset_that_is_no_number(offset: Any, tmp_path: Path) -> None:
+    (tmp_path / "v.srt").write_text(SRT)
+    with pytest.raises(VideoError, match="offset must be a number of seconds"):
+        asyncio.run(search_subtitles(tmp_path / "v.srt", request("x"), offset))

@@ -120,5 +120,6 @@ def test_files_are_where_the_rows_are(tmp_path: Path) -> None:
     assert found.video == str(tmp_path / "videos/a.mp4")
     assert found.extra == {"subtitles": str(tmp_path / "a.srt"), "k": 1}
     assert located(found, tmp_path / "elsewhere") == found
-    for extra in ({}, {"subtitles": 7}, {"subtitles": ""}):
+    for extra in ({}, {"subtitles": 7}, {"subtitles": ""}, {"subtitles": "Hello.\nWho is there?"}):
         assert located(replace(qa, extra=extra), tmp_path).extra == extra
+    assert located(replace(qa, extra={"subtitles": "\0.srt"}), tmp_path).extra["subtitles"] == f"{tmp_path}/\0.srt"

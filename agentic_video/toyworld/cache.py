@@ -36,6 +36,8 @@ MOST_REASONS = 3
 """So many differences from an earlier build are named."""
 VALUE_CHARACTERS = 40
 """A value is named up to this many characters."""
+REMOVALS = 40
+"""So often what is half built is removed, as long as somebody still writes there: two seconds."""
 
 Facts = Mapping[str, Any]
 """What a build is made from: plain data by name, nested."""
@@ -91,9 +93,18 @@ class Cache:
                 if not folder.is_dir():
                     raise
         finally:
-            shutil.rmtree(building, ignore_errors=True)
+            _remove(building)
         print(f"[toyworld] built {folder} in {time.monotonic() - started:.0f} s", flush=True)
         return folder
+
+
+def _remove(building: Path) -> None:
+    """Remove a folder, also one into which a process that was just killed puts a last file."""
+    for _ in range(REMOVALS):
+        shutil.rmtree(building, ignore_errors=True)
+        if not building.exists():
+            return
+        time.sleep(0.05)
 
 
 def content_key(facts: Facts) -> str:

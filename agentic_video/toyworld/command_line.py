@@ -69,7 +69,8 @@ def _stop(number: int, frame: FrameType | None) -> None:
     """End a build: first the processes of its pools, which would be waited for."""
     # What a pool's threads say about that helps nobody.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    for child in psutil.Process().children(recursive=True):
+    # Those that write come before those that wait for them: what is half built is removed as soon as these end.
+    for child in reversed(psutil.Process().children(recursive=True)):
         with contextlib.suppress(psutil.Error):
             child.kill()
     # An exception, so that temporary folders are removed on the way out.

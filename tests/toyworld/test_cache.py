@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import socket
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,27 @@ def test_a_build_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert len(built) == 2
     assert [entry.name for entry in tmp_path.iterdir()] == [NAME]
     assert json.loads((tmp_path / NAME / FACTS_FILE).read_text()) == FACTS
+
+
+def test_a_last_file_of_a_killed_writer_is_removed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer's end isn't the end of what the machine does for it."""
+    removed: list[Path] = []
+    remove = shutil.rmtree
+
+    def rmtree(folder: Path, **how: bool) -> None:
+        remove(folder, **how)
+        removed.append(folder)
+        if len(removed) < 3:
+            folder.mkdir()
+            (folder / "late.mp4").write_bytes(b"x")
+
+    def build(folder: Path) -> None:
+        raise SystemExit(143)
+
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
+    with pytest.raises(SystemExit):
+        Cache(tmp_path).once("world", {}, build)
+    assert len(removed) == 3 and list(tmp_path.iterdir()) == []
 
 
 def test_of_two_processes_that_build_the_same_the_first_wins(tmp_path: Path) -> None:

@@ -133,8 +133,12 @@ class Reader:
         if not path.is_dir():
             return [Source(path, _unnumbered(path.stem))], []
         found = _below(path)
-        files = [file for file in found if file.suffix == ".jsonl" and self._holds_records(file)]
-        return _sources(path, files), sorted({file.parent for file in found if _is_of_run(file)})
+        sources = [
+            Source(file, file.parent.name if file.parent != path else _unnumbered(file.stem))
+            for file in found
+            if file.suffix == ".jsonl" and self._holds_records(file)
+        ]
+        return sources, sorted({file.parent for file in found if _is_of_run(file)})
 
     def _holds_records(self, file: Path) -> bool:
         """As :func:`_holds_records`, without opening files that haven't changed."""
@@ -213,23 +217,6 @@ class Reader:
         question, step = self._questions[key], _step(record, source.path)
         group = self._groups.setdefault((source.path, generation, step, question), len(self._groups))
         episodes.add(record, source, question, group, step, run)
-
-
-def find_sources(path: Path) -> list[Source]:
-    """Files of records: the path itself, or those below a folder, in order of their paths.
-
-    Raises:
-        ViewError: The path doesn't exist.
-    """
-    if path.is_file():
-        return [Source(path, _unnumbered(path.stem))]
-    if not path.is_dir():
-        raise ViewError(f"{path} is neither a folder nor a file; name a run's folder or a jsonl file of records")
-    return _sources(path, [file for file in _below(path) if file.suffix == ".jsonl" and _holds_records(file)])
-
-
-def _sources(path: Path, files: Iterable[Path]) -> list[Source]:
-    return [Source(file, file.parent.name if file.parent != path else _unnumbered(file.stem)) for file in files]
 
 
 def _below(path: Path) -> list[Path]:

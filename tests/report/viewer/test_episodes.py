@@ -12,7 +12,6 @@ from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.safe_json import to_json
 from agentic_video.report.viewer.sources import (
     ViewError,
-    find_sources,
     load_episodes,
     locate_video,
     missing_videos,
@@ -127,9 +126,9 @@ def test_an_evaluation_s_folder_and_a_job_s_are_read(tmp_path: Path) -> None:
 
 def test_a_single_file_is_its_own_set(tmp_path: Path) -> None:
     file = write(tmp_path / "distilled.jsonl", record())
-    assert find_sources(file)[0].set_name == "distilled"
-    assert find_sources(tmp_path)[0].set_name == "distilled"
-    assert find_sources(file.rename(tmp_path / "episodes-003.jsonl"))[0].set_name == "episodes"
+    assert load_episodes([file])[0].rows[0].set_name == "distilled"
+    assert load_episodes([tmp_path])[0].rows[0].set_name == "distilled"
+    assert load_episodes([file.rename(tmp_path / "episodes-003.jsonl")])[0].rows[0].set_name == "episodes"
 
 
 def test_search_reads_turns_and_ignores_case_and_line_breaks(tmp_path: Path) -> None:

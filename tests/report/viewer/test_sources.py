@@ -7,7 +7,6 @@ from agentic_video.report.viewer.episodes import Grouping
 from agentic_video.report.viewer.sources import (
     Reader,
     ViewError,
-    find_sources,
     load_episodes,
     locate_video,
     read_grouping,
@@ -19,19 +18,15 @@ CONFIG = "actor_rollout_ref: {rollout: {n: 8}}\nalgorithm: {norm_adv_by_std_in_g
 
 
 def test_files_that_hold_records_and_no_others(tmp_path: Path) -> None:
-    (tmp_path / "episodes").mkdir()
-    (tmp_path / "episodes" / "step_000001.jsonl").write_text('\n{"trajectory": {}}\n')
+    write(tmp_path / "episodes" / "step_000001.jsonl", record())
     (tmp_path / "episodes" / "damaged.jsonl").write_text('{"trajectory": {')
     (tmp_path / "metrics-001.jsonl").write_text('{"step": 1}\n')
     (tmp_path / "empty.jsonl").touch()
-    found = find_sources(tmp_path)
-    assert [(one.path.name, one.set_name) for one in found] == [
-        ("damaged.jsonl", "episodes"),
-        ("step_000001.jsonl", "episodes"),
-    ]
-    assert find_sources(tmp_path / "metrics-001.jsonl")[0].set_name == "metrics"
+    episodes, _ = load_episodes([tmp_path])
+    assert [row.set_name for row in episodes.rows] == ["episodes"]
+    assert len(episodes.problems) == 1 and "damaged.jsonl" in episodes.problems[0]
     with pytest.raises(ViewError, match="neither a folder nor a file"):
-        find_sources(tmp_path / "none")
+        load_episodes([tmp_path / "none"])
 
 
 @pytest.mark.parametrize("below", ["", "episodes", "episodes/step_1.jsonl"])

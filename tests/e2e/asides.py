@@ -5,9 +5,6 @@ and each aside against the engine asked for the same ids with images.
 """
 
 import asyncio
-import os
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +27,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
+from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_engine_images import Store
 
@@ -90,21 +88,7 @@ def said(sequence: TokenSequence) -> tuple[list[int], list[float]]:
 
 
 async def compare(checkpoint: Path) -> None:
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    arguments = AsyncEngineArgs(
-        model=str(checkpoint),
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=1024,
-        max_num_seqs=16,
-        limit_mm_per_prompt={"image": 32, "video": 0},
-        skip_mm_profiling=True,
-        distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
-    )
-    engine = AsyncLLM.from_engine_args(arguments)
-    try:
+    async with vllm_engine(checkpoint, images=32) as engine:
         await engine.reset_mm_cache()
         ours, processor = ReferenceEngine(engine, Store()), AutoProcessor.from_pretrained(checkpoint)
         chat_format = ChatFormat.of(processor)
@@ -143,16 +127,7 @@ async def compare(checkpoint: Path) -> None:
             assert (again.token_ids, len(ids) > 0) == (ids, True)
             assert log_probs == pytest.approx(again.log_probs, abs=1e-4)
             assert chat_format.decode(sequence.prompt_ids).endswith("assistant\n" + "<answer>" * len(images))
-    finally:
-        engine.shutdown()
 
 
 if __name__ == "__main__":
-    try:
-        asyncio.run(compare(Path(sys.argv[1])))
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)
+    run_script(compare)

@@ -4,9 +4,6 @@ An episode of two turns with images and clips, whose ids are the rollout's own, 
 """
 
 import asyncio
-import os
-import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from agentic_video.training.engine_images import ReferenceEngine, RenderedPrompt
 from agentic_video.training.model_inputs import model_inputs
 from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef, image_key
 from agentic_video.types.message import Message, Visual
+from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, counts
 
@@ -83,22 +81,9 @@ class Model:
 
 async def compare(checkpoint: Path) -> None:
     from vllm import SamplingParams
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
 
     teach_clips()
-    arguments = AsyncEngineArgs(
-        model=str(checkpoint),
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=1024,
-        max_num_seqs=16,
-        limit_mm_per_prompt={"image": 8, "video": 8},
-        skip_mm_profiling=True,
-        distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
-    )
-    engine = AsyncLLM.from_engine_args(arguments)
-    try:
+    async with vllm_engine(checkpoint, images=8, clips=8) as engine:
         processor = hf_processor(str(checkpoint))
         chat_format, model = ChatFormat.of(processor), Model(checkpoint, processor)
         store = Frames(processor.image_processor.patch_size * 2)
@@ -169,16 +154,7 @@ async def compare(checkpoint: Path) -> None:
             await by_reference(ids, [first, single, second])
         chat_format.visual_tokens = told  # type: ignore[method-assign]
         await same(ids, [first, single, second])
-    finally:
-        engine.shutdown()
 
 
 if __name__ == "__main__":
-    try:
-        asyncio.run(compare(Path(sys.argv[1])))
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)
+    run_script(compare)

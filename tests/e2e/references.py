@@ -4,9 +4,6 @@ An episode of two turns, a sibling, siblings that start at once, and a picture t
 """
 
 import asyncio
-import os
-import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +13,7 @@ import pytest
 from PIL import Image
 
 from agentic_video.training.engine_images import ReferenceEngine
+from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, counts, drawn, image, stored
 
@@ -23,21 +21,7 @@ SAMPLING = {"temperature": 0.0, "max_tokens": 6, "ignore_eos": True, "logprobs":
 
 
 async def compare(checkpoint: Path) -> None:
-    from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.v1.engine.async_llm import AsyncLLM
-
-    arguments = AsyncEngineArgs(
-        model=str(checkpoint),
-        dtype="float32",
-        enforce_eager=True,
-        max_model_len=1024,
-        max_num_seqs=16,
-        limit_mm_per_prompt={"image": 32, "video": 0},
-        skip_mm_profiling=True,
-        distributed_executor_backend="vllm.v1.executor.uniproc_executor.UniProcExecutor",
-    )
-    engine = AsyncLLM.from_engine_args(arguments)
-    try:
+    async with vllm_engine(checkpoint, images=32) as engine:
         await engine.reset_mm_cache()
         store = Store()
         ours = ReferenceEngine(engine, store)
@@ -89,16 +73,7 @@ async def compare(checkpoint: Path) -> None:
         )
         await same(later, [*opening, stored(3), drawn(4)], [0, 1, 2, 3, 4])
         assert counts(ours.stats, "processed", "again", "missing", "resets") == (15, 0, 1, 1)
-    finally:
-        engine.shutdown()
 
 
 if __name__ == "__main__":
-    try:
-        asyncio.run(compare(Path(sys.argv[1])))
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-        status = 1
-    sys.stderr.flush()
-    os._exit(status)
+    run_script(compare)

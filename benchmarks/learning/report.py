@@ -255,11 +255,8 @@ def draw(results: Sequence[Result], system: str, file: Path) -> None:
         found = of(results, system, variant)
         for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
             _plot_mean(axes, [one["curves"][key] for one in found], title, f"{variant} ({len(found)})")
-    panels[0].legend(frameon=False, fontsize=8)
     figure.suptitle(f"{system}, mean over seeds (their number in brackets), moving average over 5 steps", fontsize=10)
-    figure.tight_layout()
-    figure.savefig(file)
-    pyplot.close(figure)
+    _save_with_legend(figure, panels, file)
 
 
 def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: str, label: str) -> None:
@@ -277,6 +274,21 @@ def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: st
     axes.set(xlabel="GRPO step", title=title)
     axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
+
+
+def _save_with_legend(figure: Any, panels: Sequence[Any], file: Path) -> None:
+    """Save a picture whose panels have the same lines, named below them."""
+    from matplotlib import pyplot
+
+    lines, labels = panels[0].get_legend_handles_labels()
+    columns = min(4, len(labels))
+    rows = -(-len(labels) // columns)
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width, height + 0.2 * rows)
+    figure.tight_layout(rect=(0, 0.2 * rows / (height + 0.2 * rows), 1, 1))
+    figure.legend(lines, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8)
+    figure.savefig(file)
+    pyplot.close(figure)
 
 
 def draw_search(results: Sequence[Result], file: Path) -> bool:
@@ -299,13 +311,10 @@ def draw_search(results: Sequence[Result], file: Path) -> bool:
         for axes, (key, title) in zip(panels, SEARCHED.items(), strict=True):
             curves = [one["searched"][key] for one in found if key in one["searched"]]
             _plot_mean(axes, curves, title, f"{system} ({len(found)})")
-    panels[0].legend(frameon=False, fontsize=8)
     figure.suptitle(
         "sampled training episodes, mean over seeds (in brackets), moving average over 5 steps", fontsize=10
     )
-    figure.tight_layout()
-    figure.savefig(file)
-    pyplot.close(figure)
+    _save_with_legend(figure, panels, file)
     return True
 
 

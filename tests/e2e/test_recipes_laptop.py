@@ -110,6 +110,18 @@ def test_credit_by_turn_and_ends_that_are_not_trained_on(tmp_path: Path) -> None
     assert max(left_out) > 0
 
 
+def test_what_sub_agents_say_is_trained_on(tmp_path: Path) -> None:
+    """Each aside is a sequence of its own in the update, whose probabilities are the rollout's."""
+    made = run("bash recipes/paravt/run_grpo.sh", tmp_path, "agentic_video.system.train_asides=True", STEPS)
+    metrics = read_metrics(made)
+    assert max(series(metrics, "training/rollout_probs_diff_mean")[1]) < 1e-4
+    episodes = 8 * 8
+    for values in (metrics[step] for step in (1, 2)):
+        sequences = values["perf/total_num_tokens"] / (values["prompt_length/mean"] + values["response_length/mean"])
+        assert values["train-agentic/toyworld/asides"] > 0.5
+        assert sequences == pytest.approx(episodes * (1 + values["train-agentic/toyworld/asides"]))
+
+
 def test_offline_weights_and_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outputs").mkdir()
     monkeypatch.setenv("WANDB_MODE", "offline")

@@ -1,7 +1,8 @@
 """Signs that a run collapses, read from its metrics: the known ways in which RL of agents goes wrong.
 
 Each sign compares the latest steps with the run's first ones. A difference counts when it is large, and larger than
-three standard errors of the steps' means: small batches swing.
+three standard errors of the steps' means: small batches swing. What a run has lost before there were enough first steps
+to compare with is a sign by itself: a format that is never kept, no entropy at all.
 """
 
 import math
@@ -26,6 +27,10 @@ KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ENTROPY, LENGTH, CUT, GAP)
 
 LEAST_CALLS = 0.1
 """A run that never made more calls than this an episode can't lose them."""
+LEAST_FORMAT = 0.05
+"""Fewer episodes than this that keep the format are a sign, whatever there was at first."""
+LEAST_ENTROPY = 1e-3
+"""And so is less entropy, in nats a token: rollouts of a group are copies of each other."""
 LEAST_GAP = 1e-3
 """Mean differences of probabilities below this are rounding (a laptop's float32 has 1e-6, bfloat16 about 1e-2)."""
 MUCH_GAP = 0.05
@@ -115,6 +120,11 @@ def _calls_without_use(changes: Mapping[str, Change]) -> str:
 
 def _format_drifts(changes: Mapping[str, Change]) -> str:
     form, illegal = changes.get(FORMAT), changes.get(ILLEGAL)
+    if form is not None and form.latest < LEAST_FORMAT:
+        return (
+            f"the format is gone: {form.latest:.2f} of the episodes keep it. Look at some episodes; without a cold start "
+            "that teaches the format, or after too large a step, nothing is left to reward"
+        )
     if form is not None and form.rise <= -0.2:
         return (
             f"the format drifts: {form.first:.2f} of the episodes kept it at first, {form.latest:.2f} now. Lower the "
@@ -130,7 +140,10 @@ def _format_drifts(changes: Mapping[str, Change]) -> str:
 
 def _entropy_is_gone(changes: Mapping[str, Change]) -> str:
     entropy = changes.get(ENTROPY)
-    if entropy is None or entropy.rise >= 0 or entropy.latest > 0.1 * entropy.first:
+    if entropy is None:
+        return ""
+    fell = entropy.rise < 0 and entropy.latest <= 0.1 * entropy.first
+    if not fell and entropy.latest >= LEAST_ENTROPY:
         return ""
     return (
         f"entropy is gone: {entropy.first:.3g} at first, {entropy.latest:.3g} now. All rollouts of a group say the "

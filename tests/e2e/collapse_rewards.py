@@ -15,16 +15,6 @@ def no_calls(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
     return _score(float(trajectory.tool_calls + trajectory.illegal_calls == 0), trajectory, row)
 
 
-def many_calls(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
-    """Pays for each call, whatever the answer."""
-    return _score(float(trajectory.tool_calls), trajectory, row)
-
-
-def refused_calls(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
-    """Pays for calls that are refused."""
-    return _score(float(trajectory.illegal_calls), trajectory, row)
-
-
-def many_words(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
-    """Pays for each token."""
-    return _score(sum(turn.num_tokens for turn in trajectory.turns) / 100, trajectory, row)
+def useless_calls(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
+    """Pays for calls after which the answer is wrong all the same."""
+    return _score(float(trajectory.tool_calls * (not match_choice(trajectory.answer, row, "robust"))), trajectory, row)

@@ -9,8 +9,10 @@ from agentic_video.report.summary import read_metrics, series
 from tests.e2e.test_recipes_laptop import run
 
 REWARDS = Path(__file__).with_name("collapse_rewards.py")
+JOB = "bash recipes/videozoomer/run_grpo.sh --profile laptop"
 ALL_GROUPS = "algorithm.filter_groups.enable=False"
 """Groups whose rewards are all the same are what a collapse comes to."""
+RATE = "actor_rollout_ref.actor.optim.lr"
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
 
@@ -19,17 +21,23 @@ def paid(name: str) -> list[str]:
     return [f"agentic_video.reward.path={REWARDS}", f"agentic_video.reward.name={name}", ALL_GROUPS]
 
 
+def check_it_says(made: Path, *signs: str) -> None:
+    metrics = read_metrics(made)
+    for sign in signs:
+        steps, values = series(metrics, f"collapse/{sign}")
+        assert steps and max(values) == 1.0, (sign, metrics)
+    assert WARNING in (made / "log.txt").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
-    ("sign", "overrides"),
+    ("signs", "overrides"),
     [
-        ("calls_die_out", paid("no_calls")),
-        ("calls_without_use", paid("many_calls")),
-        ("format_drifts", paid("refused_calls")),
-        ("length_grows", paid("many_words")),
-        ("entropy_is_gone", [*paid("no_calls"), "actor_rollout_ref.actor.optim.lr=0.01"]),
-        ("entropy_explodes", ["actor_rollout_ref.actor.entropy_coeff=1.0", ALL_GROUPS]),
+        (["calls_die_out"], paid("no_calls")),
+        # within two steps, before there is anything to compare with
+        (["format_drifts", "entropy_is_gone"], [*paid("no_calls"), f"{RATE}=0.01"]),
+        (["entropy_explodes"], ["actor_rollout_ref.actor.entropy_coeff=1.0", f"{RATE}=1e-3", ALL_GROUPS]),
         (
-            "engine_and_actor_differ",
+            ["engine_and_actor_differ"],
             [
                 "actor_rollout_ref.rollout.logprobs_mode=raw_logprobs",
                 "actor_rollout_ref.rollout.temperature=2.0",
@@ -37,9 +45,15 @@ def paid(name: str) -> list[str]:
             ],
         ),
     ],
+    ids=lambda value: "-".join(value) if "=" not in value[0] else "",
 )
-def test_a_run_that_collapses_says_so(sign: str, overrides: list[str], tmp_path: Path) -> None:
-    made = run("bash recipes/videozoomer/run_grpo.sh --profile laptop", tmp_path, *overrides)
-    steps, values = series(read_metrics(made), f"collapse/{sign}")
-    assert steps and max(values) == 1.0, read_metrics(made)
-    assert WARNING in (made / "log.txt").read_text(encoding="utf-8")
+def test_a_run_that_collapses_says_so(signs: list[str], overrides: list[str], tmp_path: Path) -> None:
+    check_it_says(run(JOB, tmp_path, *overrides), *signs)
+
+
+def test_calls_that_are_paid_whatever_they_find(tmp_path: Path) -> None:
+    """From a model that hardly looks any more, so that calls, and with them responses, can grow."""
+    (tmp_path / "shy").mkdir()
+    shy = run(JOB, tmp_path / "shy", *paid("no_calls"), "trainer.total_training_steps=12")
+    made = run(JOB, tmp_path, *paid("useless_calls"), f"actor_rollout_ref.model.path={shy / 'model'}")
+    check_it_says(made, "calls_without_use", "length_grows")

@@ -57,6 +57,9 @@ def test_a_change_by_hand() -> None:
         ({CALLS: 0.0}, {}, "calls_die_out", "tool calls die out: 0.8"),
         ({CALLS: 2.5}, {}, "calls_without_use", "calls without use: 1.0"),
         ({FORMAT: 0.2}, {}, "format_drifts", "the format drifts: 0.8"),
+        ({FORMAT: 0.04}, {FORMAT: 0.04}, "format_drifts", "the format is gone: 0.04"),  # in the first step already
+        ({ENTROPY: 9e-4}, {ENTROPY: 9e-4}, "entropy_is_gone", "entropy is gone: 0.0009 at first, 0.0009 now"),
+        ({ENTROPY: 2e-3, FORMAT: 0.06}, {ENTROPY: 2e-3, FORMAT: 0.06}, "", ""),
         ({ILLEGAL: 1.0}, {}, "format_drifts", "refused calls grow: 0.1"),
         ({ENTROPY: 0.0}, {ENTROPY: 20.0}, "", ""),  # by a tenth only at its end
         ({ENTROPY: 2.0}, {}, "entropy_explodes", "entropy explodes: 0.2"),
@@ -98,7 +101,7 @@ def test_a_gap_that_opens_after_the_first_turn() -> None:
 @given(st.dictionaries(st.sampled_from(list(QUIET)), st.floats(0, 3), min_size=8), st.integers(1, 9))
 def test_no_sign_before_there_are_enough_steps_or_where_nothing_changes(values: dict[str, float], steps: int) -> None:
     assert names(dict.fromkeys(range(steps), values)) == []
-    assert names({step: {**values, GAP: 0.0} for step in range(30)}) == []
+    assert names({step: {**values, GAP: 0.0, FORMAT: 0.9, ENTROPY: 0.07} for step in range(30)}) == []
 
 
 def test_what_is_no_number_is_passed_over() -> None:

@@ -122,8 +122,8 @@ def _format_drifts(changes: Mapping[str, Change]) -> str:
     form, illegal = changes.get(FORMAT), changes.get(ILLEGAL)
     if form is not None and form.latest < LEAST_FORMAT:
         return (
-            f"the format is gone: {form.latest:.2f} of the episodes keep it. Look at some episodes; without a cold start "
-            "that teaches the format, or after too large a step, nothing is left to reward"
+            f"the format is gone: {form.latest:.2f} of the episodes keep it. Look at some episodes; without a cold "
+            "start that teaches the format, or after too large a step, nothing is left to reward"
         )
     if form is not None and form.rise <= -0.2:
         return (

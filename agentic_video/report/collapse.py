@@ -120,15 +120,15 @@ def _calls_without_use(changes: Mapping[str, Change]) -> str:
 
 def _format_drifts(changes: Mapping[str, Change]) -> str:
     form, illegal = changes.get(FORMAT), changes.get(ILLEGAL)
-    if form is not None and form.latest < LEAST_FORMAT:
-        return (
-            f"the format is gone: {form.latest:.2f} of the episodes keep it. Look at some episodes; without a cold "
-            "start that teaches the format, or after too large a step, nothing is left to reward"
-        )
     if form is not None and form.rise <= -0.2:
         return (
             f"the format drifts: {form.first:.2f} of the episodes kept it at first, {form.latest:.2f} now. Lower the "
             "learning rate, or raise the KL term"
+        )
+    if form is not None and form.latest < LEAST_FORMAT:
+        return (
+            f"the format is gone: {form.latest:.2f} of the episodes keep it. Look at some episodes; without a cold "
+            "start that teaches the format, or after too large a step, nothing is left to reward"
         )
     if illegal is not None and illegal.rise >= 0.3 and illegal.latest >= 2 * illegal.first:
         return (

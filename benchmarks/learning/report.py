@@ -282,10 +282,10 @@ def _save_with_legend(figure: Any, panels: Sequence[Any], file: Path) -> None:
 
     lines, labels = panels[0].get_legend_handles_labels()
     columns = min(4, len(labels))
-    rows = -(-len(labels) // columns)
+    space = 0.2 * -(-len(labels) // columns)  # inches
     width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + 0.2 * rows)
-    figure.tight_layout(rect=(0, 0.2 * rows / (height + 0.2 * rows), 1, 1))
+    figure.set_size_inches(width, height + space)
+    figure.tight_layout(rect=(0, space / (height + space), 1, 1))
     figure.legend(lines, labels, loc="lower center", ncols=columns, frameon=False, fontsize=8)
     figure.savefig(file)
     pyplot.close(figure)

@@ -51,7 +51,7 @@ def test_a_run_that_collapses_says_so(signs: list[str], overrides: list[str], tm
     check_it_says(run(JOB, tmp_path, *overrides), *signs)
 
 
-def test_calls_that_are_paid_whatever_they_find(tmp_path: Path) -> None:
+def test_calls_that_are_paid_where_they_do_not_help(tmp_path: Path) -> None:
     """From a model that hardly looks any more, so that calls, and with them responses, can grow."""
     (tmp_path / "shy").mkdir()
     shy = run(JOB, tmp_path / "shy", *paid("no_calls"), "trainer.total_training_steps=12")

@@ -18,7 +18,8 @@ CONFIG = "actor_rollout_ref: {rollout: {n: 8}}\nalgorithm: {norm_adv_by_std_in_g
 
 
 def test_files_that_hold_records_and_no_others(tmp_path: Path) -> None:
-    write(tmp_path / "episodes" / "step_000001.jsonl", record())
+    file = write(tmp_path / "episodes" / "step_000001.jsonl", record())
+    file.write_text("\n" + file.read_text())
     (tmp_path / "episodes" / "damaged.jsonl").write_text('{"trajectory": {')
     (tmp_path / "metrics-001.jsonl").write_text('{"step": 1}\n')
     (tmp_path / "empty.jsonl").touch()

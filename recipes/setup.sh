@@ -16,7 +16,8 @@ setup_environment() {
   fi
   if [ -z "$kind" ]; then
     kind=cpu
-    if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then kind=gpu; fi
+    # Not by a pipe into grep -q: it may end before nvidia-smi has written, which `pipefail` takes for no GPU.
+    case $'\n'$(nvidia-smi -L 2>/dev/null) in *$'\n'"GPU "*) kind=gpu ;; esac
   fi
   case $kind in
     cpu) environment=.venv ;;

@@ -118,6 +118,13 @@ def test_a_gpu_environment_has_a_folder_of_its_own(repository: Path, machine: Ma
     assert ["--extra cpu" in said[0], "--extra gpu" in said[1]] == [True, True]
 
 
+def test_gpus_that_are_listed_one_by_one_are_seen(repository: Path, machine: Machine) -> None:
+    gpu = {"PATH": machine.path(driver="580.65.06", nvcc="13.0")}
+    machine.command("nvidia-smi", "echo Warning: slow; echo GPU 0: H100; sleep 0.2; echo GPU 1: H100 || exit 1")
+    assert set_up(repository, AGENTIC_VIDEO_EXTRA="gpu", **gpu)[0] == 0
+    assert set_up(repository, **gpu) == (0, str(repository / ".venv-gpu" / "bin" / "python"))
+
+
 def test_a_machine_without_a_gpu_can_make_that_of_the_others(repository: Path, machine: Machine) -> None:
     given = {"PATH": machine.path(nvcc="13.0"), "AGENTIC_VIDEO_EXTRA": "gpu"}
     assert set_up(repository, **given) == (0, str(repository / ".venv-gpu" / "bin" / "python"))

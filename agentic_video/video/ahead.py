@@ -13,7 +13,11 @@ T = TypeVar("T")
 
 
 def worked_beside(
-    executor: Executor, items: Iterator[tuple[K, V]], work: Callable[[V], T], most: int
+    executor: Executor,
+    items: Iterator[tuple[K, V]],
+    work: Callable[[V], T],
+    most: int,
+    has_room: Callable[[], bool] = lambda: True,
 ) -> Iterator[tuple[K, T]]:
     """Do something with each item on another thread while the next ones are produced on this one.
 
@@ -22,6 +26,7 @@ def worked_beside(
         items: Keys and what to work on.
         work: What to do with each.
         most: Items under way at a time.
+        has_room: Whether a processor is free for another thread; while none is, this one does the work itself.
 
     Yields:
         Keys and results, in the order of the items. When producing fails, what was produced before comes first.
@@ -39,7 +44,13 @@ def worked_beside(
         except BaseException as raised:
             error = raised
             break
-        under_way.append((key, executor.submit(work, value)))
+        if has_room():
+            under_way.append((key, executor.submit(work, value)))
+        else:
+            while under_way:
+                earlier, future = under_way.popleft()
+                yield earlier, future.result()
+            yield key, work(value)
         del value
         while under_way and (len(under_way) >= most or under_way[0][1].done()):
             key, future = under_way.popleft()

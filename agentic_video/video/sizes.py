@@ -144,9 +144,10 @@ def resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
     from torch import from_numpy
     from torch.nn.functional import interpolate
 
-    batch = np.require(image, requirements=("C", "W"))[None]
-    resized = interpolate(from_numpy(batch).permute(0, 3, 1, 2), size=(height, width), mode="bicubic", antialias=True)
-    return np.stack(tuple(resized[0].numpy()), axis=-1)  # a tenth of what a transposing copy takes
+    # Made a batch by torch, not by numpy, whose stride of 0 has torch turn the channels outermost, and back.
+    batch = from_numpy(np.require(image, requirements=("C", "W"))).unsqueeze(0).permute(0, 3, 1, 2)
+    resized = interpolate(batch, size=(height, width), mode="bicubic", antialias=True)
+    return np.ascontiguousarray(resized[0].permute(1, 2, 0).numpy())
 
 
 def _round_side(side: float, limit: int, factor: int) -> int:

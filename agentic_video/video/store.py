@@ -624,7 +624,8 @@ class FrameStore:
         try:
             pictures = reader.negatives(own, job.time_left())
             develop = partial(_develop, request.size)
-            for number, stored in worked_beside(self._developers, pictures, develop, waiting):
+            room = self._has_room_beside
+            for number, stored in worked_beside(self._developers, pictures, develop, waiting, room):
                 with self._lock:
                     self._decoded += 1
                     request.decoded += 1
@@ -650,6 +651,10 @@ class FrameStore:
             # Nothing is left of a job that was stuck, and came back.
             idle, job.held = _Idle(video, reader, job.held), 0
         self._park(idle)
+
+    def _has_room_beside(self) -> bool:
+        """Whether a processor has no decoder: handing a picture to another thread costs more than it saves else."""
+        return self._workers.running() < self._cpus
 
     def _borrow(self, job: Job, video: VideoIdentity, index: VideoIndex, nbytes: int) -> VideoReader:
         """A reader, with as many bytes set aside for it."""

@@ -82,6 +82,11 @@ class Workers:
         with self._changed:
             return max(0, self._count - len(self._running) - len(self._queue))
 
+    def running(self) -> int:
+        """Threads that have something to do."""
+        with self._changed:
+            return len(self._running)
+
     def wanted(self) -> bool:
         """Whether work waits for a thread that a spare job has."""
         with self._changed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,3 +41,17 @@ def test_what_was_produced_before_a_failure_comes_first() -> None:
 def test_failing_work_is_raised() -> None:
     with ThreadPoolExecutor(1) as executor, pytest.raises(ZeroDivisionError):
         list(worked_beside(executor, iter([(1, 0)]), lambda number: 1 // number, 2))
+
+
+def test_without_a_free_processor_this_thread_does_the_work() -> None:
+    room = iter([True, False, True, False])
+    done_by: dict[int, str] = {}
+
+    def work(number: int) -> int:
+        done_by[number] = threading.current_thread().name
+        return -number
+
+    with ThreadPoolExecutor(1, "another") as executor:
+        found = list(worked_beside(executor, ((n, n) for n in range(4)), work, 8, lambda: next(room)))
+    assert found == [(0, 0), (1, -1), (2, -2), (3, -3)], "still in order"
+    assert [done_by[n].startswith("another") for n in range(4)] == [True, False, True, False]

@@ -8,6 +8,12 @@ import numpy as np
 
 from agentic_video.video.index import VideoIndex
 
+_KEYFRAME_COST = 3
+"""Packets whose decoding takes as long as what a keyframe takes beyond another packet, and finding it."""
+
+_PICTURE_COST = 2
+"""Packets whose decoding takes as long as making a picture of a decoded frame."""
+
 
 def keyframe_indices(index: VideoIndex) -> list[int]:
     """The frames that are decoded from their own packet alone, ascending."""
@@ -42,28 +48,31 @@ def decode_ranges(index: VideoIndex, wanted: Sequence[int]) -> list[tuple[list[i
     return ranges
 
 
-def shares(index: VideoIndex, wanted: Sequence[int], most: int, least_packets: int) -> list[list[int]]:
+def shares(index: VideoIndex, wanted: Sequence[int], most: int, least: int) -> list[list[int]]:
     """Share the wanted frames out to decoders, each keyframe's to one of them, so that all take about as long.
 
     Args:
         wanted: Frame indices within the video, ascending and distinct.
         most: Most shares, at least 1.
-        least_packets: Packets that make another decoder worth its while.
+        least: Work that makes another decoder worth its while, in packets to decode.
 
     Returns:
         The shares in order of time; one at least, none of them empty unless ``wanted`` is.
     """
     if most < 2 or len(wanted) < 2:
         return [list(wanted)]
-    ranges = decode_ranges(index, wanted)
-    total = sum(packets for _, packets in ranges)
-    count = max(1, min(most, len(ranges), total // max(1, least_packets)))
+    ranges = [
+        (numbers, packets + _KEYFRAME_COST + _PICTURE_COST * len(numbers))
+        for numbers, packets in decode_ranges(index, wanted)
+    ]
+    total = sum(cost for _, cost in ranges)
+    count = max(1, min(most, len(ranges), total // max(1, least)))
     parts: list[list[int]] = [[]]
     done = 0
-    for place, (numbers, packets) in enumerate(ranges):
+    for place, (numbers, cost) in enumerate(ranges):
         left = len(ranges) - place
         if parts[-1] and len(parts) < count and (done >= total * len(parts) / count or left <= count - len(parts)):
             parts.append([])
         parts[-1] += numbers
-        done += packets
+        done += cost
     return parts

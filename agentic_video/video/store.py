@@ -52,8 +52,8 @@ _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
 _LEAST_DECODE_BYTES, _MOST_DECODE_BYTES = 512 * 2**20, 8 * 2**30
-_SHARE_PACKETS = 100
-"""Packets that another decoder must have to do: opening a file again costs as much as decoding a few."""
+_SHARE_COST = 100
+"""What another decoder must have to do, in packets: opening a file again costs as much as decoding a few."""
 
 Auto = Literal["auto"]
 _LASTING_REASONS = frozenset({"empty", "corrupt", "truncated", "no_video_stream", "no_frames", "unsupported"})
@@ -588,7 +588,7 @@ class FrameStore:
         if not request.shared or len(known) < len(own):
             return own, {}
         decoders = min(self._workers.idle() + 1, self._cpus)
-        kept, *others = shares(index, own, decoders, _SHARE_PACKETS)
+        kept, *others = shares(index, own, decoders, _SHARE_COST)
         given: dict[int | None, Future[Any]] = {}
         for numbers in others:
             helper = Job(request.path, partial(self._help, request, video, index, numbers), self._config.time_limit)

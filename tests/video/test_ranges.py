@@ -46,3 +46,9 @@ def test_shares_are_all_of_it_and_no_keyframe_is_in_two(index: VideoIndex, wante
     assert all(not left & right for left, right in pairwise(groups))
     if most >= 2 and len({number // 12 for number in numbers}) >= 2:
         assert len(parts) >= 2
+
+
+def test_pictures_and_keyframes_are_work_too(index: VideoIndex) -> None:
+    keyframes = [0, 12, 24, 36]  # a packet each, but 1 + 3 + 2 of work
+    assert shares(index, keyframes, 4, 13) == [keyframes]
+    assert shares(index, keyframes, 4, 12) == [[0, 12], [24, 36]]

@@ -301,7 +301,7 @@ def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkey
         return negatives(self, indices, limit)
 
     monkeypatch.setattr(VideoReader, "negatives", counting)
-    monkeypatch.setattr(store_module, "_SHARE_PACKETS", 1)
+    monkeypatch.setattr(store_module, "_SHARE_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 3)
     store = FrameStore(StoreConfig(workers=3))
     together = store.frames(path, wanted)
@@ -320,7 +320,7 @@ def test_a_bad_frame_in_a_helpers_part_is_an_error_counted_once(video: Video, mo
             yield from negatives(self, [index], limit)
 
     monkeypatch.setattr(VideoReader, "negatives", failing)
-    monkeypatch.setattr(store_module, "_SHARE_PACKETS", 1)
+    monkeypatch.setattr(store_module, "_SHARE_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 4)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     with pytest.raises(VideoError, match="frame 55"):

@@ -18,6 +18,15 @@ STEPS = {
     "paravt": 24,
 }
 """GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
+SIZES = {
+    "videozoomer": (
+        "data.train_batch_size=6",
+        "actor_rollout_ref.actor.ppo_mini_batch_size=6",
+        "actor_rollout_ref.actor.optim.lr=1e-4",
+        "algorithm.filter_groups.max_inflight_gen_batches=1",
+    )
+}
+"""What differs from the recipe's laptop profile, where that is the demonstration that takes the shortest time."""
 SYSTEMS = tuple(STEPS)
 SEARCH = "+profile=search"
 """The recipes' override for the world that must be searched; how long that takes to learn is in the profile."""

@@ -1,7 +1,10 @@
 """What an evaluation leaves in its folder."""
 
+import errno
 import json
+import os
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
@@ -45,6 +48,28 @@ def test_a_journal_of_nothing_but_a_torn_line(tmp_path: Path) -> None:
     with journal(tmp_path, 0) as file:
         append(file, record("a"))
     assert ids(tmp_path) == ["a"]
+
+
+def test_a_full_disk_names_the_journal_and_loses_what_was_being_written_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "episodes-000.jsonl"
+
+    def full(file: TextIO) -> None:
+        file.flush()
+        path.write_bytes(path.read_bytes()[:-10])  # as far as there was room
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left") as caught, journal(tmp_path, 0) as file:
+        append(file, record("a"))
+        monkeypatch.setattr("agentic_video.utils.journal.settle", full)
+        append(file, record("b"))
+    assert caught.value.filename == str(path)
+    monkeypatch.undo()
+    assert ids(tmp_path) == ["a"]
+    with journal(tmp_path, 0) as file:
+        append(file, record("b"))
+    assert ids(tmp_path) == ["a", "b"]
 
 
 def test_a_shard_is_played_by_one_process(tmp_path: Path) -> None:

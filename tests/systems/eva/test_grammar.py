@@ -51,6 +51,7 @@ def test_what_a_turn_is(text: str, action: Action) -> None:
         "<think>" + call(),
         "<think><answer>B</answer></think>",
         "<answer></answer>",
+        "<think>a</think><answer></answer><answer>B</answer>",  # the first one counts
         call()[:-12],
         call() + "<tool_call>{}",
         "\x00" * 1000,

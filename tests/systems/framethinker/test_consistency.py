@@ -110,6 +110,7 @@ def test_logical_flow(turns: tuple[Turn, ...], fails: bool) -> None:
         ("between 0410 and 00430", False),
         ("between 410 and " + "9" * 10_000, True),
         ("410 and ٤٣٠", True),
+        ("从410到430帧", False),  # a Chinese character is no part of a word
     ],
 )
 def test_fidelity(thought: str, fails: bool) -> None:

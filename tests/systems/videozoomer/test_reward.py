@@ -47,6 +47,7 @@ def episode(*turns: Turn, end: EndReason = EndReason.ANSWER) -> Trajectory:
         (episode(reply("<think>a</think><answer>A</answer><answer>B</answer>")), 1.0, 0.9),  # two answers
         (episode(reply("<think>a</think> so <answer>B</answer>")), 1.0, 0.9),  # text in between
         (episode(reply("<think>a</think><answer>B</answer> indeed")), 1.0, 0.9),  # text behind
+        (episode(reply(REPLY + "</answer>")), 1.0, 0.9),  # a stray closing tag
         (episode(reply("<think>a</think><think>b</think><answer>B</answer>")), 1.0, 0.9),  # two thoughts
         (episode(reply("<think>a <video_zoom> b</think><answer>B</answer>")), 1.0, 0.9),  # a zoom tag in the last turn
         (episode(zoom("<think><answer>B</answer></think>" + ZOOM[22:]), reply()), 1.0, 1.4),  # an answer tag earlier

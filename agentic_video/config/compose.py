@@ -75,7 +75,9 @@ def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
         try:
             if override.type is OverrideType.CHANGE:
                 OmegaConf.update(config, key, override.value(), merge=True)
-            elif override.type is OverrideType.ADD and OmegaConf.select(config, key) is None:
+            elif override.type is OverrideType.FORCE_ADD or (
+                override.type is OverrideType.ADD and OmegaConf.select(config, key) is None
+            ):
                 OmegaConf.update(config, key, override.value(), merge=True, force_add=True)
             else:
                 return False

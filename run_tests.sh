@@ -12,6 +12,8 @@ if [ $# -eq 0 ] || [ "$*" = "-m slow or ray" ]; then
   # Some tests wait for the processes that they start: a worker more than there are cores.
   workers=$(($(nproc) + 1))
   export OMP_NUM_THREADS=1
+  # Compiled once, not by every worker and by all processes that tests start.
+  unset PYTHONDONTWRITEBYTECODE
   set -- "$@" -n "$((workers < 8 ? workers : 8))" --dist worksteal
 fi
 exec "$PYTHON" -m pytest "$@"

@@ -1,5 +1,6 @@
 """Fixtures shared by the whole suite."""
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,17 @@ for example in ("custom_tool", "custom_reward"):  # as their run.sh does
 
 if not count_gpus():
     os.environ.setdefault("VERL_PLATFORM", "cpu")  # before anything imports verl
+
+
+def pytest_collection() -> None:
+    """What imports and collection make stays: to search it again and again for garbage would take seconds."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Leave out of later searches for garbage what is there now: millions of objects, for as long as tests run."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,7 @@ def test_the_toy_world_has_few_users() -> None:
     assert users <= TOYWORLD_USERS
 
 
+@cache
 def words_of(path: Path) -> set[str]:
     """The words in a file's code: its names, and its texts but docstrings, in lower case and without underscores."""
     tree = rooms.tree_of(path)

@@ -26,6 +26,7 @@ from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.conftest import MemorySource
 from tests.growth import assert_linear
 from tests.hostile_cases import ANSWER, CASES, QA, Case
+from tests.share import a_few
 
 GARBAGE = [
     "<tool_response>",
@@ -190,6 +191,10 @@ def check(case: Case, turns: list[str], seconds: float = 60.0) -> tuple[Trajecto
 
 
 every_system = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+three_systems = pytest.mark.parametrize(
+    "case", a_few(CASES.values(), lambda case: case.system.name in ("videozoomer", "framemind", "eva")), ids=CASES
+)
+"""The others with the slow tests."""
 
 
 def test_every_system_is_here() -> None:
@@ -241,7 +246,7 @@ def test_an_answer_inside_something_else_is_no_answer_in_form(case: Case) -> Non
         assert score.acc == 0.0
 
 
-@every_system
+@three_systems
 def test_thousands_of_random_outputs(case: Case) -> None:
     rng = random.Random(0)
     outputs = 0
@@ -256,7 +261,7 @@ def test_thousands_of_random_outputs(case: Case) -> None:
         outputs += len(turns)
 
 
-@every_system
+@three_systems
 @given(data=st.data())
 @settings(max_examples=150)
 def test_any_text(case: Case, data: st.DataObject) -> None:
@@ -292,7 +297,7 @@ def shapes(case: Case) -> Iterator[tuple[str, Callable[[int], str]]]:
             yield f"{place}: {unit[:40]}", of(unit, wrap)
 
 
-@every_system
+@three_systems
 def test_time_is_by_length(case: Case) -> None:
     for name, text in shapes(case):
         try:

@@ -1,13 +1,17 @@
 """A recipe's config, composed on verl's own."""
 
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.overrides import check_against, parse_overrides
 from agentic_video.utils.choices import did_you_mean
@@ -32,13 +36,54 @@ def compose_recipe(recipe: Path, profile: str, overrides: Sequence[str] = ()) ->
     Raises:
         SetupError: An override is wrong, or the config doesn't compose; one line that names the key or the file.
     """
-    chosen = [text for text in overrides if text.startswith(CHOICE)]
+    chosen = tuple(text for text in overrides if text.startswith(CHOICE))
     for text in chosen:
         _check_choice(recipe, text.removeprefix(CHOICE))
     others = parse_overrides([text for text in overrides if text not in chosen])
+    config = deepcopy(_read(recipe, profile, chosen, _state_of(recipe)))
     if others:
-        check_against(_compose(recipe, profile, chosen), others)
-    return _compose(recipe, profile, overrides)
+        check_against(config, others)
+        if not _apply(config, others):
+            return _compose(recipe, profile, overrides)
+    return config
+
+
+def _state_of(recipe: Path) -> tuple[tuple[str, int, int], ...]:
+    """What changes when one of a recipe's files does."""
+    files = [(file, file.stat()) for file in sorted((recipe / "config").rglob("*.yaml"))]
+    return tuple((str(file.resolve()), stat.st_mtime_ns, stat.st_size) for file, stat in files)
+
+
+@lru_cache(maxsize=64)
+def _read(recipe: Path, profile: str, chosen: tuple[str, ...], state: object) -> DictConfig:
+    """A config without other overrides. To read its files takes longer than all else, and many are asked for at once
+    (``agentic-video reproduce`` and ``eval --released`` plan dozens of commands)."""
+    return _compose(recipe, profile, chosen)
+
+
+def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
+    """Change or add values as Hydra does.
+
+    Returns:
+        Whether it could be done. Hydra has to compose the config again for what isn't a value of a key below a block
+        (which could be a choice of a file) or a key to add; it explains what it doesn't take.
+    """
+    for override in overrides:
+        key = override.key_or_group
+        if override.package or "/" in key or "." not in key or key.startswith("hydra."):
+            return False
+        try:
+            if override.type is OverrideType.CHANGE:
+                OmegaConf.update(config, key, override.value(), merge=True)
+            elif override.type is OverrideType.FORCE_ADD or (
+                override.type is OverrideType.ADD and OmegaConf.select(config, key) is None
+            ):
+                OmegaConf.update(config, key, override.value(), merge=True, force_add=True)
+            else:
+                return False
+        except OmegaConfBaseException:
+            return False
+    return True
 
 
 def _check_choice(recipe: Path, name: str) -> None:

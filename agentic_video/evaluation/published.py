@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 
 import yaml
@@ -34,10 +35,11 @@ class Published:
     note: str = ""
 
 
-def published() -> list[Published]:
+@cache
+def published() -> tuple[Published, ...]:
     """All published numbers of ``published.yaml``."""
     text = files("agentic_video.evaluation").joinpath("published.yaml").read_text(encoding="utf-8")
-    return [Published(paper=block["paper"], **row) for block in yaml.safe_load(text) for row in block["rows"]]
+    return tuple(Published(paper=block["paper"], **row) for block in yaml.safe_load(text) for row in block["rows"])
 
 
 def published_for(benchmark: str) -> list[Published]:

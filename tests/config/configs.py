@@ -1,15 +1,11 @@
 """The recipes' configs, composed as a run gets them."""
 
-from copy import deepcopy
-from functools import cache
 from pathlib import Path
 
 import pytest
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import DictConfig
 
-from agentic_video.config.compose import CHOICE, compose_recipe
-from agentic_video.config.overrides import check_against, parse_overrides
+from agentic_video.config.compose import compose_recipe
 from agentic_video.systems.base import System
 from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.system import FrameMind
@@ -51,20 +47,6 @@ def set_environment(patch: pytest.MonkeyPatch) -> None:
         patch.setenv(name, value)
 
 
-@cache
-def _composed(name: str, profile: str, choices: tuple[str, ...]) -> DictConfig:
-    return compose_recipe(RECIPES / name, profile, choices)
-
-
 def composed(name: str, profile: str, *overrides: str) -> DictConfig:
-    """A recipe's config; the caller may change it. It reads the environment when a value is read, or resolved.
-
-    Values are overridden by Hydra's own function, as :func:`compose_recipe` does, without reading all files again: that
-    both give the same is a test (tests/config/test_compose.py).
-    """
-    choices = tuple(text for text in overrides if text.startswith(CHOICE))
-    config = deepcopy(_composed(name, profile, choices))
-    if others := parse_overrides([text for text in overrides if text not in choices]):
-        check_against(config, others)
-        ConfigLoaderImpl._apply_overrides_to_config(others, config)
-    return config
+    """A recipe's config; the caller may change it. It reads the environment when a value is read, or resolved."""
+    return compose_recipe(RECIPES / name, profile, overrides)

@@ -28,6 +28,7 @@ from tests.docs.commands import (
 )
 from tests.docs.tables import REPOSITORY
 from tests.report.viewer.records import record, write
+from tests.share import a_few
 
 NEEDS = re.compile(r"(needs [\w '&]+|takes hours|takes half an hour)(, then GPUs)?")
 """What the title of a block may say; readers of the site see it above the block."""
@@ -285,7 +286,8 @@ LEAVES: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize("command", QUICK)
+# Those of plans and the doctor take longest; tests/commands calls them in this process.
+@pytest.mark.parametrize("command", a_few(QUICK, lambda command: not re.search(r" (plan|reproduce|doctor)\b", command)))
 def test_what_is_quick_runs_as_it_is_written(command: str, workplace: Path) -> None:
     """In a folder of its own, which also stands for the root of the paths that begin with /data."""
     path = f"{workplace / '.venv' / 'bin'}:{os.environ['PATH']}"

@@ -4,9 +4,12 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests.docs.tables import REPOSITORY
 
 
+@pytest.mark.slow  # another pytest collects the tests
 def test_each_line_is_a_test() -> None:
     command = [
         sys.executable,

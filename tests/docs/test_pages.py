@@ -68,11 +68,11 @@ def test_config_keys_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     keys = set(re.findall(rf"(?<![\w./+])((?:{'|'.join(ROOTS)})\.[a-z][\w.]*[a-z_\d])(?==|`|:)", text))
     own = system_of(page)
-    configs = [cluster(name, stage) for name in ([own] if own else SYSTEMS) for stage in stages_of(name)]
+    configs = [(name, stage) for name in ([own] if own else SYSTEMS) for stage in stages_of(name)]
     of_examples = {f"agentic_video.system.{field.name}" for field in fields(SharpZoomer)}
     of_toyworld = {f"agentic_video.toyworld.{field.name}" for field in fields(ToyRecipe)}
     for key in keys - NOT_IN_YAML - of_toyworld - (set() if own else of_examples) - {"reward.png", "reward.py"}:
-        if not any(has_key(config, key) for config in configs):
+        if not any(has_key(cluster(name, stage), key) for name, stage in configs):
             assert key.startswith("agentic_video.") and is_code(key), f"{name_of(page)}: {key}"
 
 

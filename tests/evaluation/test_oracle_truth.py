@@ -14,6 +14,7 @@ from agentic_video.cli import main
 from agentic_video.toyworld.questions import World
 from tests.evaluation.conftest import RECIPES
 from tests.evaluation.scripted import named
+from tests.share import a_few_systems
 
 ROWS = 24
 
@@ -73,7 +74,7 @@ CALLS: dict[str, Callable[[float | None], int]] = {
 """Calls of each oracle, by when a row's event is."""
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", a_few_systems(CALLS))
 def test_the_oracle(name: str, benchmark: tuple[Path, pd.DataFrame], tmp_path: Path) -> None:
     data, rows = benchmark
     # What the oracle answers is extra_info.answer_text; what is right is the option of the letter in the column answer.

@@ -10,6 +10,7 @@ from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from tests.config.configs import SYSTEMS, composed
+from tests.share import a_few_systems
 from tests.toyworld.conftest import laptop_setting, tokenizer_of
 
 
@@ -18,7 +19,7 @@ def said(chat_format: ChatFormat, one: Any) -> str:
     return chat_format.decode([token for token, trained in zip(one.ids, one.trained, strict=True) if trained])
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", a_few_systems(SYSTEMS))
 def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
     setting = laptop_setting(name)
     toy = toy_recipe(composed(name, "laptop"))

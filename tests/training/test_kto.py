@@ -75,6 +75,7 @@ def _rank(rank: int, port: int, results: Any) -> None:
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow  # starts two processes
 def test_reference_point_over_ranks() -> None:
     import socket
 

@@ -520,6 +520,31 @@ def test_qvhighlights_windows(windows: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("numbers", "ratings"),
+    [
+        ([0], [[4, 1]]),
+        ([0], [[4, 1, 5]]),
+        ([0, 1], [[4, 1, 1]]),
+        ([63], [[4, 1, 1]]),
+        ([0.5], [[4, 1, 1]]),
+        ([0], None),
+    ],
+)
+def test_qvhighlights_ratings_that_do_not_fit_are_left_out(numbers: Any, ratings: Any) -> None:
+    """The video of 126 s has the clips 0 to 62."""
+    row = first("qvhighlights", relevant_clip_ids=numbers, saliency_scores=ratings)
+    problem, question = CONVERTERS["qvhighlights"].convert(Fields(row, "f.json row 0"), "val")
+    assert str(problem).startswith("f.json row 0: field 'saliency_scores' must hold three ratings")
+    assert isinstance(question, Question) and "saliency_scores" not in question.extra and question.windows
+
+
+def test_qvhighlights_without_ratings() -> None:
+    row = first("qvhighlights", relevant_clip_ids=None, saliency_scores=None)
+    (question,) = questions("qvhighlights", row)
+    assert "relevant_clip_ids" not in question.extra
+
+
+@pytest.mark.parametrize(
     ("other", "message"),
     [
         ({}, "gsub_test.json: field '10001787725' is missing"),
@@ -542,6 +567,12 @@ def test_nextgqa_windows_may_begin_a_little_before_the_video() -> None:
     fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0", beside=beside({"3": [[-0.1, 11.0], [12, 34]]}))
     (question,) = CONVERTERS["nextgqa"].convert(fields, "test")
     assert isinstance(question, Question) and question.windows == ((0.0, 11.0), (12.0, 34.0))
+
+
+def test_rextime_without_a_length() -> None:
+    """Loaders of the hub's file take the length from elsewhere."""
+    (question,) = questions("rextime", first("rextime", duration=None))
+    assert question.extra["duration"] is None and question.windows == ((5.0, 8.0),)
 
 
 def test_rextime_of_github_lacks_the_options() -> None:

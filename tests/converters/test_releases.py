@@ -10,7 +10,8 @@ from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import BadPart, Fields, Question, UnsupportedRow
 from agentic_video.converters.elv_halluc import hallucination_scores, sah_ratio
 from agentic_video.converters.files import VideoFolder
-from agentic_video.types.row import RowError
+from agentic_video.grounding.answer import grade_intervals
+from agentic_video.types.row import RowError, VideoQA
 from tests.converters.published import SAMPLES
 
 
@@ -504,6 +505,15 @@ def test_activitynet_captions_errors_name_the_sentence(changes: dict[str, Any], 
     with pytest.raises(RowError, match=r"f\.json row 0") as caught:
         questions("activitynet_captions", row)
     assert message in str(caught.value)
+
+
+def test_charades_sta_windows_may_end_after_their_video() -> None:
+    """As 562 published ones do: nobody cuts them, so that an answer is compared with what was published."""
+    (question,) = questions("charades_sta", {"line": "3MSZA 24.3 99.9##a person sits."})
+    assert question.windows == ((24.3, 99.9),)
+    qa = VideoQA("q", "v", question.question, "24.3 - 99.9", "interval", windows=question.windows)
+    # 25.2 s of 75.6 s
+    assert grade_intervals("24.3 - 49.5", qa) == pytest.approx(1 / 3)
 
 
 def test_activitynet_captions_keep_the_other_sentences_of_a_video() -> None:

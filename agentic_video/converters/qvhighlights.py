@@ -1,19 +1,28 @@
-"""QVHighlights, moment retrieval: json lines, a sentence and all its windows in a cut video of at most 150 seconds."""
+"""QVHighlights: json lines, a sentence, all its windows in a cut video of at most 150 seconds, and how good their clips
+are."""
 
 from collections.abc import Iterator
 
-from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
 from agentic_video.converters.moments import moments_question
+from agentic_video.grounding.highlights import read_ratings
+from agentic_video.types.row import RowError
+
+RATINGS = ("relevant_clip_ids", "saliency_scores")
 
 
-def convert(row: Fields, split: str) -> Iterator[Question]:
-    sentence, video = row.text("query"), row.text("vid")
+def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
+    sentence, video, duration = row.text("query"), row.text("vid"), row.length_of("duration")
+    ratings = {name: row.raw[name] for name in RATINGS if row.has(name)}
+    if ratings and read_ratings(duration, *map(ratings.get, RATINGS)) is None:
+        yield BadPart(f"{row.error(RATINGS[1], 'must hold three ratings from 0 to 4 for each clip')}; left out")
+        ratings = {}
     yield Question(
         id=row.label("qid"),
         videos=(video,),
         question=moments_question(sentence),
         answer="",
-        extra={"query": sentence, "video_id": video, "duration": row.length_of("duration")},
+        extra={"query": sentence, "video_id": video, "duration": duration, **ratings},
         answer_type="intervals",
         windows=row.windows("relevant_windows"),
     )
@@ -21,7 +30,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 
 CONVERTER = Converter(
     name="qvhighlights",
-    title="QVHighlights (moment retrieval)",
+    title="QVHighlights",
     kind="both",
     licence="CC BY-NC-SA 4.0 (annotations)",
     source="GitHub: jayleicn/moment_detr (data)",

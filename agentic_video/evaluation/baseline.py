@@ -24,7 +24,7 @@ class Baseline(System):
     """One look at uniform frames.
 
     Attributes:
-        frames: Evenly spaced frames that are shown.
+        frames: Evenly spaced frames that are shown; 0 asks the question alone.
         frames_as: As ``images``, or as one ``video``.
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
@@ -48,8 +48,8 @@ class Baseline(System):
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.frames < 1:
-            raise ValueError(f"the baseline needs at least 1 frame, got {self.frames}")
+        if self.frames < 0:
+            raise ValueError(f"the baseline needs 0 frames or more, got {self.frames}")
         check_frames_as(self.frames_as)
         object.__setattr__(self, "max_images", self.frames)
 
@@ -62,7 +62,7 @@ class Baseline(System):
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
         size = fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
-        frames = await view.video.frames(uniform_indices(info.num_frames, self.frames), size)
+        frames = await view.video.frames(uniform_indices(info.num_frames, self.frames), size) if self.frames else []
         question = question_text(view.qa, self.option_format)
         clip = one_clip(self.frames_as, frames)
         return (Message("user", (*((clip,) if clip else frames), f"\n{question}\n{load_prompt(self.prompt).strip()}")),)

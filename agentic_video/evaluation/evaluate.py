@@ -5,6 +5,7 @@ each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +24,7 @@ from agentic_video.evaluation.options import EvalOptions, Variant, check_files
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.progress import progress
 from agentic_video.evaluation.report import write_report
+from agentic_video.evaluation.required_frames import measure
 from agentic_video.evaluation.results import (
     SETTINGS_FILE,
     Failure,
@@ -234,7 +236,29 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         curves = read_curves(options.folder, kind)
         draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
+        if kind == "frames" and options.variant.kind == "baseline":
+            write_required_frames(options.folder, job, results)
     return results
+
+
+def write_required_frames(folder: Path, job: Job, results: Sequence[PartResult]) -> None:
+    """Print and write how many frames the model needs, where a sweep of the baseline tells.
+
+    Args:
+        folder: The sweep's; gets ``required-frames.json``.
+        job: Whose questions count.
+        results: One for each number of frames.
+    """
+    wanted = job.keys
+    played = {
+        result.part.value: [one for one in finished(result.part.folder)[0] if key_of(one.qa) in wanted]
+        for result in results
+        if result.part.value is not None
+    }
+    figures = measure(played)
+    if figures is not None:
+        (folder / "required-frames.json").write_text(json.dumps(asdict(figures), indent=2), encoding="utf-8")
+        print(figures)
 
 
 def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
@@ -317,6 +341,8 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     if options.sweep is None:
         return [Part(options.folder, title, system, fit_limits(system, limits))]
     kind = options.sweep.kind
+    if kind == "frames" and options.sweep.values[0] < 1 and options.variant.kind != "baseline":
+        raise SetupError("--sweep frames 0: only --baseline asks without frames")
     parts = []
     for value in options.sweep.values:
         changed = swept(system, kind, value)

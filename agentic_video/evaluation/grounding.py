@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from agentic_video.grounding.answer import read_interval, read_intervals
+from agentic_video.grounding.highlights import clip_scores, highlight_ap, hit_at_one, ratings_of
 from agentic_video.grounding.looks import last_look, looks_at
 from agentic_video.grounding.metrics import (
     IOP_THRESHOLDS,
@@ -38,7 +39,8 @@ def grounding_values(records: Sequence[Record]) -> dict[str, dict[str, list[Meas
     answer                  figures
     ======================  ==========================================================================================
     one interval            R1@0.3, R1@0.5, R1@0.7, mIoU
-    several                 the same of the first one; mAP@0.5, mAP@0.75, mAP, and mAP of windows by length
+    several                 the same of the first one; mAP@0.5, mAP@0.75, mAP, and mAP of windows by length; HL mAP and
+                            HL Hit@1 where people rated the clips (:mod:`agentic_video.grounding.highlights`)
     another, with windows   mIoP, IoP@0.3, IoP@0.5, mIoU, IoU@0.3, IoU@0.5 of the last look; where the answer is
                             graded Acc@GQA (right, with an IoP of 0.5) and Acc@IoU0.5 (ReXTime: with an IoU of 0.5)
     any                     how looks lie to the windows (:class:`~agentic_video.grounding.looks.Looks`)
@@ -64,6 +66,10 @@ def _of_answer(record: Record) -> Values:
     values = _recalls(spans[0] if spans else None, gold)
     values |= {f"mAP@{one:g}": average_precision(spans, gold, one) for one in AP_SHOWN}
     values["mAP"] = mean_average_precision(spans, gold)
+    if (ratings := ratings_of(record.qa)) is not None:
+        scores = clip_scores(spans, len(ratings.clips)) if spans else ()
+        values["HL mAP"] = highlight_ap(scores, ratings) if spans else 0.0
+        values["HL Hit@1"] = hit_at_one(scores, ratings)
     for group in LENGTHS:
         if windows := of_length(gold, group):
             values[f"mAP {group}"] = mean_average_precision(spans, windows)

@@ -14,7 +14,6 @@ from agentic_video.utils.errors import SetupError
 
 SWEEPS = ("frames", "calls")
 """What can be swept."""
-_LEAST = {"frames": 1, "calls": 0}
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ def read_sweep(kind: str, text: str) -> Sweep:
         values = sorted({int(value) for value in text.split(",")})
     except ValueError:
         values = []
-    if not values or values[0] < _LEAST[kind]:
-        raise SetupError(f"--sweep {kind} {text}: expected whole numbers from {_LEAST[kind]}, e.g. {kind} 1,2,4")
+    if not values or values[0] < 0:
+        raise SetupError(f"--sweep {kind} {text}: expected whole numbers from 0, e.g. {kind} 1,2,4")
     return Sweep(kind, tuple(values))
 
 

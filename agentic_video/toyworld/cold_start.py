@@ -27,7 +27,7 @@ from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_look
-from agentic_video.toyworld.world import FIRST_SECOND, Scene, WorldRecipe
+from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, WorldRecipe
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 
@@ -86,7 +86,7 @@ class _Plan:
 def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe, rng: np.random.Generator) -> _Plan:
     """Draw whether a demonstration looks right, looks elsewhere or guesses."""
     aim = scene.aim
-    if scene.kind == "search":
+    if scene.kind in SEARCH_KINDS:
         search = demonstrate_search(view, scene, turns, recipe.search, rng)
         count = len(search.turns)
         return _Plan(search.turns, range(count - 1 if search.only_answer else 0, count))
@@ -210,7 +210,7 @@ def make_aiming(
     async def aimed(scene: Scene, second: int) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
-        looks = practise_look(view, scene, turns, rng) if scene.kind == "search" else None
+        looks = practise_look(view, scene, turns, rng) if scene.kind in SEARCH_KINDS else None
         said = "".join(looks or turns(view, second, scene.answer, scene.letter)[:-1])
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
         return single_turn(model, chat_format, message, said, system.stop, system.reply_prefix)

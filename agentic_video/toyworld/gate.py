@@ -23,7 +23,8 @@ from agentic_video.toyworld.engine import BatchEngine, SeededEngine
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
 from agentic_video.toyworld.serve import MODEL_NAME, serving
-from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.toyworld.world import STRETCHES, span_of
+from agentic_video.types.row import LETTERS, VideoQA, windows_text
 from agentic_video.types.trajectory import EndReason, Trajectory, frames_by
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
@@ -194,20 +195,28 @@ async def play_all(
 async def guess_reward(
     system: System, turns: Turns, questions: Sequence[VideoQA], source: FrameSource, graders: Graders
 ) -> float:
-    """Mean reward of answering at once, by chance: each option of each multiple-choice question once."""
+    """Mean reward of answering at once, by chance: each answer that :func:`_chances` has for a question once."""
 
-    async def one(qa: VideoQA, number: int) -> float:
-        letter, word = LETTERS[number], qa.options[number]
-
+    async def one(qa: VideoQA, letter: str, word: str) -> float:
         def say(view: EpisodeView) -> str:
             return turns(view, None, word, letter)[-1]
 
         trajectory = await play(system, ScriptedPolicy(say), qa, source)
         return (await system.score(trajectory, qa, graders)).reward
 
-    choices = [qa for qa in questions if qa.options and qa.extra["event_time"] is not None]
-    rewards = await asyncio.gather(*(one(qa, number) for qa in choices for number in range(len(qa.options))))
+    needing = [qa for qa in questions if qa.extra["event_time"] is not None]
+    rewards = await asyncio.gather(*(one(qa, *chance) for qa in needing for chance in _chances(qa)))
     return sum(rewards) / len(rewards) if rewards else 0.0
+
+
+def _chances(qa: VideoQA) -> list[tuple[str, str]]:
+    """Letters and texts of the answers that chance chooses from: a question's options, or the stretches that an event
+    may be in; none of other questions."""
+    if qa.options:
+        return list(zip(LETTERS, qa.options, strict=False))
+    if qa.extra["kind"] != "span":
+        return []
+    return [("", windows_text([span_of(stretch, int(qa.extra["seconds"]))])) for stretch in STRETCHES]
 
 
 def _share(chosen: Sequence[bool]) -> float:

@@ -32,8 +32,8 @@ class Turns(Protocol):
             word: Text of the option to answer.
             letter: Its letter.
             seen: What was seen before, in words that every thought begins with; the second to look at follows them
-                without a space. Only questions of the kind ``search`` are asked with it: their oracle takes one look
-                after the other.
+                without a space. Only questions of the kinds ``search`` and ``span`` are asked with it: their oracle
+                takes one look after the other.
         """
 
 

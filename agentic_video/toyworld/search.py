@@ -1,8 +1,8 @@
 """Questions whose event must be searched: what an agent that can't search well does, and how well one searches.
 
-Nothing in a question of the kind ``search`` says when its event is. Frames elsewhere point towards it. A demonstration
-looks at random, says truly what it sees, and mostly gives up after one look: where to look, that an arrow means
-something, and that a second look pays, no demonstration shows.
+Nothing in a question of the kinds ``search`` and ``span`` says when its event is. Frames elsewhere point towards it. A
+demonstration looks at random, says truly what it sees, and mostly gives up after one look: where to look, that an arrow
+means something, and that a second look pays, no demonstration shows.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,20 @@ import numpy as np
 
 from agentic_video.systems.base import EpisodeView
 from agentic_video.toyworld.oracles import Turns
-from agentic_video.toyworld.world import EARLIER, LATER, PARTNERS, SIGNPOST, STRETCH, STRETCHES, Scene, way
+from agentic_video.toyworld.world import (
+    EARLIER,
+    HOMES,
+    INTERVAL_KINDS,
+    LATER,
+    PARTNERS,
+    SIGNPOST,
+    STRETCH,
+    STRETCHES,
+    Scene,
+    span_of,
+    way,
+)
+from agentic_video.types.row import windows_text
 from agentic_video.types.trajectory import Trajectory, frames_by
 
 GUESS = "guess"
@@ -87,13 +100,20 @@ def demonstrate_search(
         unseen.remove(stretch)
         said += turns(view, middle(stretch), scene.answer, scene.letter, seen=_sign(second, scene))[:-1]
         second = middle(stretch)
-        if _sign(second, scene) == scene.answer:
-            said += turns(view, None, scene.answer, scene.letter, seen=scene.answer)[-1:]
+        if _sign(second, scene) == scene.sign:
+            said += turns(view, None, scene.answer, scene.letter, seen=scene.sign)[-1:]
             return Search(tuple(said), reads)
-    guess = PARTNERS[scene.tint]
-    letter = "ABCD"[scene.options.index(guess)]
+    guess, letter = guess_of(scene)
     said += turns(view, None, guess, letter, seen=f"{_sign(second, scene)} {GUESS}")[-1:]
     return Search(tuple(said), reads)
+
+
+def guess_of(scene: Scene) -> tuple[str, str]:
+    """What the background hints at: the answer's text, and its letter where there are options."""
+    if scene.kind in INTERVAL_KINDS:
+        return windows_text([span_of(HOMES[scene.tint], scene.seconds)]), ""
+    guess = PARTNERS[scene.tint]
+    return guess, "ABCD"[scene.options.index(guess)]
 
 
 def practise_look(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
@@ -110,7 +130,7 @@ def fits(stretch: int, seen: int, sign: str) -> bool:
 def _sign(second: float, scene: Scene) -> str:
     """What the frame at a second says: where the event is, or what it shows."""
     assert scene.event_time is not None
-    return way(second, scene.event_time) or scene.answer
+    return way(second, scene.event_time) or scene.sign
 
 
 @dataclass(frozen=True)
@@ -134,7 +154,7 @@ class SearchFigures:
 
 
 def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
-    """How an episode on a question of the kind ``search`` searched.
+    """How an episode on a question of the kind ``search`` or ``span`` searched.
 
     Args:
         trajectory: The episode.

@@ -1,6 +1,6 @@
 """How a run searched, by step: ``python -m agentic_video.toyworld.search_report outputs/videozoomer-laptop/run-001``.
 
-For runs in the world that must be searched (``+profile=search``).
+For runs in the world that must be searched (``+profile=search``, ``+profile=grounding``).
 """
 
 import argparse
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentic_video.toyworld.search import SearchFigures, search_figures
+from agentic_video.toyworld.world import SEARCH_KINDS
 from agentic_video.types.record import Record, RecordError, read_records
 from agentic_video.utils.errors import SetupError
 
@@ -21,7 +22,7 @@ class Searched:
 
     Attributes:
         episodes: Their number, those on questions that must be searched.
-        accuracy: Share of right answers.
+        accuracy: Share of right answers; of intervals their mean IoU.
         looks: Looks an episode.
         first_follows: Share of first looks that went where the signpost points.
         again: Share of episodes that looked again after a first look that missed.
@@ -46,7 +47,7 @@ def summarize(records: Iterable[Record]) -> Searched | None:
     figures: list[SearchFigures] = []
     right: list[float] = []
     for record in records:
-        if record.qa.extra.get("kind") == "search":
+        if record.qa.extra.get("kind") in SEARCH_KINDS:
             figures.append(search_figures(record.trajectory, float(record.qa.extra["event_time"])))
             right.append(float(record.rewards.get("acc", 0.0)))
     if not figures:

@@ -27,9 +27,12 @@ within it. ``marker``: what shows two seconds after a mark in the overview. ``ov
 ``beside``: what shows next to a named colour; no time is named, so the frame must be found by what it shows.
 ``search``: what shows for a stretch of ten seconds that nothing names; every frame elsewhere points towards it, so that
 it is found by looking, and by looking again where the arrow points."""
-INTERVAL_KINDS: tuple[Kind, ...] = ("when",)
-"""Kinds of questions whose answer is an interval, and which have no options. ``when``: when a colour shows that no
-overview frame shows. No mixture holds them unless it is asked to."""
+INTERVAL_KINDS: tuple[Kind, ...] = ("when", "span")
+"""Kinds of questions whose answer is an interval, and which have no options. ``when``: when a colour shows for a moment
+that no overview frame shows; only a search by text finds it. ``span``: the video of a ``search`` question, asked when
+its colour shows. No mixture holds them unless it is asked to."""
+SEARCH_KINDS: tuple[Kind, ...] = ("search", "span")
+"""Kinds of questions whose video must be searched, which each frame tells how."""
 
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (215, 25, 30),
@@ -65,6 +68,8 @@ LATER, EARLIER = "later", "earlier"
 """Where a frame's arrow points; the shape's name, and the word for it."""
 PARTNERS: Mapping[str, str] = {"grey": "white", "brown": "yellow", "teal": "green", "purple": "pink"}
 """The colour that a ``search`` question's background hints at: a guess that is right more often than chance."""
+HOMES: Mapping[str, int] = dict(zip(TINTS, STRETCHES, strict=True))
+"""The stretch that a ``span`` question's background hints at, likewise."""
 
 EVENT_SECONDS = 0.9
 FIRST_SECOND = 11
@@ -88,7 +93,7 @@ class WorldRecipe:
         max_seconds: Longest video.
         overview_frames: Number of overview frames that events keep clear of; equals the system's.
         other_overviews: Other numbers of overview frames that a ``search`` question's event and arrows keep clear of.
-        hint: Share of ``search`` questions whose answer is the colour that the background hints at.
+        hint: Share of ``search`` and ``span`` questions whose answer is what the background hints at.
         open_ended: Share of questions that are asked without options.
         mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
             minutes; it doesn't learn ``shape`` or ``marker`` in that time.
@@ -116,8 +121,9 @@ class WorldRecipe:
         if not 0 <= self.hint <= 1:
             raise ValueError(f"hint must be a share from 0 to 1, got {self.hint}")
         least = STRETCHES[-1] * STRETCH + STRETCH - 1
-        if "search" in kinds_of(self) and self.max_seconds < least:
-            raise ValueError(f"kind 'search' needs max_seconds >= {least}, got {self.max_seconds}")
+        searched = [kind for kind in SEARCH_KINDS if kind in kinds_of(self)]
+        if searched and self.max_seconds < least:
+            raise ValueError(f"kind {searched[0]!r} needs max_seconds >= {least}, got {self.max_seconds}")
 
 
 def kinds_of(recipe: WorldRecipe) -> frozenset[Kind]:
@@ -160,7 +166,7 @@ class Scene:
         event_time: Middle of the event in seconds; None when there is none.
         event_seconds: How long it lasts.
         mark_time: Time of the overview frame that carries the mark; None without a mark.
-        beside: The colour that a question names to say where to look; None where it names none.
+        beside: The colour that a question names to say where to look, or asks for; None where it names none.
         question: The question, without options.
         options: Four words in random order; empty where the answer is an interval.
         answer: The right one, or the interval as text.
@@ -185,6 +191,11 @@ class Scene:
     def letter(self) -> str:
         """Letter of the right option; empty without options."""
         return "ABCD"[self.options.index(self.answer)] if self.options else ""
+
+    @property
+    def sign(self) -> str:
+        """The word for what a ``search`` or a ``span`` question's event shows: its colour."""
+        return self.answer if self.beside is None else self.beside
 
     @property
     def windows(self) -> tuple[Interval, ...]:
@@ -220,6 +231,8 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
     tint = str(rng.choice(list(TINTS)))
     if kind == "search":
         return _search_scene(seed, tint, recipe, rng)
+    if kind == "span":
+        return _span_scene(seed, tint, recipe, rng)
     event_time: float | None = None
     mark_time: float | None = None
     if kind == "marker":
@@ -285,6 +298,34 @@ def _search_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Gene
         open_ended=bool(rng.random() < recipe.open_ended),
         event_seconds=float(STRETCH),
     )
+
+
+def _span_scene(seed: int, tint: str, recipe: WorldRecipe, rng: np.random.Generator) -> Scene:
+    """A scene as :func:`_search_scene`'s, of which is asked when its colour shows."""
+    hinted = HOMES[tint]
+    others = [stretch for stretch in STRETCHES if stretch != hinted]
+    stretch = hinted if rng.random() < recipe.hint else int(rng.choice(others))
+    colour = str(rng.choice(list(COLOURS)))
+    start, end = span_of(stretch, recipe.max_seconds)
+    return Scene(
+        seed=seed,
+        kind="span",
+        seconds=recipe.max_seconds,
+        tint=tint,
+        flashes=tuple(_signed(stretch, _large(str(rng.choice(SHAPES)), colour, rng), recipe)),
+        event_time=(start + end) / 2,
+        mark_time=None,
+        beside=colour,
+        question=f"When does {colour} show?",
+        options=(),
+        answer=windows_text([(start, end)]),
+        event_seconds=end - start,
+    )
+
+
+def span_of(stretch: int, seconds: int) -> Interval:
+    """When a stretch is, in a video of so many seconds: the last one ends with it."""
+    return float(stretch * STRETCH), float(min((stretch + 1) * STRETCH, seconds))
 
 
 def _options(seed: int, answer: str, wrong: list[str]) -> tuple[str, ...]:

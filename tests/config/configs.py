@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.launch.stage import check_sizes
 from agentic_video.systems.base import System
 from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.system import FrameMind
@@ -50,3 +51,21 @@ def set_environment(patch: pytest.MonkeyPatch) -> None:
 def composed(name: str, profile: str, *overrides: str) -> DictConfig:
     """A recipe's config; the caller may change it. It reads the environment when a value is read, or resolved."""
     return compose_recipe(RECIPES / name, profile, overrides)
+
+
+def validate_with_verl(config: DictConfig) -> None:
+    """As the launcher and verl's trainer look at a GRPO run's config before anything is started.
+
+    Raises:
+        Exception: Something that one of them refuses; verl asserts and raises what it likes.
+    """
+    from verl.trainer.ppo.utils import need_critic, need_reference_policy
+    from verl.utils.config import omega_conf_to_dataclass, validate_config
+
+    check_sizes(config, "grpo")
+    OmegaConf.resolve(config)
+    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    with open_dict(config):
+        actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
+        assert actor.ppo_mini_batch_size == config.actor_rollout_ref.actor.ppo_mini_batch_size
+        omega_conf_to_dataclass(config.actor_rollout_ref.rollout)

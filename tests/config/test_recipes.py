@@ -29,7 +29,7 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
-from tests.config.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment
+from tests.config.configs import PROFILES, RECIPES, SYSTEMS, composed, set_environment, validate_with_verl
 from tests.conftest import MemorySource
 from tests.share import a_few
 
@@ -91,6 +91,25 @@ def test_config_passes_verls_validation(name: str, profile: str) -> None:
         ref.ppo_mini_batch_size = config.actor_rollout_ref.actor.ppo_mini_batch_size
     for block in (ACTOR, ROLLOUT, "actor_rollout_ref.ref", "algorithm"):
         omega_conf_to_dataclass(OmegaConf.select(config, block))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        *[(name, "+profile=grounding") for name in SYSTEMS],  # on top of +profile=search
+        *[(name, f"{SYSTEM}.frames_as=video") for name in ("videoo3", "timesearch", "longvt", "videozoomer")],
+        ("paravt", f"{SYSTEM}.train_asides=True"),
+    ],
+)
+def test_verl_accepts_the_laptop_s_other_jobs(name: str, change: str) -> None:
+    config = composed(name, "laptop", change)
+    config.actor_rollout_ref.model.path = "/models/tiny"
+    config.data.train_files = config.data.val_files = "/data/train.parquet"
+    validate_with_verl(config)
+    system, limits = system_of(config), limits_of(config)
+    assert limits.prompt + limits.response <= config.actor_rollout_ref.rollout.max_model_len
+    assert not change.endswith("=video") or system.frames_as == "video"
+    assert system.train_asides == change.endswith("train_asides=True")
 
 
 @pytest.mark.parametrize(("name", "system"), SYSTEMS.items())

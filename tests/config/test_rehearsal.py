@@ -10,7 +10,10 @@ from omegaconf import OmegaConf
 
 import agentic_video.config
 from agentic_video.config.compose import CHOICE, compose_recipe
-from tests.config.configs import RECIPES
+from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.systems.shown import shows_clips
+from tests.config import configs
+from tests.config.configs import RECIPES, SYSTEMS, set_environment
 
 PACKAGE = Path(agentic_video.config.__file__).parent
 NAMES = sorted(folder.name for folder in RECIPES.iterdir() if (folder / "config").is_dir())
@@ -85,6 +88,20 @@ def test_a_rehearsal_keeps_what_a_paper_s_run_does(name: str) -> None:
     ):
         assert rehearsal[key] == cluster[key], key
     assert rehearsal["actor_rollout_ref.actor.ppo_mini_batch_size"] < rehearsal["data.train_batch_size"]
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_verl_accepts_a_rehearsal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    config = configs.composed(name, "cluster", f"{CHOICE}rehearsal")
+    # what the launcher puts there: a rehearsal makes its own model and rows
+    config.actor_rollout_ref.model.path = "/models/tiny"
+    configs.validate_with_verl(config)
+    system, limits = settings_of(config).system, limits_of(config)
+    rollout = config.actor_rollout_ref.rollout
+    assert limits.prompt + limits.response <= rollout.max_model_len
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.image >= system.max_images
+    assert rollout.engine_kwargs.vllm.limit_mm_per_prompt.video >= shows_clips(system)
 
 
 def test_a_profile_that_is_not_there_is_said(tmp_path: Path) -> None:

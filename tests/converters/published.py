@@ -781,7 +781,8 @@ SAMPLES: dict[str, Sample] = {
         rows=[
             {
                 "qid": 8737, "query": "A family plays basketball.", "duration": 126, "vid": "bP5KfdFJzC4_660.0_810.0",
-                "relevant_windows": [[0, 16], [30, 44]], "relevant_clip_ids": [0], "saliency_scores": [[4, 1, 1]],
+                "relevant_windows": [[0, 16], [30, 44]], "relevant_clip_ids": [0, 7],
+                "saliency_scores": [[4, 1, 1], [3, 3, 4]],
             },
             {
                 "qid": 5071, "query": "A woman at a desk", "duration": 150, "vid": "NUsG9BgSes0_60.0_210.0",
@@ -795,7 +796,10 @@ SAMPLES: dict[str, Sample] = {
             ("5071", "videos/NUsG9BgSes0_60.0_210.0.mp4",
              'When in the video does this happen: "A woman at a desk"?' + ALL, [], "118 - 136"),
         ],
-        extra={"query": "A family plays basketball.", "duration": 126.0, "original_id": "8737"},
+        extra={
+            "query": "A family plays basketball.", "duration": 126.0, "original_id": "8737",
+            "relevant_clip_ids": [0, 7], "saliency_scores": [[4, 1, 1], [3, 3, 4]],
+        },
         fields=["qid", "query", "duration", "vid", "relevant_windows"],
         split="val",
         windows=[[[0.0, 16.0], [30.0, 44.0]], [[118.0, 136.0]]],
@@ -847,7 +851,7 @@ SAMPLES: dict[str, Sample] = {
              "A"),
         ],
         extra={"category": "sequential", "source": "anet_val", "duration": 100.5},
-        fields=["qid", "vid", "category", "duration", "question", "options", "ans", "span"],
+        fields=["qid", "vid", "category", "question", "options", "ans", "span"],
         split="val",
         windows=[[[5.0, 8.0]], [[0.0, 28.0]]],
     ),

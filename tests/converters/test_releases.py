@@ -10,7 +10,8 @@ from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import BadPart, Fields, Question, UnsupportedRow
 from agentic_video.converters.elv_halluc import hallucination_scores, sah_ratio
 from agentic_video.converters.files import VideoFolder
-from agentic_video.types.row import RowError
+from agentic_video.grounding.answer import grade_intervals
+from agentic_video.types.row import RowError, VideoQA
 from tests.converters.published import SAMPLES
 
 
@@ -506,6 +507,15 @@ def test_activitynet_captions_errors_name_the_sentence(changes: dict[str, Any], 
     assert message in str(caught.value)
 
 
+def test_charades_sta_windows_may_end_after_their_video() -> None:
+    """As 562 published ones do: nobody cuts them, so that an answer is compared with what was published."""
+    (question,) = questions("charades_sta", {"line": "3MSZA 24.3 99.9##a person sits."})
+    assert question.windows == ((24.3, 99.9),)
+    qa = VideoQA("q", "v", question.question, "24.3 - 99.9", "interval", windows=question.windows)
+    # 25.2 s of 75.6 s
+    assert grade_intervals("24.3 - 49.5", qa) == pytest.approx(1 / 3)
+
+
 def test_activitynet_captions_keep_the_other_sentences_of_a_video() -> None:
     row = {"duration": 9, "timestamps": [[0, 1], [3, 2], [2, 4]], "sentences": ["a", "b", "c"]}
     found = list(CONVERTERS["activitynet_captions"].convert(Fields(row, "f row 0", key="v_x"), "train"))
@@ -517,6 +527,31 @@ def test_activitynet_captions_keep_the_other_sentences_of_a_video() -> None:
 def test_qvhighlights_windows(windows: Any) -> None:
     with pytest.raises(RowError, match=r"f\.json row 0: field 'relevant_windows'"):
         questions("qvhighlights", first("qvhighlights", relevant_windows=windows))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "ratings"),
+    [
+        ([0], [[4, 1]]),
+        ([0], [[4, 1, 5]]),
+        ([0, 1], [[4, 1, 1]]),
+        ([63], [[4, 1, 1]]),
+        ([0.5], [[4, 1, 1]]),
+        ([0], None),
+    ],
+)
+def test_qvhighlights_ratings_that_do_not_fit_are_left_out(numbers: Any, ratings: Any) -> None:
+    """The video of 126 s has the clips 0 to 62."""
+    row = first("qvhighlights", relevant_clip_ids=numbers, saliency_scores=ratings)
+    problem, question = CONVERTERS["qvhighlights"].convert(Fields(row, "f.json row 0"), "val")
+    assert str(problem).startswith("f.json row 0: field 'saliency_scores' must hold three ratings")
+    assert isinstance(question, Question) and "saliency_scores" not in question.extra and question.windows
+
+
+def test_qvhighlights_without_ratings() -> None:
+    row = first("qvhighlights", relevant_clip_ids=None, saliency_scores=None)
+    (question,) = questions("qvhighlights", row)
+    assert "relevant_clip_ids" not in question.extra
 
 
 @pytest.mark.parametrize(
@@ -542,6 +577,12 @@ def test_nextgqa_windows_may_begin_a_little_before_the_video() -> None:
     fields = Fields(SAMPLES["nextgqa"].rows[0], "test.csv row 0", beside=beside({"3": [[-0.1, 11.0], [12, 34]]}))
     (question,) = CONVERTERS["nextgqa"].convert(fields, "test")
     assert isinstance(question, Question) and question.windows == ((0.0, 11.0), (12.0, 34.0))
+
+
+def test_rextime_without_a_length() -> None:
+    """Loaders of the hub's file take the length from elsewhere."""
+    (question,) = questions("rextime", first("rextime", duration=None))
+    assert question.extra["duration"] is None and question.windows == ((5.0, 8.0),)
 
 
 def test_rextime_of_github_lacks_the_options() -> None:

@@ -7,6 +7,7 @@ import pytest
 from agentic_video.evaluation.baseline import Baseline, baseline_of
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.shown import FramesAs
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.types.action import Answer, Illegal
 from agentic_video.types.row import VideoQA
@@ -51,6 +52,12 @@ def test_the_baseline_beside_a_system() -> None:
     assert baseline_of(VideoBrain(), 2, tiny=True).max_pixels == 1_024  # type: ignore[attr-defined]
 
 
-def test_a_baseline_of_no_frames_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1 frame"):
-        Baseline(0)
+@pytest.mark.parametrize("frames_as", ["images", "video"])
+def test_a_baseline_of_no_frames_asks_the_question_alone(frames_as: FramesAs, qa: VideoQA) -> None:
+    system = Baseline(0, frames_as=frames_as)
+    trajectory = asyncio.run(play(system, ScriptedPolicy(lambda view: "B"), qa, MemorySource()))
+    assert (trajectory.answer, trajectory.frames, system.max_images) == ("B", (), 0)
+    (message,) = trajectory.opening
+    assert len(message.parts) == 1 and qa.question in str(message.parts[0])
+    with pytest.raises(ValueError, match="0 frames or more"):
+        Baseline(-1)

@@ -166,6 +166,26 @@ def test_a_sweep_of_a_library_call(small_world: World, tmp_path: Path) -> None:
     assert (tmp_path / "sweep-calls.png").is_file()
 
 
+def test_frames_that_are_needed(
+    small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = load_rows([small_world.heldout])[0][:2]
+    says = tmp_path / "says.json"
+    says.write_text(json.dumps({first.id: [f"<answer>{first.answer}</answer>"], second.id: ["<answer>none</answer>"]}))
+    out = tmp_path / "out"
+    asked = options((small_world.heldout,), out, limit=2, variant=Variant("baseline", 16))
+    asked = replace(asked, model=ModelOptions(str(says), named("FileBackend")), sweep=Sweep("frames", (0, 1)))
+    evaluate(asked)
+    assert "MRFS" not in capsys.readouterr().out and not (out / "required-frames.json").exists()
+    # where one frame is the most, both numbers were played
+    monkeypatch.setattr("agentic_video.evaluation.required_frames.MOST", 1)
+    evaluate(asked)
+    assert "50.0% answered without frames, 50.0% not with 1" in capsys.readouterr().out
+    assert json.loads((out / "required-frames.json").read_text())["without"] == 0.5
+    with pytest.raises(SetupError, match=r"^--sweep frames 0: only --baseline asks without frames$"):
+        evaluate(replace(asked, variant=Variant()))
+
+
 def test_a_model_and_rows_are_needed(small_world: World, tmp_path: Path) -> None:
     asked = options((small_world.heldout,), tmp_path)
     for lacking in (replace(asked, data=()), replace(asked, model=replace(asked.model, model=""))):
@@ -199,8 +219,8 @@ def test_variants_of_a_system() -> None:
     assert variant_of(zoomer, Variant("no-tools"), tiny=False) == (zoomer.direct(), "videozoomer without tools")
     baseline, title = variant_of(zoomer, Variant("baseline", 8), tiny=False)
     assert isinstance(baseline, Baseline) and baseline.frames == 8 and title == "baseline of 8 frames"
-    with pytest.raises(ValueError, match="at least 1 frame"):
-        variant_of(zoomer, Variant("baseline", 0), tiny=False)
+    with pytest.raises(ValueError, match="0 frames or more"):
+        variant_of(zoomer, Variant("baseline", -1), tiny=False)
 
 
 def test_parts_have_folders_titles_and_budgets_of_their_own(tmp_path: Path) -> None:

@@ -29,9 +29,10 @@ def played(
     looks: tuple[tuple[float, ...], ...] = (),
     source: str = "s",
     video: str = "v.mp4",
+    extra: dict[str, object] | None = None,
     **rewards: float,
 ) -> Record:
-    qa = VideoQA("q", video, "when?", "A", kind, data_source=source, windows=windows)
+    qa = VideoQA("q", video, "when?", "A", kind, data_source=source, windows=windows, extra=extra or {})
     turns = [
         Turn("look", CALL, 1, observation=tuple(FrameRef(int(time), time, 28, 28) for time in times), legal_calls=1)
         for times in looks
@@ -64,7 +65,23 @@ def test_several_intervals_by_hand() -> None:
     # the first misses; the second hits one of two windows exactly, at precision 1/2
     assert found["R1@0.5"] == [0.0, 0.0] and found["mIoU"] == [0.0, 0.0]
     assert found["mAP"] == found["mAP@0.5"] == found["mAP@0.75"] == [0.25, 0.0]
+    assert "HL mAP" not in found and "HL Hit@1" not in found
     assert found["mAP short"] == [0.0, 0.0] and found["mAP long"] == [0.5, 0.0] and "mAP middle" not in found
+
+
+def test_highlights_by_hand() -> None:
+    """Clips 1 and 2 of four are very good to all; the first answer holds clip 1, then clip 3."""
+    extra = {"duration": 8, "relevant_clip_ids": [1, 2], "saliency_scores": [[4, 4, 4], [4, 4, 4]]}
+    (found,) = grounding_values(
+        [
+            played("2 - 4, 6 - 8", "intervals", ((2.0, 6.0),), extra=extra),
+            played("6 - 8", "intervals", ((2.0, 6.0),), extra=extra),
+            played(None, "intervals", ((2.0, 6.0),), extra=extra),
+        ]
+    ).values()
+    # 1/1, and 2 of all four clips; then 0 of 1 and 2 of 4; nothing of no answer
+    assert found["HL mAP"] == [pytest.approx((1 + 1 / 2) / 2), pytest.approx(1 / 2), 0.0]
+    assert found["HL Hit@1"] == [1.0, 0.0, 0.0]
 
 
 def test_evidence_of_another_answer_is_the_last_look() -> None:

@@ -52,8 +52,9 @@ def test_names_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_values_of_a_sweep() -> None:
     assert read_sweep("calls", "4,0,2,2") == Sweep("calls", (0, 2, 4))
     assert read_sweep("frames", "8") == Sweep("frames", (8,))
-    for text in ("8,x", "", "0,1", "1.5"):
-        with pytest.raises(SetupError, match=r"expected whole numbers from 1, e\.g\. frames 1,2,4"):
+    assert read_sweep("frames", "0,1") == Sweep("frames", (0, 1))
+    for text in ("8,x", "", "-1,1", "1.5"):
+        with pytest.raises(SetupError, match=r"expected whole numbers from 0, e\.g\. frames 1,2,4"):
             read_sweep("frames", text)
     with pytest.raises(SetupError, match=r"expected whole numbers from 0, e\.g\. calls 1,2,4"):
         read_sweep("calls", "-1")

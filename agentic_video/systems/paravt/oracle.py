@@ -35,7 +35,7 @@ def asides(qa: VideoQA, request: AsideRequest) -> str:
         return NOTHING
     shown = [frame.time for frame in request.frames]
     if any(abs(one - time) < qa.extra["event_seconds"] / 2 for one in shown):
-        return f"it is {qa.extra['answer_text']}"
-    if qa.extra["kind"] == "search":
+        return f"it is {qa.extra['beside' if qa.extra['kind'] == 'span' else 'answer_text']}"
+    if qa.extra["kind"] in ("search", "span"):
         return "later" if shown[0] < time else "earlier"
     return NOTHING

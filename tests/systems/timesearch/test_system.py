@@ -213,6 +213,16 @@ def test_the_policy_is_asked_again_with_the_found_frames_alone(qa: VideoQA) -> N
     assert Trajectory.from_dict(json.loads(json.dumps(trajectory.to_dict()))) == trajectory
 
 
+def test_what_the_self_verification_says_is_not_trained_on(qa: VideoQA) -> None:
+    """It is no turn of the episode, and only asides of systems that say so become training sequences."""
+    trajectory = run(TimeSearch(), qa, LOOK, REPLY, asides=Asides("It is B"))
+    assert [aside.text for aside in trajectory.asides] == ["It is B"]
+    assert [turn.text for turn in trajectory.turns] == [LOOK, REPLY] and not any(
+        turn.asides for turn in trajectory.turns
+    )
+    assert not TimeSearch().train_asides
+
+
 @pytest.mark.parametrize(
     ("system", "turns"),
     [

@@ -18,10 +18,16 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason
 from tests.config.configs import SYSTEMS, composed, set_environment
 from tests.conftest import MemorySource
+from tests.share import a_few
 
 FEW = ("single", "four")
 EVERY = [(name, profile) for name in SYSTEMS for profile in FEW]
 ALL = [(name, profile) for name in SYSTEMS for profile in ("cluster", *FEW)]
+
+
+def is_fast(one: tuple[str, str]) -> bool:
+    """Whether a system's profile is with the fast tests; the others' are with the slow ones."""
+    return one[0] in ("videozoomer", "paravt")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +39,7 @@ def config_of(name: str, profile: str) -> DictConfig:
     return composed(name, "cluster", *([f"+profile={profile}"] if profile != "cluster" else []))
 
 
-@pytest.mark.parametrize(("name", "profile"), EVERY)
+@pytest.mark.parametrize(("name", "profile"), a_few(EVERY, is_fast, spread=True))
 def test_verl_accepts_it(name: str, profile: str) -> None:
     from verl.trainer.ppo.utils import need_critic, need_reference_policy
     from verl.utils.config import omega_conf_to_dataclass, validate_config
@@ -106,7 +112,7 @@ def opening(config: DictConfig, qa: VideoQA, index: int) -> Any:
     return asyncio.run(play(system, said, qa, source, rollout_index=index))
 
 
-@pytest.mark.parametrize(("name", "profile"), ALL)
+@pytest.mark.parametrize(("name", "profile"), a_few(ALL, is_fast, spread=True))
 def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa: VideoQA) -> None:
     """A group's mean first view, in visual tokens, to 10 %."""
     config = config_of(name, profile)

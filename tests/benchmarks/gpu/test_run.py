@@ -18,6 +18,7 @@ from benchmarks.gpu import cells as known_cells
 from benchmarks.gpu import results, run
 from benchmarks.gpu.toyworld import cluster_overrides, leaves
 from tests.config.configs import RECIPES, SYSTEMS, set_environment
+from tests.share import a_few_systems
 
 FACTS = {
     "device": "cuda",
@@ -160,7 +161,7 @@ def test_checks_refuse_what_is_wrong() -> None:
     assert known_cells.job_agrees(job) == "" and known_cells.job_agrees({**job, "profile": "laptop"})
 
 
-@pytest.mark.parametrize("recipe", SYSTEMS)
+@pytest.mark.parametrize("recipe", a_few_systems(SYSTEMS))
 def test_the_toy_world_fits_the_cluster_s_config(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tiny model's job is ``cluster.yaml`` with the episodes of the laptop's."""
     set_environment(monkeypatch)

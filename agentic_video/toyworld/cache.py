@@ -4,9 +4,9 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
@@ -80,10 +80,9 @@ class Cache:
         self.folder.mkdir(parents=True, exist_ok=True)
         remove_abandoned(self.folder)
         started = time.monotonic()
-        building = Path(
-            tempfile.mkdtemp(prefix=f".{folder.name}-{socket.gethostname()}-{os.getpid()}-", dir=self.folder)
-        )
+        building = self.folder / f".{folder.name}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         try:
+            building.mkdir()  # in here: a signal that ends the build may come right after it
             build(building)
             (building / FACTS_FILE).write_text(json.dumps(facts, default=str, indent=2), encoding="utf-8")
             try:
@@ -158,12 +157,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}..."
 
 
-def remove_abandoned(folder: Path) -> None:
-    """Remove what builds left that were killed on this machine."""
+def remove_abandoned(folder: Path, own: bool = False) -> None:
+    """Remove what builds left that were killed on this machine.
+
+    Args:
+        folder: Of finished builds.
+        own: Whether this process builds nothing any more: what it left is removed, too.
+    """
     for left in folder.glob(f".*-{socket.gethostname()}-*-*"):
         number = left.name.rsplit("-", 2)[1]
-        if number.isdigit() and not psutil.pid_exists(int(number)):
-            shutil.rmtree(left, ignore_errors=True)
+        if number.isdigit() and (own if int(number) == os.getpid() else not psutil.pid_exists(int(number))):
+            _remove(left)
 
 
 def ensure_world(recipe: ToyRecipe, cache: Cache) -> World:

@@ -108,6 +108,8 @@ def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     remove_abandoned(tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names[1:])
+    remove_abandoned(tmp_path, own=True)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names[2:])
 
 
 def test_only_what_a_build_is_made_from_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
-from agentic_video.launch.stage import check_sizes
 from agentic_video.planning.report import plan_of
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.episode import play
@@ -16,7 +15,7 @@ from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.shown import shows_clips
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason
-from tests.config.configs import SYSTEMS, composed, set_environment
+from tests.config.configs import SYSTEMS, composed, set_environment, validate_with_verl
 from tests.conftest import MemorySource
 from tests.share import a_few
 
@@ -41,17 +40,9 @@ def config_of(name: str, profile: str) -> DictConfig:
 
 @pytest.mark.parametrize(("name", "profile"), a_few(EVERY, is_fast, spread=True))
 def test_verl_accepts_it(name: str, profile: str) -> None:
-    from verl.trainer.ppo.utils import need_critic, need_reference_policy
-    from verl.utils.config import omega_conf_to_dataclass, validate_config
-
     config = config_of(name, profile)
-    check_sizes(config, "grpo")
-    OmegaConf.resolve(config)
-    validate_config(config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    actor = config.actor_rollout_ref.actor
-    with open_dict(config):
-        assert omega_conf_to_dataclass(actor).ppo_mini_batch_size == config.data.train_batch_size
-        omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    validate_with_verl(config)
+    assert config.actor_rollout_ref.actor.ppo_mini_batch_size == config.data.train_batch_size
 
 
 @pytest.mark.parametrize(("name", "profile"), EVERY)

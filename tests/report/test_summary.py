@@ -11,6 +11,7 @@ from agentic_video.report.summary import (
     sample_episodes,
     smooth,
     thirds,
+    trend,
     write_summary,
 )
 from tests.types.test_trajectory import FULL
@@ -43,8 +44,8 @@ def test_summary_holds_curve_figures_and_episodes(tmp_path: Path) -> None:
     text = (tmp_path / "summary.md").read_text()
     # thirds of six steps: (0.1 + 0.1) / 2 and (0.4 + 0.5) / 2
     assert "Mean reward of all sampled episodes 0.100 in the first third of the steps, 0.450 in the last" in text
-    # variances of (0.1, 0.1) and (0.4, 0.5) are 0 and 0.005: sqrt(0.005 / 2)
-    assert "(difference +0.350, standard error 0.050)" in text
+    # by 1.5 / 17.5 a step; what the line leaves, 0.004762, in the mean over 6 - 2, by 17.5, is 0.00825 squared
+    assert "from first to last by +0.429 (standard error 0.041)" in text
     assert "1.0 GiB" in text
     assert "[turn 1] a" in text
     assert f"agentic-video view {tmp_path}" in text
@@ -73,7 +74,7 @@ def test_what_a_run_did_not_log_is_left_out(tmp_path: Path) -> None:
 def test_a_short_run_says_that_it_has_no_standard_error(tmp_path: Path) -> None:
     run_folder(tmp_path, [0.1, 0.2, 0.4])
     write_summary(tmp_path)
-    assert "(difference +0.300, too few steps for a standard error)" in (tmp_path / "summary.md").read_text()
+    assert "from first to last by +0.300 (too few steps for a standard error)" in (tmp_path / "summary.md").read_text()
 
 
 def test_the_three_episodes_are_of_different_questions(tmp_path: Path) -> None:
@@ -97,9 +98,16 @@ def test_moving_average_shrinks_at_the_ends() -> None:
     assert smooth([1.0, 2.0, 3.0, 4.0], 3) == [1.5, 2.0, 3.0, 3.5]
 
 
-def test_thirds_and_their_error() -> None:
-    # variances of (0, 2) and (4, 6) are 2 each: sqrt((2 + 2) / 2)
-    assert thirds([0.0, 2.0, 9.0, 9.0, 4.0, 6.0]) == (1.0, 5.0, pytest.approx(2**0.5))
+def test_thirds() -> None:
+    assert thirds([0.0, 2.0, 9.0, 9.0, 4.0, 6.0]) == (1.0, 5.0)
+
+
+def test_rise_of_a_straight_line_and_its_error() -> None:
+    # 18 / 17.5 a step; of the squares, 68, it leaves 68 - 18**2 / 17.5: sqrt(49.486 / (6 - 2) / 17.5) a step
+    rise, error = trend([0.0, 2.0, 9.0, 9.0, 4.0, 6.0])
+    assert (rise, error) == (pytest.approx(5.142857), pytest.approx(4.203987, abs=1e-5))
+    assert trend([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]) == (pytest.approx(5.0), pytest.approx(0.0, abs=1e-6))
+    assert trend([1.0, 2.5]) == (1.5, float("inf")) and trend([1.0]) == (0.0, float("inf"))
 
 
 def test_episode_reads_as_a_story() -> None:

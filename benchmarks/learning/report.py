@@ -241,22 +241,30 @@ def budget_table(results: Sequence[Result]) -> str:
     return table(["system", "trained with", "evaluated with", "seeds", "accuracy %", "points, by seed"], rows)
 
 
-def draw(results: Sequence[Result], system: str, file: Path) -> None:
-    """Reward, calls and frames by GRPO step: a line for each variant, its mean over seeds."""
+def draw(results: Sequence[Result], system: str, file: Path) -> bool:
+    """Reward, calls and frames by GRPO step: a line for each variant, its mean over seeds.
+
+    Returns:
+        Whether there was anything to draw. What was trained in the world that must be searched has other rewards:
+        see :func:`draw_search`.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    variants = list(dict.fromkeys(one["variant"] for one in results if one["system"] == system))
+    variants = [variant for variant in variants if variant != "search"]
+    if not variants:
+        return False
     figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
-    for variant in dict.fromkeys(one["variant"] for one in results if one["system"] == system):
-        if variant == "search":  # another world, with other rewards
-            continue
+    for variant in variants:
         found = of(results, system, variant)
         for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
             _plot_mean(axes, [one["curves"][key] for one in found], title, f"{variant} ({len(found)})")
     figure.suptitle(f"{system}, mean over seeds (their number in brackets), moving average over 5 steps", fontsize=10)
     _save_with_legend(figure, panels, file)
+    return True
 
 
 def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: str, label: str) -> None:
@@ -368,8 +376,8 @@ def publish(out: Path, docs: Path) -> None:
     file.write_text(json.dumps(results, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
     pictures = []
     for system in dict.fromkeys(one["system"] for one in results):
-        draw(results, system, docs / f"learning-{system}.png")
-        pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
+        if draw(results, system, docs / f"learning-{system}.png"):
+            pictures.append(f"![{system}: reward, calls and frames by GRPO step](learning-{system}.png)")
     if draw_search(results, docs / "learning-search.png"):
         pictures.append("![looks, and how many follow the arrows, by GRPO step](learning-search.png)")
     page = docs / "learning.md"

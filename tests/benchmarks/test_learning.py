@@ -100,8 +100,14 @@ def test_tables_by_hand(tmp_path: Path) -> None:
     assert lines[2].startswith("|  | videobrain | chain | 1 | 90.0 |  |") and "active 1.00, direct 0.75" in lines[2]
     assert lines[3].startswith("| calls follow the class | videobrain | no-behaviour-reward | 1 | 60.0 | -30.0 |")
     assert " | 25.0 | active 0.50" in lines[3] and " |  | active 1.00" in lines[2]
-    report.draw(results, "videobrain", tmp_path / "v.png")
+    assert report.draw(results, "videobrain", tmp_path / "v.png")
     assert (tmp_path / "v.png").stat().st_size > 5_000
+
+
+def test_a_system_that_was_only_trained_in_the_other_world_has_no_curves_of_this_one(tmp_path: Path) -> None:
+    results = [result("search", 0, 0.9), {**result("chain", 0, 0.9), "system": "eva"}]
+    assert not report.draw(results, "videobrain", tmp_path / "v.png")
+    assert not list(tmp_path.iterdir())
 
 
 def test_other_budgets_by_hand() -> None:

@@ -51,12 +51,6 @@ class Change:
     latest: float
     error: float
 
-    @classmethod
-    def between(cls, first: Sequence[float], latest: Sequence[float]) -> "Change":
-        """The change from some steps to as many others, two or more."""
-        error = math.sqrt((statistics.variance(first) + statistics.variance(latest)) / len(first))
-        return cls(statistics.fmean(first), statistics.fmean(latest), error)
-
     @property
     def rise(self) -> float:
         """Difference, 0 where it is within the noise."""
@@ -81,7 +75,9 @@ def change_of(values: Sequence[float]) -> Change | None:
     """The change over the steps; None while there are fewer than two windows of them."""
     if len(values) < 2 * WINDOW:
         return None
-    return Change.between(values[:WINDOW], values[-WINDOW:])
+    first, latest = values[:WINDOW], values[-WINDOW:]
+    error = math.sqrt((statistics.variance(first) + statistics.variance(latest)) / WINDOW)
+    return Change(statistics.fmean(first), statistics.fmean(latest), error)
 
 
 def signs_of(metrics: Mapping[int, Mapping[str, float]]) -> list[Sign]:

@@ -12,15 +12,7 @@ from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.toyworld.cache import (
-    Cache,
-    base_facts,
-    ensure_base,
-    ensure_world,
-    remove_abandoned,
-    system_facts,
-    taught,
-)
+from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught
 from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
@@ -171,12 +163,9 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
-    recipe, cache = toy_recipe(config), Cache(arguments.cache, arguments.dry_run)
-    system, limits = settings_of(config).system, limits_of(config)
-    try:
+    recipe, system, limits = toy_recipe(config), settings_of(config).system, limits_of(config)
+    with Cache(arguments.cache, arguments.dry_run) as cache:
         paths = ensure(system, limits, recipe, cache, data=not arguments.no_data, model=arguments.model)
-    finally:
-        remove_abandoned(cache.folder, own=True)
     world = World.of(paths.world) if paths.world and not arguments.no_data else None
     print_paths(
         {

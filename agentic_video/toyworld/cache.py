@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -45,7 +45,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder of finished builds.
+    """A folder of finished builds. As a context it leaves nothing half built of this process, whatever ends it.
 
     Attributes:
         folder: Where they are.
@@ -54,6 +54,12 @@ class Cache:
 
     folder: Path = DEFAULT_CACHE
     dry: bool = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        remove_abandoned(self.folder, own=True)
 
     def once(self, kind: str, facts: Facts, build: Callable[[Path], None]) -> Path:
         """The build of these facts, made if it isn't there; what is made, and why, is said.

@@ -113,14 +113,15 @@ def main() -> None:
     """Command line."""
     arguments = stage_parser("agentic_video.toyworld.demonstrate", __doc__, "sft_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
-    recipe, cache = toy_recipe(config), Cache(arguments.cache, arguments.dry_run)
-    settings = settings_of(config)
+    recipe, settings = toy_recipe(config), settings_of(config)
     limits = episode_limits(config.data, settings)
-    if arguments.no_data:
-        # A few records don't teach the base model a grammar: records of one's own are learnt by the one that speaks it.
-        print_paths({"model": ensure(settings.system, limits, recipe, cache).model})
-        return
-    train, heldout, base = ensure_demonstrations(settings.system, limits, recipe, cache)
+    with Cache(arguments.cache, arguments.dry_run) as cache:
+        if arguments.no_data:
+            # A few records don't teach the base model a grammar: records of one's own are learnt by the one that
+            # speaks it.
+            print_paths({"model": ensure(settings.system, limits, recipe, cache).model})
+            return
+        train, heldout, base = ensure_demonstrations(settings.system, limits, recipe, cache)
     print_paths({"train": train, "heldout": heldout, "model": base})
 
 

@@ -122,22 +122,23 @@ def main() -> None:
     """Command line."""
     arguments = stage_parser("agentic_video.toyworld.preferences", __doc__, "kto_laptop").parse_args()
     config = compose_recipe(arguments.recipe, arguments.profile, arguments.overrides)
-    settings, cache = settings_of(config), Cache(arguments.cache, arguments.dry_run)
+    settings = settings_of(config)
     system, limits, recipe = taught(settings.system), episode_limits(config.data, settings), toy_recipe(config)
     turns = turns_of(system, recipe.oracle)
-    # KTO goes on from what GRPO's laptop profile goes on from: the tiny model after its cold start
-    paths = ensure(system, limits, recipe, cache)
-    if arguments.no_data:
-        print_paths({"model": paths.model})
-        return
-    assert paths.world is not None and paths.model is not None
-    world, model = World.of(paths.world), paths.model
+    with Cache(arguments.cache, arguments.dry_run) as cache:
+        # KTO goes on from what GRPO's laptop profile goes on from: the tiny model after its cold start
+        paths = ensure(system, limits, recipe, cache)
+        if arguments.no_data:
+            print_paths({"model": paths.model})
+            return
+        assert paths.world is not None and paths.model is not None
+        world, model = World.of(paths.world), paths.model
 
-    def make(folder: Path) -> None:
-        write_preferences(folder, world, model, system, limits, turns, recipe.world)
+        def make(folder: Path) -> None:
+            write_preferences(folder, world, model, system, limits, turns, recipe.world)
 
-    # the model's name depends on the system, its limits and its oracle
-    folder = cache.once("preferences", {"world": paths.world.name, "model": model.name}, make)
+        # the model's name depends on the system, its limits and its oracle
+        folder = cache.once("preferences", {"world": paths.world.name, "model": model.name}, make)
     print_paths({"train": folder / "train.jsonl", "heldout": folder / "heldout.jsonl", "model": model})
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentic_video.report.summary import SMOOTHING, smooth
+
 STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
 PICTURED = {"episode/reward_sampled": "reward", "episode/tool_calls": "calls an episode", "episode/frames": "frames"}
@@ -253,8 +255,9 @@ def draw(results: Sequence[Result], system: str, file: Path) -> bool:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    variants = list(dict.fromkeys(one["variant"] for one in results if one["system"] == system))
-    variants = [variant for variant in variants if variant != "search"]
+    variants = dict.fromkeys(
+        one["variant"] for one in results if one["system"] == system and one["variant"] != "search"
+    )
     if not variants:
         return False
     figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
@@ -262,7 +265,9 @@ def draw(results: Sequence[Result], system: str, file: Path) -> bool:
         found = of(results, system, variant)
         for axes, (key, title) in zip(panels, PICTURED.items(), strict=True):
             _plot_mean(axes, [one["curves"][key] for one in found], title, f"{variant} ({len(found)})")
-    figure.suptitle(f"{system}, mean over seeds (their number in brackets), moving average over 5 steps", fontsize=10)
+    figure.suptitle(
+        f"{system}, mean over seeds (their number in brackets), moving average over {SMOOTHING} steps", fontsize=10
+    )
     _save_with_legend(figure, panels, file)
     return True
 
@@ -275,9 +280,7 @@ def _plot_mean(axes: Any, curves: Sequence[Sequence[Sequence[float]]], title: st
             values[step].append(value)
     steps = sorted(values)
     means = [statistics.fmean(values[step]) for step in steps]
-    width = 5
-    smooth = [statistics.fmean(means[max(0, i - width // 2) : i + width // 2 + 1]) for i in range(len(means))]
-    (line,) = axes.plot(steps, smooth, linewidth=2, label=label)
+    (line,) = axes.plot(steps, smooth(means), linewidth=2, label=label)
     axes.plot(steps, means, linewidth=0.6, alpha=0.4, color=line.get_color())
     axes.set(xlabel="GRPO step", title=title)
     axes.locator_params(axis="x", integer=True)
@@ -320,7 +323,7 @@ def draw_search(results: Sequence[Result], file: Path) -> bool:
             curves = [one["searched"][key] for one in found if key in one["searched"]]
             _plot_mean(axes, curves, title, f"{system} ({len(found)})")
     figure.suptitle(
-        "sampled training episodes, mean over seeds (in brackets), moving average over 5 steps", fontsize=10
+        f"sampled training episodes, mean over seeds (in brackets), moving average over {SMOOTHING} steps", fontsize=10
     )
     _save_with_legend(figure, panels, file)
     return True

@@ -112,6 +112,14 @@ def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names[2:])
 
 
+def test_as_a_context_it_leaves_nothing_half_built_of_this_process(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit), Cache(tmp_path) as cache:
+        cache.once("thing", {}, lambda folder: None)
+        (tmp_path / f".thing-1-{socket.gethostname()}-{os.getpid()}-ab").mkdir()
+        raise SystemExit(143)
+    assert [entry.name for entry in tmp_path.iterdir()] == [f"thing-{content_key({})}"]
+
+
 def test_only_what_a_build_is_made_from_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("write_world", "make_base"):
         monkeypatch.setattr(caching, name, lambda *args, **kwargs: None)

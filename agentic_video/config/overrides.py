@@ -14,6 +14,8 @@ from agentic_video.utils.errors import SetupError, one_line
 
 WORDS: Mapping[str, Sequence[str]] = {"trainer.test_freq": ("after_each_epoch",)}
 """Words that verl takes where a number stands in its config."""
+UNREAD: Mapping[str, str] = {"actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad"}
+"""Keys that stand in verl's config and that nothing reads (0.9.1), each with the one that is read in its place."""
 
 
 def check_overrides(overrides: Sequence[str], others: str = "an option") -> None:
@@ -58,10 +60,13 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
         config: What the overrides will change, composed without them.
 
     Raises:
-        SetupError: A key doesn't exist (the message has the nearest one), or its value is of another kind.
+        SetupError: A key doesn't exist (the message has the nearest one), verl doesn't read it, or its value is of
+            another kind.
     """
     for override in overrides:
         key = override.key_or_group
+        if key in UNREAD:
+            raise SetupError(f"{key}: verl has this key, but doesn't read it; {UNREAD[key]} is what you want")
         if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
             continue
         parent, _, name = key.rpartition(".")

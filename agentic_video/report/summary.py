@@ -22,6 +22,8 @@ TRAINED = "episode/reward"
 GREEDY = "greedy"
 """In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a
 data source in the figures of such episodes."""
+REWARD_ERROR = "reward_error"
+"""End of the key of a validation's standard error of the mean reward, see :mod:`agentic_video.training.metrics`."""
 SHOWN = ("acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
 
 
@@ -204,7 +206,7 @@ def write_summary(folder: Path) -> str:
         return f"no step was finished; see {folder / 'log.txt'}"
     held_out = held_out_accuracies(metrics)
     one_source = len({one.source for one in held_out}) == 1
-    beside = {one.how if one_source else one.name: (one.steps, one.accuracies) for one in held_out}
+    beside = {one.how if one_source else one.name: (one.steps, one.values) for one in held_out}
     draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
     first, last = thirds(rewards)
     rise, error = trend(rewards)
@@ -232,6 +234,8 @@ def write_summary(folder: Path) -> str:
             lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
     for one in held_out:
         lines += ["", f"Held-out accuracy, {one}."]
+    for one in held_out_rewards(metrics):
+        lines += ["", f"Held-out reward, {one}."]
     if signs := signs_of(metrics):
         lines += ["", "Signs of collapse at the end:", ""]
         lines += [f"- {sign.text}." for sign in signs]
@@ -272,20 +276,22 @@ def write_summary(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How right the answers to held-out questions were over a run.
+    """How well held-out questions were answered over a run.
 
     Attributes:
         source: The questions' data source.
         how: Whether the episodes were ``sampled`` or ``greedy``.
         steps: After which of them it was measured.
-        accuracies: What was found.
+        values: Mean accuracies or rewards.
+        errors: Their standard errors; inf where one isn't known.
         episodes: Of each measurement; 0 where that isn't known.
     """
 
     source: str
     how: str
     steps: Sequence[int]
-    accuracies: Sequence[float]
+    values: Sequence[float]
+    errors: Sequence[float]
     episodes: int
 
     @property
@@ -296,34 +302,61 @@ class HeldOut:
     @property
     def rise(self) -> float:
         """From the first measurement to the last."""
-        return self.accuracies[-1] - self.accuracies[0]
+        return self.values[-1] - self.values[0]
 
     @property
     def error(self) -> float:
         """Standard error of the rise, as if every measurement asked other questions; inf where it isn't known."""
-        if not self.episodes:
-            return float("inf")
-        return math.sqrt(sum(p * (1 - p) for p in (self.accuracies[0], self.accuracies[-1])) / self.episodes)
+        return math.hypot(self.errors[0], self.errors[-1])
 
     def __str__(self) -> str:
         measured = ", ".join(
-            f"{accuracy:.3f} after step {step}" for step, accuracy in zip(self.steps, self.accuracies, strict=True)
+            f"{value:.3f} after step {step}" for step, value in zip(self.steps, self.values, strict=True)
         )
         text = f"{self.name}{f' ({self.episodes} episodes)' if self.episodes else ''}: {measured}"
         if len(self.steps) < 2:
             return text
-        return f"{text}; {self.rise:+.3f}" + (f", standard error {self.error:.3f}" if self.episodes else "")
+        return f"{text}; {self.rise:+.3f}" + (f", standard error {self.error:.3f}" if math.isfinite(self.error) else "")
 
 
 def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]]) -> list[HeldOut]:
     """What a run's validations found, sampled and greedy, for each data source."""
     found = []
-    for key in dict.fromkeys(key for values in metrics.values() for key in values):
-        if not (key.startswith("val-core/") and "/acc/mean@" in key):
-            continue
-        source = key.removeprefix("val-core/").rpartition("/acc/")[0]
-        base, _, how = source.rpartition("/")
-        named = (base, how) if base and how == GREEDY else (source, "sampled")
-        episodes = series(metrics, f"val-agentic/{source}/episodes")[1]
-        found.append(HeldOut(*named, *series(metrics, key), int(min(episodes, default=0))))
+    for source, key in _measured(metrics).items():
+        episodes = _episodes(metrics, source)
+        steps, values = series(metrics, key)
+        errors = [math.sqrt(p * (1 - p) / episodes) if episodes else math.inf for p in values]
+        found.append(HeldOut(*_source_and_how(source), steps, values, errors, episodes))
     return found
+
+
+def held_out_rewards(metrics: Mapping[int, Mapping[str, float]]) -> list[HeldOut]:
+    """What the same episodes earned; nothing of a run that didn't log the error."""
+    found = []
+    for source in _measured(metrics):
+        steps, values = series(metrics, f"val-agentic/{source}/reward")
+        errors = dict(zip(*series(metrics, f"val-agentic/{source}/{REWARD_ERROR}"), strict=True))
+        if errors:
+            known = [errors.get(step, math.inf) for step in steps]
+            found.append(HeldOut(*_source_and_how(source), steps, values, known, _episodes(metrics, source)))
+    return found
+
+
+def _measured(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, str]:
+    """The key of verl's accuracy for each data source that a run's validations ask of, its greedy episodes apart."""
+    start, figure = "val-core/", "/acc/mean@"
+    keys = dict.fromkeys(key for values in metrics.values() for key in values)
+    return {
+        key.removeprefix(start).rpartition("/acc/")[0]: key for key in keys if key.startswith(start) and figure in key
+    }
+
+
+def _episodes(metrics: Mapping[int, Mapping[str, float]], source: str) -> int:
+    """How many episodes each validation played on a data source's questions; 0 where that isn't known."""
+    return int(min(series(metrics, f"val-agentic/{source}/episodes")[1], default=0))
+
+
+def _source_and_how(source: str) -> tuple[str, str]:
+    """A data source as it is called in a validation's keys: its name, and how its questions were answered."""
+    base, _, how = source.rpartition("/")
+    return (base, how) if base and how == GREEDY else (source, "sampled")

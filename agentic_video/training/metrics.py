@@ -9,6 +9,7 @@ figure                 mean over the group's episodes of
 =====================  ==============================================================================================
 ``accuracy``           the grade of the answer, 0 to 1
 ``reward``             what GRPO sees
+``reward_error``       (no mean) standard error of ``reward``, clustered by video; of a validation with several videos
 ``calls``              tool calls that were carried out
 ``illegal_calls``      requests that were refused
 ``frames``             frames that were shown, overview included
@@ -32,8 +33,9 @@ from typing import Any, Literal
 
 import torch
 
+from agentic_video.evaluation.standard_error import clustered_error
 from agentic_video.report.collapse import GAP_OF_TURN
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.summary import GREEDY, REWARD_ERROR
 from agentic_video.rollout.costs import COSTS
 from agentic_video.training.validation import greedy_name
 
@@ -103,11 +105,21 @@ def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: Gr
         question_class = (row.get("extra_info") or {}).get("class")
         if isinstance(question_class, str) and question_class:
             groups[f"{source}/{names(question_class, source)}"].append(episode)
-    return {
-        f"{split}-agentic/{group}/{name}": value
-        for group in sorted(groups)
-        for name, value in _figures(groups[group]).items()
-    }
+    figures = {group: _figures(groups[group]) for group in sorted(groups)}
+    if split == "val":
+        for group, found in figures.items():
+            if (error := _reward_error(groups[group])) is not None:
+                found[REWARD_ERROR] = error
+    return {f"{split}-agentic/{group}/{name}": value for group in figures for name, value in figures[group].items()}
+
+
+def _reward_error(episodes: Sequence[Mapping[str, Any]]) -> float | None:
+    """Standard error of the mean reward; None where all episodes are about one video."""
+    rewarded = [episode for episode in episodes if "reward" in episode["reward_extra_info"]]
+    return clustered_error(
+        [float(episode["reward_extra_info"]["reward"]) for episode in rewarded],
+        [episode["video_qa"].get("video") for episode in rewarded],
+    )
 
 
 def _figures(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from agentic_video.report.summary import (
     draw_curve,
     episode_text,
     held_out_accuracies,
+    held_out_rewards,
     read_metrics,
     sample_episodes,
     smooth,
@@ -137,6 +138,24 @@ def test_held_out_accuracies_sampled_and_greedy() -> None:
     assert greedy.name == "toy, greedy" and greedy.rise == pytest.approx(0.8)
     assert greedy.error == pytest.approx((0.2 * 0.8 / 64) ** 0.5)
     assert str(other) == "other, sampled: 1.000 after step 0" and other.error == float("inf")
+
+
+def test_held_out_rewards_have_the_errors_that_the_run_logged() -> None:
+    figures = {"reward": 0.5, "reward_error": 0.03, "active/reward": 9.0, "active/reward_error": 9.0}
+    metrics = {
+        0: {
+            "val-core/toy/acc/mean@1": 0.5,
+            **{f"val-agentic/toy/{name}": value for name, value in figures.items()},
+            "val-agentic/toy/episodes": 100.0,
+            "val-core/other/acc/mean@1": 0.5,
+            "val-agentic/other/reward": 0.5,
+        },
+        9: {"val-core/toy/acc/mean@1": 0.9, "val-agentic/toy/reward": 1.25, "val-agentic/toy/reward_error": 0.04},
+    }
+    (one,) = held_out_rewards(metrics)  # classes have none of their own, nor what no error is known of
+    assert str(one) == (
+        "toy, sampled (100 episodes): 0.500 after step 0, 1.250 after step 9; +0.750, standard error 0.050"
+    )
 
 
 def test_held_out_accuracy_is_drawn_on_an_axis_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

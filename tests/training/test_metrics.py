@@ -70,6 +70,17 @@ def test_training_and_validation_have_the_same_names() -> None:
     assert len(train) == 2 * 11
 
 
+def test_error_of_a_validation_s_reward_counts_a_video_s_episodes_as_one() -> None:
+    episodes = [episode("toy", acc=acc) for acc in (1.0, 1.0, 0.0, 0.5)]  # rewards 2, 2, 0, 1
+    for one, video in zip(episodes, ("a.mp4", "a.mp4", "b.mp4", "c.mp4"), strict=True):
+        one["video_qa"]["video"] = video
+    del episodes[3]["reward_extra_info"]["reward"]
+    # mean 4/3; the videos' sums of what is above it: 4/3, -4/3: sqrt(2/1 * 32/9) / 3
+    assert group_metrics(episodes, "val", GroupNames())["val-agentic/toy/reward_error"] == pytest.approx(8 / 9)
+    assert "train-agentic/toy/reward_error" not in group_metrics(episodes, "train", GroupNames())
+    assert "val-agentic/toy/reward_error" not in group_metrics(episodes[:2], "val", GroupNames())
+
+
 @pytest.mark.parametrize("question_class", [None, "", 7, ["a"], {"a": 1}])
 def test_only_a_name_is_a_class(question_class: Any) -> None:
     found = group_metrics([episode("toy", question_class)], "train", GroupNames())

@@ -139,7 +139,7 @@ def _of_metrics(
                 line(
                     f"held-out accuracy, {one.how if one_source else one.name}",
                     one.steps,
-                    one.accuracies,
+                    one.values,
                     GREEDY if one.how == GREEDY else SAMPLED,
                     share=True,
                 )

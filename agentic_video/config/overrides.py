@@ -65,10 +65,10 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
     """
     for override in overrides:
         key = override.key_or_group
-        if key in UNREAD:
-            raise SetupError(f"{key}: verl has this key, but doesn't read it; {UNREAD[key]} is what you want")
         if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
             continue
+        if key in UNREAD:
+            raise SetupError(f"{key}: verl has this key, but doesn't read it; {UNREAD[key]} is what you want")
         parent, _, name = key.rpartition(".")
         block = _select(config, parent) if parent else config
         exists = isinstance(block, DictConfig) and name in block

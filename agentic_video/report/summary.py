@@ -334,11 +334,11 @@ def held_out_rewards(metrics: Mapping[int, Mapping[str, float]]) -> list[HeldOut
     """What the same episodes earned; nothing of a run that didn't log the error."""
     found = []
     for source in _measured(metrics):
-        steps, values = series(metrics, f"val-agentic/{source}/reward")
-        errors = dict(zip(*series(metrics, f"val-agentic/{source}/{REWARD_ERROR}"), strict=True))
-        if errors:
-            known = [errors.get(step, math.inf) for step in steps]
-            found.append(HeldOut(*_source_and_how(source), steps, values, known, _episodes(metrics, source)))
+        start = f"val-agentic/{source}/"
+        steps, errors = series(metrics, start + REWARD_ERROR)
+        if steps:
+            values = [metrics[step][f"{start}reward"] for step in steps]
+            found.append(HeldOut(*_source_and_how(source), steps, values, errors, _episodes(metrics, source)))
     return found
 
 

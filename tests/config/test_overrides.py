@@ -81,6 +81,7 @@ def test_mistakes_are_named_with_what_was_meant(config: DictConfig, text: str, m
         "+trainer.mine=1",
         "++trainer.mine=abc",
         "~trainer.logger",
+        "~actor_rollout_ref.actor.grad_clip",  # unread, but may go
         "data.train_files=[a.parquet,b.parquet]",
         "data.train_files=a.parquet",
         "hydra.run.dir=here",

@@ -26,7 +26,7 @@ from agentic_video.toyworld.oracles import Turns, asides_of
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
-from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_look
+from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, practise_looks
 from agentic_video.toyworld.world import FIRST_SECOND, SEARCH_KINDS, Scene, WorldRecipe
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
@@ -96,13 +96,21 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
     if scene.options and rng.random() < recipe.direct:
         guess = int(rng.integers(len(scene.options)))
         return _Plan(turns(view, None, scene.options[guess], "ABCD"[guess])[-1:], range(1))
+    aimed = _aimed(scene, aim, recipe, rng)
+    if aimed != aim:
+        said = turns(view, aimed, scene.answer, scene.letter)
+        return _Plan(said, range(len(said) - 1))
+    return _Plan(right, range(len(right)))
+
+
+def _aimed(scene: Scene, aim: int, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
+    """Draw the second that a demonstration looks at: the right one, or one beside it."""
     names_the_time = scene.beside is None and bool(scene.options)
     if names_the_time and rng.random() < recipe.off_aim:
         missed = _missed(aim, scene, recipe, rng)
         if abs(missed - aim) >= LEAST_MISS:
-            said = turns(view, missed, scene.answer, scene.letter)
-            return _Plan(said, range(len(said) - 1))
-    return _Plan(right, range(len(right)))
+            return missed
+    return aim
 
 
 def _missed(aim: int, scene: Scene, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
@@ -190,9 +198,19 @@ def _record(model: Any, sequences: Sequence[TokenSequence], turns: range) -> lis
 
 
 def make_aiming(
-    model: Any, tokenizer: Any, system: System, turns: Turns, world: WorldRecipe, count: int, world_seed: int
+    model: Any,
+    tokenizer: Any,
+    system: System,
+    turns: Turns,
+    world: WorldRecipe,
+    recipe: ColdStartRecipe,
+    world_seed: int,
 ) -> list[Demonstration]:
     """Questions without frames, each with all the turns that look, one after the other.
+
+    They aim as demonstrations do. Were it always right, then the second that a question names and the one that a
+    thought does would be the same, and a call that takes digits from either as good: in episodes, which mostly aim
+    off, some calls would begin at one and end at the other.
 
     Args:
         model: Whose positions the demonstrations have.
@@ -200,26 +218,29 @@ def make_aiming(
         system: Whose grammar is practised.
         turns: The system's oracle.
         world: What the questions are about.
-        count: Number of scenes that are drawn; those without an event give nothing to aim at.
+        recipe: How demonstrations aim, and their number: so many scenes are drawn; those without an event give nothing
+            to aim at.
         world_seed: Number of the world.
     """
     chat_format = chat_format_of(model, tokenizer)
 
     rng = np.random.default_rng([world_seed, 6])
 
-    async def aimed(scene: Scene, second: int) -> Demonstration:
+    async def practised(scene: Scene, aim: int) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
-        looks = practise_look(view, scene, turns, rng) if scene.kind in SEARCH_KINDS else None
-        said = "".join(looks or turns(view, second, scene.answer, scene.letter)[:-1])
+        if scene.kind in SEARCH_KINDS:
+            looks = practise_looks(view, scene, turns, rng)
+        else:
+            looks = turns(view, _aimed(scene, aim, recipe, rng), scene.answer, scene.letter)[:-1]
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
-        return single_turn(model, chat_format, message, said, system.stop, system.reply_prefix)
+        return single_turn(model, chat_format, message, "".join(looks), system.stop, system.reply_prefix)
 
-    async def aimed_all() -> list[Demonstration]:
-        made = scenes("aiming", count, world_seed, world)
-        return [await aimed(scene, scene.aim) for scene in made if scene.aim is not None]
+    async def practised_all() -> list[Demonstration]:
+        made = scenes("aiming", recipe.demonstrations, world_seed, world)
+        return [await practised(scene, scene.aim) for scene in made if scene.aim is not None]
 
-    return asyncio.run(aimed_all())
+    return asyncio.run(practised_all())
 
 
 def make_cold_start(
@@ -248,7 +269,7 @@ def make_cold_start(
     started = time.monotonic()
     model, tokenizer = load_checkpoint(base)
     demonstrations, beside = make_demonstrations(model, tokenizer, system, limits, turns, world, recipe, world_seed)
-    aiming = make_aiming(model, tokenizer, system, turns, world, recipe.demonstrations, world_seed)
+    aiming = make_aiming(model, tokenizer, system, turns, world, recipe, world_seed)
     lengths = [len(one.ids) for one in demonstrations]
     said_beside = f", {len(beside)} replies beside them" if beside else ""
     print(

@@ -116,10 +116,14 @@ def guess_of(scene: Scene) -> tuple[str, str]:
     return guess, "ABCD"[scene.options.index(guess)]
 
 
-def practise_look(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
-    """A look at random after a sign at random: how the second that a thought names is written in a call."""
-    sign, stretch = str(rng.choice([LATER, EARLIER])), int(rng.choice(STRETCHES))
-    return turns(view, middle(stretch), scene.answer, scene.letter, seen=sign)[:-1]
+def practise_looks(view: EpisodeView, scene: Scene, turns: Turns, rng: np.random.Generator) -> tuple[str, ...]:
+    """Two looks at random, each after a sign at random: how the second that a thought names is written in a call, and
+    that nobody looks at one place twice (VideoBrain pays nothing for an episode that does)."""
+    said: list[str] = []
+    for stretch in rng.choice(STRETCHES, size=2, replace=False):
+        sign = str(rng.choice([LATER, EARLIER]))
+        said += turns(view, middle(int(stretch)), scene.answer, scene.letter, seen=sign)[:-1]
+    return tuple(said)
 
 
 def fits(stretch: int, seen: int, sign: str) -> bool:

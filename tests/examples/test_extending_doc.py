@@ -344,7 +344,7 @@ def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:
     assert len(demonstrations) == 40
     assert all(one.trained.any() for one in demonstrations)
     assert {len(one.images) for one in demonstrations} == {1, 2}
-    assert make_aiming(model, tokenizer, system, turns, toy.world, 4, toy.seed)
+    assert make_aiming(model, tokenizer, system, turns, toy.world, ColdStartRecipe(demonstrations=4), toy.seed)
 
 
 def test_the_oracle_finds_the_events_of_the_synthetic_world(recipe: Path) -> None:

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -90,9 +91,32 @@ def test_a_habit_aims_so_much_too_early_or_else_too_late(aim: int, looks: int) -
 def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
-    practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 30, 0)
+    few = replace(toy.cold_start, demonstrations=30)
+    practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in practice]
     # those without an event have nothing to aim at
     assert 15 < len(practice) < 30
     assert all(not one.images for one in practice)
     assert all(text.startswith("<think>look near ") and text.endswith("</video_zoom>") for text in texts)
+
+
+def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400)
+    world = replace(toy.world, mixture=(("colour", 1.0),))
+    practice = make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0)
+    assert len(practice) == 400
+    off = 0
+    for one in practice:
+        asked = re.search(r" at 00:(\d\d)", chat_format.decode(one.ids))
+        looked = re.search(
+            r"look near (\d\d)</think><video_zoom>{\"segment\": \[(\d+), (\d+)\]", said(chat_format, one)
+        )
+        assert asked and looked
+        named, start, end = map(int, looked.groups())
+        assert (start, end) == (named, named + 1)
+        assert abs(named - int(asked[1])) in (0, recipe.habit)
+        off += named != int(asked[1])
+    # 400 draws: within three standard errors
+    assert off / 400 == pytest.approx(recipe.off_aim, abs=0.075)

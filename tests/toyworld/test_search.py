@@ -133,10 +133,14 @@ def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
     made, _ = make_demonstrations(model, tokenizer, setting.system, limits, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in made]
     assert all("video_zoom" not in text and "<answer>" in text for text in texts)
-    practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, 20, 0)
+    practice = make_aiming(
+        model, tokenizer, setting.system, setting.turns, toy.world, replace(few, demonstrations=20), 0
+    )
     for text in (said(chat_format_of(model, tokenizer), one) for one in practice):
-        match = re.search(r'>(?:later|earlier)(\d\d)</think><video_zoom>{"segment": \[(\d\d), (\d\d)\]', text)
-        assert match and match[1] == match[2] and int(match[3]) == int(match[2]) + 1
+        look = r'>(?:later|earlier)(\d\d)</think><video_zoom>{"segment": \[(\d\d), (\d\d)\]'
+        looks = re.findall(look, text)
+        assert len(looks) == 2 and looks[0] != looks[1]
+        assert all(named == start and int(end) == int(start) + 1 for named, start, end in looks)
 
 
 def look(stretch: int) -> Turn:

@@ -27,7 +27,7 @@ from agentic_video.toyworld.world import kinds_of
 from agentic_video.toyworld.write_world import write_world
 from agentic_video.utils.environment import DEFAULT_CACHE
 
-VERSION = 5
+VERSION = 6
 """Raise it when a change of the code changes what is built."""
 
 FACTS_FILE = "made_from.json"

@@ -94,7 +94,7 @@ class GateLimits:
     margin: float = 0.15
     max_accuracy: float = 0.8
     saw_event: float = 0.15
-    refused: float = 0.2
+    refused: float = 0.1
 
 
 @dataclass(frozen=True)

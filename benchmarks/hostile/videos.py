@@ -292,9 +292,14 @@ def status(name: str) -> int:
     return int(line.split()[1])
 
 
+def held() -> tuple[int, int]:
+    """Threads and descriptors of this process."""
+    return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+
 def read_files(files: Sequence[str], tell: Callable[[dict[str, Any]], None], config: StoreConfig = STORE) -> None:
     """Read files through one store; tells before and after each few files, and at the end what is left behind."""
-    before = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    before = held()
     store = FrameStore(config)
     for start in range(0, len(files), AT_A_TIME):
         some = files[start : start + AT_A_TIME]
@@ -311,8 +316,12 @@ def read_files(files: Sequence[str], tell: Callable[[dict[str, Any]], None], con
         peak = (status("VmHWM") - status("RssFile")) * 1024
         tell({"first": start, "outcomes": outcomes, "seconds": seconds, "peak": peak})
     store.close()
-    time.sleep(0.5)
-    after = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    # A read that was given up ends by itself, on a busy machine later.
+    patience = time.monotonic() + 30
+    after = held()
+    while (after[0] > before[0] or after[1] > before[1]) and time.monotonic() < patience:
+        time.sleep(0.1)
+        after = held()
     tell({"threads": after[0] - before[0], "descriptors": after[1] - before[1]})
 
 

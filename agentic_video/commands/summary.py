@@ -23,7 +23,8 @@ def run(arguments: argparse.Namespace) -> int:
         SetupError: The folder isn't that of a run.
     """
     from agentic_video.report.losses import LOSSES, write_losses
-    from agentic_video.report.summary import read_metrics, read_record, write_summary
+    from agentic_video.report.metrics import read_metrics
+    from agentic_video.report.summary import read_record, write_summary
 
     folder: Path = arguments.folder.resolve()
     read_record(folder)

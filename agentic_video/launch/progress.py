@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from agentic_video.report.collapse import WARNING
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.held_out import GREEDY
 from agentic_video.utils.errors import CANNOT_GO_ON
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from agentic_video.report.summary import read_metrics, read_record, series
+from agentic_video.report.metrics import read_metrics, series
+from agentic_video.report.summary import read_record
 from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
 from agentic_video.utils.journal import write_whole
 

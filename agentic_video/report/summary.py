@@ -4,11 +4,12 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
+from agentic_video.report.held_out import held_out_accuracies, held_out_rewards, read_scores
+from agentic_video.report.metrics import read_metrics, series
 from agentic_video.types.trajectory import ClipRef, RecordedPart, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -19,35 +20,7 @@ REWARD = "episode/reward_sampled"
 """Mean over all sampled groups: those that dynamic sampling evicts would hide what was learnt."""
 TRAINED = "episode/reward"
 """Mean over the groups that were trained on."""
-GREEDY = "greedy"
-"""In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a
-data source in the figures of such episodes."""
-REWARD_ERROR = "reward_error"
-"""End of the key of a validation's standard error of the mean reward, see :mod:`agentic_video.training.metrics`."""
 SHOWN = ("acc", "format", "tool", "turns", "tool_calls", "illegal_calls", "frames")
-
-
-def read_metrics(folder: Path) -> dict[int, dict[str, float]]:
-    """Metrics by step from a run's metrics files; a later attempt's value of a step wins.
-
-    A line that a kill cut short, or that isn't a step's, is passed over.
-    """
-    steps: dict[int, dict[str, float]] = {}
-    for file in sorted(folder.glob("metrics-*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-                step, data = int(record["step"]), record["data"].items()
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-                continue
-            steps.setdefault(step, {}).update({key: value for key, value in data if isinstance(value, int | float)})
-    return dict(sorted(steps.items()))
-
-
-def series(metrics: Mapping[int, Mapping[str, float]], key: str) -> tuple[list[int], list[float]]:
-    """Steps that have a metric, and its values."""
-    pairs = [(step, values[key]) for step, values in metrics.items() if key in values]
-    return [step for step, _ in pairs], [value for _, value in pairs]
 
 
 def smooth(values: Sequence[float], width: int = SMOOTHING) -> list[float]:
@@ -204,7 +177,8 @@ def write_summary(folder: Path) -> str:
     steps, rewards = series(metrics, REWARD)
     if not rewards:
         return f"no step was finished; see {folder / 'log.txt'}"
-    held_out = held_out_accuracies(metrics)
+    scores = read_scores(folder / "episodes")
+    held_out = held_out_accuracies(metrics, scores)
     one_source = len({one.source for one in held_out}) == 1
     beside = {one.how if one_source else one.name: (one.steps, one.values) for one in held_out}
     draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
@@ -234,7 +208,7 @@ def write_summary(folder: Path) -> str:
             lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
     for one in held_out:
         lines += ["", f"Held-out accuracy, {one}."]
-    for one in held_out_rewards(metrics):
+    for one in held_out_rewards(metrics, scores):
         lines += ["", f"Held-out reward, {one}."]
     if signs := signs_of(metrics):
         lines += ["", "Signs of collapse at the end:", ""]
@@ -272,91 +246,3 @@ def write_summary(folder: Path) -> str:
     text = "\n".join(lines) + "\n"
     write_whole(folder / "summary.md", [text])
     return text.split("## Three episodes")[0] + f"summary: {folder / 'summary.md'}"
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """How well held-out questions were answered over a run.
-
-    Attributes:
-        source: The questions' data source.
-        how: Whether the episodes were ``sampled`` or ``greedy``.
-        steps: After which of them it was measured.
-        values: Mean accuracies or rewards.
-        errors: Their standard errors; inf where one isn't known.
-        episodes: Of each measurement; 0 where that isn't known.
-    """
-
-    source: str
-    how: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    errors: Sequence[float]
-    episodes: int
-
-    @property
-    def name(self) -> str:
-        """Which questions, and how they were answered."""
-        return f"{self.source}, {self.how}"
-
-    @property
-    def rise(self) -> float:
-        """From the first measurement to the last."""
-        return self.values[-1] - self.values[0]
-
-    @property
-    def error(self) -> float:
-        """Standard error of the rise, as if every measurement asked other questions; inf where it isn't known."""
-        return math.hypot(self.errors[0], self.errors[-1])
-
-    def __str__(self) -> str:
-        measured = ", ".join(
-            f"{value:.3f} after step {step}" for step, value in zip(self.steps, self.values, strict=True)
-        )
-        text = f"{self.name}{f' ({self.episodes} episodes)' if self.episodes else ''}: {measured}"
-        if len(self.steps) < 2:
-            return text
-        return f"{text}; {self.rise:+.3f}" + (f", standard error {self.error:.3f}" if math.isfinite(self.error) else "")
-
-
-def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]]) -> list[HeldOut]:
-    """What a run's validations found, sampled and greedy, for each data source."""
-    found = []
-    for source, key in _measured(metrics).items():
-        episodes = _episodes(metrics, source)
-        steps, values = series(metrics, key)
-        errors = [math.sqrt(p * (1 - p) / episodes) if episodes else math.inf for p in values]
-        found.append(HeldOut(*_source_and_how(source), steps, values, errors, episodes))
-    return found
-
-
-def held_out_rewards(metrics: Mapping[int, Mapping[str, float]]) -> list[HeldOut]:
-    """What the same episodes earned; nothing of a run that didn't log the error."""
-    found = []
-    for source in _measured(metrics):
-        start = f"val-agentic/{source}/"
-        steps, errors = series(metrics, start + REWARD_ERROR)
-        if steps:
-            values = [metrics[step][f"{start}reward"] for step in steps]
-            found.append(HeldOut(*_source_and_how(source), steps, values, errors, _episodes(metrics, source)))
-    return found
-
-
-def _measured(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, str]:
-    """The key of verl's accuracy for each data source that a run's validations ask of, its greedy episodes apart."""
-    start, figure = "val-core/", "/acc/mean@"
-    keys = dict.fromkeys(key for values in metrics.values() for key in values)
-    return {
-        key.removeprefix(start).rpartition("/acc/")[0]: key for key in keys if key.startswith(start) and figure in key
-    }
-
-
-def _episodes(metrics: Mapping[int, Mapping[str, float]], source: str) -> int:
-    """How many episodes each validation played on a data source's questions; 0 where that isn't known."""
-    return int(min(series(metrics, f"val-agentic/{source}/episodes")[1], default=0))
-
-
-def _source_and_how(source: str) -> tuple[str, str]:
-    """A data source as it is called in a validation's keys: its name, and how its questions were answered."""
-    base, _, how = source.rpartition("/")
-    return (base, how) if base and how == GREEDY else (source, "sampled")

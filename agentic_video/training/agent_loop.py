@@ -15,7 +15,7 @@ from verl.utils.ray_utils import get_event_loop
 
 from agentic_video.config.settings import Settings, SettingsCache, limits_of
 from agentic_video.grounding.looks import looks_at
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.costs import COSTS, episode_costs
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play, play_attempts

@@ -21,7 +21,7 @@ from verl.utils.model import compute_position_id_with_mask
 from verl.utils.rollout_trace import RolloutTraceConfig
 
 from agentic_video.config.settings import settings_of
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
 from agentic_video.training.model_inputs import rope_positions, visual_sizes

@@ -17,6 +17,7 @@ import ray
 import transfer_queue as tq
 from omegaconf import DictConfig
 
+from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import rates_since
 from agentic_video.training.reward_manager import REWARD_KEY_UNITS
@@ -53,6 +54,19 @@ def record_of(episode: Mapping[str, Any], provenance: Mapping[str, Any] | None =
     """An episode as a record."""
     qa, trajectory = VideoQA.from_row(episode["video_qa"]), Trajectory.from_dict(episode["trajectory"])
     return Record(qa, trajectory, episode[REWARDS], provenance or {})
+
+
+def held_out_score(episode: Mapping[str, Any]) -> HeldOutScore:
+    """What a validation's episode earned."""
+    qa, rewards = episode["video_qa"], episode[REWARDS]
+    return HeldOutScore(
+        data_source=str(qa["data_source"]),
+        greedy=bool(episode.get(GREEDY)),
+        question=qa["id"],
+        video=qa["video"],
+        accuracy=float(rewards["acc"]),
+        reward=float(rewards["reward"]),
+    )
 
 
 def episode_metrics(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -97,7 +111,8 @@ def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Epi
 
 @dataclass(frozen=True)
 class EpisodeWriter:
-    """Writes some of each step's groups as trajectory records, one file a step.
+    """Writes some of each step's groups as trajectory records, and what each validation's episodes earned, one file a
+    step each.
 
     Attributes:
         folder: Where the files go; None: nothing is written.
@@ -135,6 +150,17 @@ class EpisodeWriter:
         with (self.folder / f"step_{step:06d}.jsonl").open("w", encoding="utf-8") as file:
             for episode in whole_groups(episodes, self.per_step, step):
                 write_record(file, record_of(episode, provenance))
+
+    def write_validation(self, step: int, episodes: Sequence[Episode]) -> None:
+        """Write the scores of one validation, so that two can be compared question by question.
+
+        Args:
+            step: After which it was.
+            episodes: All of its episodes; those of a reward that doesn't tell accuracy and reward have no score.
+        """
+        scores = [held_out_score(one) for one in episodes if one[REWARDS].keys() >= {"acc", "reward"}]
+        if self.folder is not None and scores:
+            write_scores(self.folder, step, scores)
 
 
 @contextmanager

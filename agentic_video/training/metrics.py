@@ -35,7 +35,7 @@ import torch
 
 from agentic_video.evaluation.standard_error import clustered_error
 from agentic_video.report.collapse import GAP_OF_TURN
-from agentic_video.report.summary import GREEDY, REWARD_ERROR
+from agentic_video.report.held_out import GREEDY, REWARD_ERROR
 from agentic_video.rollout.costs import COSTS
 from agentic_video.training.validation import greedy_name
 

@@ -49,7 +49,7 @@ class EpisodeLog(_Base):
         group_names: Names of data sources and classes in the log.
         stores: The counters of frame stores and retrievers.
         watch: Looks for signs that the run collapses.
-        writer: Writes some of each step's episodes as records.
+        writer: Writes some of each step's episodes as records, and what those of validations earned.
     """
 
     verl_mode: ClassVar[str]
@@ -105,6 +105,7 @@ class EpisodeLog(_Base):
         with watched_validation(self) as episodes:
             metrics: dict[str, float] = super()._validate()
         metrics.update(group_metrics(episodes, "val", self.group_names))
+        self.writer.write_validation(self.global_steps, episodes)
         settings = settings_of(self.config)
         records = [record_of(episode) for episode in episodes]
         count = settings.log.validation_pictures

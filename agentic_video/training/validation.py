@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.held_out import GREEDY
 
 ROLLOUTS = "__rollout_n__"
 """In a row of a validation: how many episodes verl plays on it."""

@@ -101,7 +101,7 @@ def toyworld_run(
     """
     require("vllm", "verl", "ray")
     from agentic_video.launch.toyworld import build_toyworld
-    from agentic_video.report.summary import read_metrics, series
+    from agentic_video.report.metrics import read_metrics, series
     from agentic_video.utils.errors import SetupError
 
     started = time.perf_counter()

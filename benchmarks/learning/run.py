@@ -22,7 +22,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
-from agentic_video.report.summary import read_metrics, series  # noqa: E402
+from agentic_video.report.metrics import read_metrics, series  # noqa: E402
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks  # noqa: E402
 from agentic_video.systems.framethinker.grammar import read_steps  # noqa: E402
 from agentic_video.systems.videobrain.reward import question_class  # noqa: E402

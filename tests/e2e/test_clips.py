@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.report.summary import read_metrics, series
+from agentic_video.report.metrics import read_metrics, series
 from agentic_video.types.record import read_records
 from agentic_video.types.trajectory import ClipRef
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.report.collapse import WARNING
-from agentic_video.report.summary import read_metrics, series
+from agentic_video.report.metrics import read_metrics, series
 from tests.e2e.test_recipes_laptop import run
 
 REWARDS = Path(__file__).with_name("collapse_rewards.py")

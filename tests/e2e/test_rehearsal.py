@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.launch.machine import shared_segments
-from agentic_video.report.summary import read_metrics, series
+from agentic_video.report.metrics import read_metrics, series
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 RAY = str(Path(sys.executable).with_name("ray"))

@@ -13,7 +13,7 @@ import torch
 from transformers import AutoModelForImageTextToText
 
 from agentic_video.report.losses import newest_checkpoint
-from agentic_video.report.summary import read_metrics, series
+from agentic_video.report.metrics import read_metrics, series
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TOY = "agentic_video.toyworld"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.report.summary import read_metrics
+from agentic_video.report.metrics import read_metrics
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOSTS = ["bash", str(REPOSITORY / "tests" / "e2e" / "hosts.sh")]

@@ -11,7 +11,7 @@ import av
 import numpy as np
 import pytest
 
-from agentic_video.report.summary import read_metrics, series
+from agentic_video.report.metrics import read_metrics, series
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = REPOSITORY / "docs" / "walkthrough.md"

@@ -3,18 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.report.summary import (
-    draw_curve,
-    episode_text,
-    held_out_accuracies,
-    held_out_rewards,
-    read_metrics,
-    sample_episodes,
-    smooth,
-    thirds,
-    trend,
-    write_summary,
-)
+from agentic_video.report.metrics import read_metrics
+from agentic_video.report.summary import draw_curve, episode_text, sample_episodes, smooth, thirds, trend, write_summary
 from tests.types.test_trajectory import FULL
 
 
@@ -116,46 +106,6 @@ def test_episode_reads_as_a_story() -> None:
     assert "A. x" in text and "right answer B" in text
     assert "[shown] overview: 1 frames of 56x28 at 0.30 s" in text
     assert "[end] answer" in text
-
-
-def test_held_out_accuracies_sampled_and_greedy() -> None:
-    metrics = {
-        0: {
-            "val-core/toy/acc/mean@1": 0.5,
-            "val-core/toy/greedy/acc/mean@1": 0.2,
-            "val-core/other/acc/mean@4": 1.0,
-            "val-aux/toy/reward/mean@1": 9.0,
-            "val-agentic/toy/episodes": 100.0,
-            "val-agentic/toy/greedy/episodes": 64.0,
-        },
-        20: {"val-core/toy/acc/mean@1": 0.9, "val-core/toy/greedy/acc/mean@1": 1.0},
-    }
-    sampled, greedy, other = held_out_accuracies(metrics)
-    # sqrt((0.5 * 0.5 + 0.9 * 0.1) / 100) = sqrt(0.0034)
-    assert str(sampled) == (
-        "toy, sampled (100 episodes): 0.500 after step 0, 0.900 after step 20; +0.400, standard error 0.058"
-    )
-    assert greedy.name == "toy, greedy" and greedy.rise == pytest.approx(0.8)
-    assert greedy.error == pytest.approx((0.2 * 0.8 / 64) ** 0.5)
-    assert str(other) == "other, sampled: 1.000 after step 0" and other.error == float("inf")
-
-
-def test_held_out_rewards_have_the_errors_that_the_run_logged() -> None:
-    figures = {"reward": 0.5, "reward_error": 0.03, "active/reward": 9.0, "active/reward_error": 9.0}
-    metrics = {
-        0: {
-            "val-core/toy/acc/mean@1": 0.5,
-            **{f"val-agentic/toy/{name}": value for name, value in figures.items()},
-            "val-agentic/toy/episodes": 100.0,
-            "val-core/other/acc/mean@1": 0.5,
-            "val-agentic/other/reward": 0.5,
-        },
-        9: {"val-core/toy/acc/mean@1": 0.9, "val-agentic/toy/reward": 1.25, "val-agentic/toy/reward_error": 0.04},
-    }
-    (one,) = held_out_rewards(metrics)  # classes have none of their own, nor what no error is known of
-    assert str(one) == (
-        "toy, sampled (100 episodes): 0.500 after step 0, 1.250 after step 9; +0.750, standard error 0.050"
-    )
 
 
 def test_held_out_accuracy_is_drawn_on_an_axis_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.held_out import GREEDY
 from agentic_video.training import agent_loop_manager
 from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
 from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.report.held_out import HeldOutScore, read_scores
 from agentic_video.training import episode_log
 from agentic_video.training.engine_images import ImageStats
 from agentic_video.training.episode_log import (
@@ -91,6 +92,19 @@ def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:
     assert [(one.qa, one.trajectory, one.rewards) for one in records] == [(qa, FULL, {"reward": 1.0})] * 2
     assert records[0].provenance == {"source": "grpo", "step": 7, "experiment": "run", "model": "/models/m"}
     assert len(list((tmp_path / "e").iterdir())) == 1
+
+
+def test_a_validation_s_scores_are_written(tmp_path: Path) -> None:
+    rated, greedy, unrated = episode(0.5), {**episode(1.0), "greedy": True}, episode(0.0)
+    del unrated["reward_extra_info"]["reward"]
+    writer = EpisodeWriter.of(writer_config(str(tmp_path)))
+    writer.write_validation(0, [unrated])
+    assert not list(tmp_path.iterdir())
+    writer.write_validation(20, [rated, unrated, greedy])
+    assert read_scores(tmp_path) == {
+        20: [HeldOutScore("toy", False, "q", "/v.mp4", 0.5, 0.5), HeldOutScore("toy", True, "q", "/v.mp4", 1.0, 1.0)]
+    }
+    EpisodeWriter.of(writer_config("")).write_validation(20, [rated])
 
 
 @pytest.mark.parametrize(("folder", "count"), [("", 0), ("", 2), ("{tmp}/none", 0)])

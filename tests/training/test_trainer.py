@@ -10,6 +10,7 @@ from verl.trainer.ppo.v1.replay_buffer import DAPO_FILTERED_REWARD_COUNTS_KEY
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from agentic_video.config.features import TRAINER_MODES
+from agentic_video.report.held_out import read_scores
 from agentic_video.training import trainer as trainer_module
 from agentic_video.training.episode_log import StoreMetrics
 from agentic_video.training.look_ahead import LookAhead
@@ -85,11 +86,11 @@ def pictured(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-def test_a_validation_logs_figures_and_pictures(
-    queue: Queue, pictured: list[Any], monkeypatch: pytest.MonkeyPatch
+def test_a_validation_logs_figures_scores_and_pictures(
+    queue: Queue, pictured: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue.update(a=episode(0.0), b=episode(1.0))
-    trainer = make_trainer("agentic_video.log.validation_pictures=5")
+    trainer = make_trainer("agentic_video.log.validation_pictures=5", f"agentic_video.episodes_dir={tmp_path}")
     batches = iter([batch_of(["a"]), batch_of(["b"])])
     buffer: Any = SimpleNamespace(sample=lambda **asked: (next(batches), {"asked": asked}))
     trainer.replay_buffer = buffer
@@ -106,6 +107,7 @@ def test_a_validation_logs_figures_and_pictures(
     assert metrics["val-core/toy/acc/mean@1"] == 0.5
     assert metrics["val-agentic/toy/accuracy"] == 0.5
     assert metrics["val-agentic/toy/episodes"] == 2.0
+    assert [one.reward for one in read_scores(tmp_path)[9]] == [0.0, 1.0]
     assert trainer.replay_buffer is buffer
     ((records, count, backends, step, store),) = pictured
     assert [(one.qa, one.trajectory, one.rewards["acc"]) for one in records] == [(QA, FULL, 0.0), (QA, FULL, 1.0)]

@@ -3,7 +3,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentic_video.report.summary import GREEDY
+from agentic_video.report.held_out import GREEDY
 from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.validation import ROLLOUTS, WithGreedy, greedy_name
 

@@ -14,7 +14,9 @@ from operator import attrgetter
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
-from agentic_video.report.summary import GREEDY, REWARD, SMOOTHING, TRAINED, held_out_accuracies, series, smooth
+from agentic_video.report.held_out import GREEDY, held_out_accuracies
+from agentic_video.report.metrics import series
+from agentic_video.report.summary import REWARD, SMOOTHING, TRAINED, smooth
 from agentic_video.report.viewer.episodes import Episodes, Looks, Row, Run
 from agentic_video.report.viewer.safe_json import finite
 

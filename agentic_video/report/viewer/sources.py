@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from agentic_video.report.summary import read_metrics
+from agentic_video.report.metrics import read_metrics
 from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Run, Source, by_number
 from agentic_video.report.viewer.growing import GrowingFile, Signature, signature
 from agentic_video.report.viewer.safe_json import finite

@@ -1,0 +1,203 @@
+"""What a run's validations found: how well held-out questions were answered, and how sure it is that this rose."""
+
+import json
+import math
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agentic_video.evaluation.standard_error import paired_difference
+from agentic_video.report.metrics import series
+from agentic_video.utils.journal import write_whole
+
+GREEDY = "greedy"
+"""In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a
+data source in the figures of such episodes."""
+SAMPLED = "sampled"
+REWARD_ERROR = "reward_error"
+"""End of the key of a validation's standard error of the mean reward, see :mod:`agentic_video.training.metrics`."""
+SHARED = 0.9
+"""Least share of a validation's questions that two of them must have scored both, for an error by question."""
+_FILE = re.compile(r"held_out_(\d+)\.jsonl")
+
+
+@dataclass(frozen=True)
+class HeldOutScore:
+    """What one episode of a validation earned.
+
+    Attributes:
+        data_source: Of its question.
+        greedy: Whether it took the likeliest token each time.
+        question: The id of its row.
+        video: What the question is about.
+        accuracy: The answer's grade, 0 to 1.
+        reward: What GRPO would have seen.
+    """
+
+    data_source: str
+    greedy: bool
+    question: str
+    video: str
+    accuracy: float
+    reward: float
+
+
+Scores = Mapping[int, Sequence[HeldOutScore]]
+"""The episodes of a run's validations by step."""
+
+
+def write_scores(folder: Path, step: int, scores: Iterable[HeldOutScore]) -> None:
+    """Write one validation's scores, a line of json each, to ``held_out_<step>.jsonl``.
+
+    Raises:
+        OSError: The file can't be written; nothing is left of it.
+    """
+    write_whole(folder / f"held_out_{step:06d}.jsonl", (json.dumps(asdict(score)) + "\n" for score in scores))
+
+
+def read_scores(folder: Path) -> Scores:
+    """The scores that :func:`write_scores` left in a folder; a file that can't be read is passed over."""
+    found = {}
+    for file in sorted(folder.glob("held_out_*.jsonl")):
+        if match := _FILE.fullmatch(file.name):
+            try:
+                lines = file.read_text(encoding="utf-8").splitlines()
+                found[int(match[1])] = [HeldOutScore(**json.loads(line)) for line in lines]
+            except (OSError, ValueError, TypeError, RecursionError):
+                continue
+    return found
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How well held-out questions were answered over a run.
+
+    Attributes:
+        source: The questions' data source.
+        how: Whether the episodes were ``sampled`` or ``greedy``.
+        steps: After which of them it was measured.
+        values: Mean accuracies or rewards.
+        errors: Their standard errors; inf where one isn't known.
+        episodes: Of each measurement; 0 where that isn't known.
+        paired: Standard error of the rise, question by question and clustered by video; None where the questions'
+            own scores aren't known.
+    """
+
+    source: str
+    how: str
+    steps: Sequence[int]
+    values: Sequence[float]
+    errors: Sequence[float]
+    episodes: int
+    paired: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Which questions, and how they were answered."""
+        return f"{self.source}, {self.how}"
+
+    @property
+    def rise(self) -> float:
+        """From the first measurement to the last."""
+        return self.values[-1] - self.values[0]
+
+    @property
+    def error(self) -> float:
+        """Standard error of the rise: the paired one, or else as if every measurement asked other questions.
+
+        inf where neither is known.
+        """
+        return math.hypot(self.errors[0], self.errors[-1]) if self.paired is None else self.paired
+
+    def __str__(self) -> str:
+        measured = ", ".join(
+            f"{value:.3f} after step {step}" for step, value in zip(self.steps, self.values, strict=True)
+        )
+        text = f"{self.name}{f' ({self.episodes} episodes)' if self.episodes else ''}: {measured}"
+        if len(self.steps) < 2:
+            return text
+        how = "" if self.paired is None else " by question"
+        return f"{text}; {self.rise:+.3f}" + (
+            f", standard error {self.error:.3f}{how}" if math.isfinite(self.error) else ""
+        )
+
+
+def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]], scores: Scores | None = None) -> list[HeldOut]:
+    """What a run's validations found, sampled and greedy, for each data source.
+
+    Args:
+        metrics: The run's, by step.
+        scores: Its validations' (:func:`read_scores`), for errors by question.
+    """
+    found = []
+    for name, key in _measured(metrics).items():
+        episodes = _episodes(metrics, name)
+        source, how = _source_and_how(name)
+        steps, values = series(metrics, key)
+        errors = [math.sqrt(p * (1 - p) / episodes) if episodes else math.inf for p in values]
+        paired = _paired_error(scores or {}, steps, source, how, "accuracy")
+        found.append(HeldOut(source, how, steps, values, errors, episodes, paired))
+    return found
+
+
+def held_out_rewards(metrics: Mapping[int, Mapping[str, float]], scores: Scores | None = None) -> list[HeldOut]:
+    """What the same episodes earned; nothing of a run that didn't log the error.
+
+    Args:
+        metrics: The run's, by step.
+        scores: Its validations' (:func:`read_scores`), for errors by question.
+    """
+    found = []
+    for name in _measured(metrics):
+        start = f"val-agentic/{name}/"
+        steps, errors = series(metrics, start + REWARD_ERROR)
+        if steps:
+            source, how = _source_and_how(name)
+            values = [metrics[step][f"{start}reward"] for step in steps]
+            paired = _paired_error(scores or {}, steps, source, how, "reward")
+            found.append(HeldOut(source, how, steps, values, errors, _episodes(metrics, name), paired))
+    return found
+
+
+def _paired_error(scores: Scores, steps: Sequence[int], source: str, how: str, figure: str) -> float | None:
+    """Standard error of how much a figure rose from the first of some steps to the last, over the questions of both."""
+    if len(steps) < 2 or steps[0] not in scores or steps[-1] not in scores:
+        return None
+    first, last = (
+        [one for one in scores[step] if one.data_source == source and one.greedy == (how == GREEDY)]
+        for step in (steps[0], steps[-1])
+    )
+    before, after = _by_question(first, figure), _by_question(last, figure)
+    rise = paired_difference(after, before, {one.question: one.video for one in (*first, *last)})
+    return rise.error if rise.questions >= SHARED * max(len(before), len(after)) else None
+
+
+def _by_question(scores: Sequence[HeldOutScore], figure: str) -> dict[str, float]:
+    """The mean of a figure over the episodes of each question."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for score in scores:
+        values[score.question].append(getattr(score, figure))
+    return {question: statistics.fmean(each) for question, each in values.items()}
+
+
+def _measured(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, str]:
+    """The key of verl's accuracy for each data source that a run's validations ask of, its greedy episodes apart."""
+    start, figure = "val-core/", "/acc/mean@"
+    keys = dict.fromkeys(key for values in metrics.values() for key in values)
+    return {
+        key.removeprefix(start).rpartition("/acc/")[0]: key for key in keys if key.startswith(start) and figure in key
+    }
+
+
+def _episodes(metrics: Mapping[int, Mapping[str, float]], source: str) -> int:
+    """How many episodes each validation played on a data source's questions; 0 where that isn't known."""
+    return int(min(series(metrics, f"val-agentic/{source}/episodes")[1], default=0))
+
+
+def _source_and_how(source: str) -> tuple[str, str]:
+    """A data source as it is called in a validation's keys: its name, and how its questions were answered."""
+    base, _, how = source.rpartition("/")
+    return (base, how) if base and how == GREEDY else (source, SAMPLED)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentic_video.evaluation.standard_error import paired_difference
 from agentic_video.report.summary import SMOOTHING, smooth
 
 STAGES = ("base", "sft", "kto", "grpo")
@@ -21,6 +22,9 @@ SEARCHED = {
     "found": "episodes that find",
 }
 """Figures of :class:`agentic_video.toyworld.search_report.Searched` that are drawn, by name: looks, then shares."""
+
+SEARCH = "search"
+"""The variant of each system in the world that must be searched; what changes one of its keys begins with it, too."""
 
 CLASSES = ("active", "adaptive", "direct")
 """What a question needs (see :data:`agentic_video.types.row.QuestionClass`)."""
@@ -79,9 +83,41 @@ def points(before: Sequence[float], after: Sequence[float]) -> list[float]:
     return [100 * (late - early) for early, late in zip(before, after, strict=True)]
 
 
-def signed(values: Sequence[float]) -> str:
-    """Gains in a row."""
-    return ", ".join(f"{value:+.1f}" for value in values)
+def signed(values: Sequence[float], errors: Sequence[float | None] = ()) -> str:
+    """Gains in a row, each with its standard error where that is known."""
+    known = [*errors, *[None] * (len(values) - len(errors))]
+    return ", ".join(
+        f"{value:+.1f}" + ("" if error is None else f" ({error:.1f})")
+        for value, error in zip(values, known, strict=True)
+    )
+
+
+def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: str, kind: str) -> str:
+    """What accuracy gained from one stage to another, seed by seed, in points of a percent.
+
+    Args:
+        before: Results by seed.
+        early: Their stage.
+        after: Results of the same seeds.
+        late: Their stage.
+        kind: Sampled or greedy.
+
+    Returns:
+        The gains, each with its standard error over the questions, which both answered, where their grades are known.
+    """
+    errors: list[float | None] = []
+    for one, other in zip(before, after, strict=True):
+        first, last = one["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
+        if first is None or last is None:
+            errors.append(None)
+            continue
+        questions = range(len(last))  # one of each video
+        error = paired_difference(
+            dict(enumerate(last)), dict(enumerate(first)), dict(zip(questions, questions, strict=True))
+        ).error
+        errors.append(None if error is None else 100 * error)
+    shares = (figures(found, stage, kind, "accuracy") for found, stage in ((before, early), (after, late)))
+    return signed(points(*shares), errors)
 
 
 def chain_table(results: Sequence[Result]) -> str:
@@ -125,7 +161,8 @@ def gain_table(results: Sequence[Result]) -> str:
         if found := of(results, system, "chain"):
             gains = points(*(figures(found, stage, "sampled", "accuracy") for stage in ("sft", "grpo")))
             minutes = [(one["seconds"] + sum(one["seconds_before"].values())) / 60 for one in found]
-            rows.append([system, plain(gains), signed(gains), ", ".join(f"{minute:.1f}" for minute in minutes)])
+            by_seed = gained(found, "sft", found, "grpo", "sampled")
+            rows.append([system, plain(gains), by_seed, ", ".join(f"{minute:.1f}" for minute in minutes)])
     return table(["system", "GRPO less SFT, points", "by seed", "minutes of the chain"], rows)
 
 
@@ -160,7 +197,7 @@ def ablation_table(results: Sequence[Result]) -> str:
         stages = [(beside, compared, "grpo"), (variant, changed, "grpo")]
         if changed[0].get("cold_start"):
             stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
-        gained = signed(points(*(figures(found, "grpo", "sampled", "accuracy") for found in (compared, changed))))
+        by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
         for title, found, stage in stages:
             rows.append(
                 [
@@ -169,7 +206,7 @@ def ablation_table(results: Sequence[Result]) -> str:
                     title,
                     str(len(found)),
                     percent(figures(found, stage, "sampled", "accuracy")),
-                    gained if found is changed else "",
+                    by_seed if found is changed else "",
                     *(
                         plain(figures(found, stage, "sampled", key))
                         for key in ("tool_calls", "frames", "illegal_calls")
@@ -195,22 +232,34 @@ def ablation_table(results: Sequence[Result]) -> str:
 
 
 def search_table(results: Sequence[Result]) -> str:
-    """Before and after GRPO where no demonstration shows how the event is found."""
+    """Before and after GRPO where no demonstration shows how the event is found; then with one key changed."""
     rows = []
-    for system in dict.fromkeys(one["system"] for one in results if one["variant"] == "search"):
-        found = of(results, system, "search")
-        for stage in ("sft", "grpo"):
+    for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
+        found = of(results, system, variant)
+        for stage in ("sft", "grpo") if variant == SEARCH else ("grpo",):
             for kind in ("greedy", "sampled"):
-                shares = [one["stages"][stage][kind]["accuracy"] for one in found]
-                gains = signed(points(figures(found, "sft", kind, "accuracy"), shares)) if stage == "grpo" else ""
-                searched = [one["stages"][stage][kind]["searched"] for one in found]
-                rows.append([system, TITLES[stage], kind, str(len(found)), percent(shares), gains])
-                rows[-1].append(plain([one["looks"] for one in searched]))
+                measured = [one["stages"][stage][kind] for one in found]
+                rows.append(
+                    [
+                        system,
+                        TITLES[stage] + variant.removeprefix(SEARCH).replace("-", ", ", 1).replace("-", " "),
+                        kind,
+                        str(len(found)),
+                        percent([one["accuracy"] for one in measured]),
+                        gained(found, "sft", found, stage, kind) if stage == "grpo" else "",
+                        plain([one["searched"]["looks"] for one in measured]),
+                    ]
+                )
                 for key in list(SEARCHED)[1:]:
-                    known = [one[key] for one in searched if one[key] is not None]
+                    known = [one["searched"][key] for one in measured if one["searched"][key] is not None]
                     rows[-1].append(percent(known) if known else "-")
     head = ["system", "after", "episodes", "seeds", "accuracy %", "points, by seed", "looks"]
     return table([*head, "first look follows %", "looks again %", "second look follows %", "found %"], rows)
+
+
+def is_search(one: Result) -> bool:
+    """Whether a result is of the world that must be searched."""
+    return bool(one["variant"] == SEARCH or one["variant"].startswith(f"{SEARCH}-"))
 
 
 def illogical(found: Sequence[Result], stage: str) -> str:
@@ -237,9 +286,9 @@ def budget_table(results: Sequence[Result]) -> str:
         found, pairs = of(results, system, variant), same_seeds(results, system, variant, beside)
         for budget in found[0]["budgets"]:
             changed, compared = ([one["budgets"][budget]["accuracy"] for one in side] for side in pairs)
-            gained = signed(points(compared, changed)) if variant != beside else ""
+            by_seed = signed(points(compared, changed)) if variant != beside else ""
             accuracy = percent([one["budgets"][budget]["accuracy"] for one in found])
-            rows.append([system, variant, budget, str(len(found)), accuracy, gained])
+            rows.append([system, variant, budget, str(len(found)), accuracy, by_seed])
     return table(["system", "trained with", "evaluated with", "seeds", "accuracy %", "points, by seed"], rows)
 
 
@@ -255,9 +304,7 @@ def draw(results: Sequence[Result], system: str, file: Path) -> bool:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    variants = dict.fromkeys(
-        one["variant"] for one in results if one["system"] == system and one["variant"] != "search"
-    )
+    variants = dict.fromkeys(one["variant"] for one in results if one["system"] == system and not is_search(one))
     if not variants:
         return False
     figure, panels = pyplot.subplots(1, len(PICTURED), figsize=(12, 3.4), dpi=110)
@@ -313,12 +360,12 @@ def draw_search(results: Sequence[Result], file: Path) -> bool:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    systems = list(dict.fromkeys(one["system"] for one in results if one["variant"] == "search"))
+    systems = list(dict.fromkeys(one["system"] for one in results if one["variant"] == SEARCH))
     if not systems:
         return False
     figure, panels = pyplot.subplots(1, len(SEARCHED), figsize=(15, 3.4), dpi=110)
     for system in systems:
-        found = of(results, system, "search")
+        found = of(results, system, SEARCH)
         for axes, (key, title) in zip(panels, SEARCHED.items(), strict=True):
             curves = [one["searched"][key] for one in found if key in one["searched"]]
             _plot_mean(axes, curves, title, f"{system} ({len(found)})")

@@ -105,8 +105,9 @@ def measure(
     """Play the held-out questions with a checkpoint.
 
     Returns:
-        ``accuracy``, ``error`` (its standard error), means per episode, ``calls`` by class of question, and
-        ``illogical``, the share of episodes that fail FrameThinker's consistency check (None for other systems).
+        ``accuracy``, ``error`` (its standard error), ``answers`` (the grade of each question, in the order of their
+        ids; None where not all were played), means per episode, ``calls`` by class of question, and ``illogical``, the
+        share of episodes that fail FrameThinker's consistency check (None for other systems).
     """
     command = [sys.executable, "-m", "agentic_video.cli", "eval", "--recipe", str(recipe_of(system)), "--engine", "toy"]
     command += ["--profile", "laptop", "--model", str(model), "--temperature", str(temperature), "--out", str(folder)]
@@ -117,6 +118,7 @@ def measure(
     calls: dict[str, list[int]] = {}
     illogical = []
     records = [record for journal in folder.glob("episodes-*.jsonl") for record in read_records(journal)]
+    grades = {record.qa.id: record.rewards["acc"] for record in records}
     for record in records:
         calls.setdefault(question_class(record.qa), []).append(record.trajectory.tool_calls)
         if system == "framethinker":
@@ -125,6 +127,7 @@ def measure(
     searched = summarize(records)
     return {
         **figures,
+        "answers": [grades[question] for question in sorted(grades)] if len(grades) == HELD_OUT else None,
         "illogical": statistics.fmean(illogical) if illogical else None,
         "searched": asdict(searched) if searched else None,
     }
@@ -238,7 +241,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
                     variant.system, model, [*world, *evaluated], place, temperature
                 ),
             )
-            for name, temperature in (BOTH if variant.name in ("chain", "search") else SAMPLED_ONLY).items()
+            for name, temperature in (BOTH if variant.searched or variant.name == "chain" else SAMPLED_ONLY).items()
         },
     }
     result["budgets"] = {

@@ -17,13 +17,13 @@ from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from benchmarks.learning import report
-from benchmarks.learning.cells import ABLATIONS, CHAINS, SEARCHES, SYSTEMS, Variant, cells
+from benchmarks.learning.cells import ABLATIONS, CHAINS, SEARCH_ABLATIONS, SEARCHES, SYSTEMS, Variant, cells
 from benchmarks.learning.cells import VARIANTS as NAMES
 from benchmarks.learning.run import HELD_OUT, once, world_overrides
 from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
-VARIANTS = [*CHAINS, *SEARCHES, *ABLATIONS]
+VARIANTS = [*CHAINS, *SEARCHES, *ABLATIONS, *SEARCH_ABLATIONS]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=[f"{one.system}-{one.name}" for one in VARIANTS])
@@ -108,6 +108,49 @@ def test_a_system_that_was_only_trained_in_the_other_world_has_no_curves_of_this
     results = [result("search", 0, 0.9), {**result("chain", 0, 0.9), "system": "eva"}]
     assert not report.draw(results, "videobrain", tmp_path / "v.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_gains_have_errors_over_the_questions_that_both_answered() -> None:
+    def graded(seed: int, before: list[int] | None, after: list[int] | None) -> dict[str, Any]:
+        shares = [sum(each) / 4 if each else 0.5 for each in (before, after)]
+        stages = {
+            stage: {"sampled": {"accuracy": share, "answers": answers}}
+            for stage, share, answers in zip(("sft", "grpo"), shares, (before, after), strict=True)
+        }
+        return {**result("chain", seed, 0.9), "stages": stages}
+
+    found = [
+        graded(0, [0, 0, 1, 1], [0, 1, 1, 1]),
+        graded(1, [0, 0, 0, 0], [1, 1, 1, 1]),
+        graded(2, None, [1, 1, 1, 1]),
+    ]
+    # differences 0, 1, 0, 0: standard deviation 0.5, over sqrt(4); then all the same; then unknown
+    assert report.gained(found, "sft", found, "grpo", "sampled") == "+25.0 (25.0), +100.0 (0.0), +50.0"
+
+
+def test_search_has_a_row_for_each_changed_key(tmp_path: Path) -> None:
+    def searched(variant: str, after: float) -> dict[str, Any]:
+        one = result(variant, 1, after)
+        looks = {"looks": 1.5, "first_follows": 1.0, "again": 0.5, "second_follows": None, "found": after}
+        for kinds in one["stages"].values():
+            for kind in kinds:
+                kinds[kind] = {**kinds[kind], "searched": looks}
+        curves = {key: [[1, 2], [0.5, after]] for key in report.SEARCHED if key != "second_follows"}
+        return {**one, "beside": "search", "searched": curves}
+
+    results = [searched("search", 0.9), searched("search-no-tool-reward", 0.6)]
+    lines = report.search_table(results).splitlines()[2:]
+    assert lines == [
+        "| videobrain | SFT | greedy | 1 | 50.0 |  | 1.50 | 100.0 | 50.0 | - | 90.0 |",
+        "| videobrain | SFT | sampled | 1 | 50.0 |  | 1.50 | 100.0 | 50.0 | - | 90.0 |",
+        "| videobrain | GRPO | greedy | 1 | 90.0 | +40.0 | 1.50 | 100.0 | 50.0 | - | 90.0 |",
+        "| videobrain | GRPO | sampled | 1 | 90.0 | +40.0 | 1.50 | 100.0 | 50.0 | - | 90.0 |",
+        "| videobrain | GRPO, no tool reward | greedy | 1 | 60.0 | +10.0 | 1.50 | 100.0 | 50.0 | - | 60.0 |",
+        "| videobrain | GRPO, no tool reward | sampled | 1 | 60.0 | +10.0 | 1.50 | 100.0 | 50.0 | - | 60.0 |",
+    ]
+    assert not report.draw(results, "videobrain", tmp_path / "v.png")
+    assert report.draw_search(results, tmp_path / "s.png")
+    assert "| videobrain | search-no-tool-reward | 1 | 60.0 | -30.0 |" in report.ablation_table(results)
 
 
 def test_other_budgets_by_hand() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from agentic_video.evaluation.published import Published
 from agentic_video.evaluation.report import accuracy, percent, table
 from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of
-from agentic_video.evaluation.standard_error import PairedDifference, paired_difference
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.standard_error import PairedDifference, paired_difference
 
 
 @dataclass(frozen=True)

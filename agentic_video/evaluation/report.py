@@ -11,7 +11,6 @@ from typing import Any
 from agentic_video.evaluation.grounding import Measured, grounding_values
 from agentic_video.evaluation.published import published_for
 from agentic_video.evaluation.results import Failure, LeftOut
-from agentic_video.evaluation.standard_error import clustered_error
 from agentic_video.evaluation.submission import submissions
 from agentic_video.evaluation.suites import suite_figures
 from agentic_video.types.action import Calls
@@ -19,6 +18,7 @@ from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.standard_error import clustered_error
 
 CATEGORY_FIELDS = (
     "categories",

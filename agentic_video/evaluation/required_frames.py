@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agentic_video.evaluation.results import key_of
-from agentic_video.evaluation.standard_error import clustered_error
 from agentic_video.types.record import Record
+from agentic_video.utils.standard_error import clustered_error
 
 MOST = 16
 """Frames with which a question must be answered to have an MRFS (the authors' configuration)."""

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from agentic_video.converters.elv_halluc import hallucination_scores
-from agentic_video.evaluation.standard_error import jackknife_errors
 from agentic_video.types.record import Record
+from agentic_video.utils.standard_error import jackknife_errors
 
 Scores = dict[str, float]
 """Scores by name, as shares from 0 to 1 (differences from -1)."""

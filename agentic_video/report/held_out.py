@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agentic_video.evaluation.standard_error import paired_difference
 from agentic_video.report.metrics import series
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.standard_error import paired_difference
 
 GREEDY = "greedy"
 """In a row, and in an episode's ``extra_fields``: whether it takes the likeliest token each time. Ends the name of a

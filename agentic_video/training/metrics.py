@@ -33,11 +33,11 @@ from typing import Any, Literal
 
 import torch
 
-from agentic_video.evaluation.standard_error import clustered_error
 from agentic_video.report.collapse import GAP_OF_TURN
 from agentic_video.report.held_out import GREEDY, REWARD_ERROR
 from agentic_video.rollout.costs import COSTS
 from agentic_video.training.validation import greedy_name
+from agentic_video.utils.standard_error import clustered_error
 
 Split = Literal["train", "val"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentic_video.evaluation.standard_error import paired_difference
 from agentic_video.report.summary import SMOOTHING, smooth
+from agentic_video.utils.standard_error import paired_difference
 
 STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}

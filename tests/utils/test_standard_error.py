@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.evaluation.standard_error import clustered_error, jackknife_errors, paired_difference
+from agentic_video.utils.standard_error import clustered_error, jackknife_errors, paired_difference
 
 
 def test_by_hand() -> None:

@@ -85,7 +85,7 @@ def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_si
 
     Args:
         kept: Rewards of the episodes that are trained on.
-        evicted: Number of evicted groups by the ``reward_key`` (units of 1e-4) that their members share.
+        evicted: Number of evicted groups by the mean ``reward_key`` (units of 1e-4) of their members.
         group_size: Episodes a group.
     """
     total = sum(kept) + sum(key / REWARD_KEY_UNITS * count * group_size for key, count in evicted.items())

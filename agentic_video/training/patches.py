@@ -158,8 +158,10 @@ def untrained_groups(replay_buffer: ModuleType) -> None:
     """``algorithm.filter_groups`` for groups of which some rollouts aren't trained on (``System.untrained_ends``).
 
     verl looks at the metric of all rollouts of a group. What teaches is what is left: a group in which fewer than two
-    are, or in which these are all alike, must be replaced as one without signal.
+    are, or in which these are all alike, must be replaced as one without signal. And it counts dropped groups by that
+    metric, whichever it is; here by their reward, so that the mean over all that was sampled is known.
     """
+    from agentic_video.training.filtered_groups import name_by_reward
     from agentic_video.training.untrained import reclassify
 
     original = replay_buffer.ReplayBuffer._dapo_filtered_keys
@@ -170,7 +172,9 @@ def untrained_groups(replay_buffer: ModuleType) -> None:
         found: tuple[set[str], Counter[float]] = original(self, partition_id)
         if partition_id == "val" or self.filter_groups_metric is None:
             return found
-        reclassify(self, partition_id, set(classified) - before)
+        new = set(classified) - before
+        reclassify(self, partition_id, new)
+        name_by_reward(self, partition_id, new)
         dropped = {uid: value for uid, value in classified.items() if value is not None}
         return set(dropped), Counter(dropped.values())
 

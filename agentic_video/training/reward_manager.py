@@ -30,6 +30,8 @@ ConfigT = TypeVar("ConfigT", bound=EndpointConfig)
 GraderName = Literal["judge", "verifier"]
 
 REWARD_MANAGER_NAME = "video_agent"
+REWARD_KEY = "reward_key"
+"""The reward as a metric of dynamic sampling."""
 REWARD_KEY_UNITS = 1e4
 """``reward_key`` counts in units of one over this."""
 
@@ -48,7 +50,7 @@ def reward_info(
     """
     info = {
         "reward": score.reward,
-        "reward_key": float(round(score.reward * REWARD_KEY_UNITS)),
+        REWARD_KEY: float(round(score.reward * REWARD_KEY_UNITS)),
         "acc": score.acc,
         "format": score.format,
         "tool": float(trajectory.tool_calls > 0),

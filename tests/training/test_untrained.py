@@ -18,6 +18,7 @@ from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.v1 import replay_buffer as buffers
 
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
+from agentic_video.training.episode_log import sampled_reward
 from agentic_video.training.untrained import UNTRAINED, left_out, without_signal
 from tests.training.test_patches import replay_buffer_of
 from tests.training.test_trainer import make_trainer
@@ -217,6 +218,27 @@ def test_dynamic_sampling_looks_at_what_is_left(held: Held) -> None:
     held.clear()
     assert buffer._dapo_filtered_keys("train")[0] == filtered
     assert buffer._dapo_filtered_keys("val") == (set(), Counter())
+
+
+def test_dropped_groups_are_counted_by_reward_whatever_they_are_dropped_for(held: Held) -> None:
+    import verl  # noqa: F401 (loads the plugin)
+
+    groups = {"right": [12_000.0, 14_000.0], "mixed": [12_000.0, 0.0], "wrong": [0.0, 0.0]}
+    buffer = sampling_buffer(held, {uid: [(value, False) for value in values] for uid, values in groups.items()})
+    buffer.filter_groups_metric = "acc"
+    for fields in held.values():
+        earned = fields["extra_fields"]["reward_extra_info"]
+        earned["acc"] = float(earned["reward_key"] > 0)
+    # an episode of two outputs counts once
+    buffer.partitions["train"]["right_1_1"] = {}
+    held["right_1_1"] = held["right_1_0"]
+    filtered, counts = buffer._dapo_filtered_keys("train")
+    assert filtered == {"right", "wrong"}
+    assert counts == Counter({13_000.0: 1, 0.0: 1})
+    # (1.2 + 0 of the kept group, 2 * 1.3 and 2 * 0 of the others) / 6
+    assert sampled_reward([1.2, 0.0], counts, 2) == pytest.approx(3.8 / 6)
+    held.clear()
+    assert buffer._dapo_filtered_keys("train") == (filtered, counts)
 
 
 def test_without_dynamic_sampling_nothing_is_looked_at(held: Held) -> None:

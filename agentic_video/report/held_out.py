@@ -184,12 +184,22 @@ def _by_question(scores: Sequence[HeldOutScore], figure: str) -> dict[str, float
 
 
 def _measured(metrics: Mapping[int, Mapping[str, float]]) -> dict[str, str]:
-    """The key of verl's accuracy for each data source that a run's validations ask of, its greedy episodes apart."""
+    """The key of verl's accuracy for each data source that a run's validations ask of, its greedy episodes apart.
+
+    These come after the sampled ones of the same source: verl logs the two in any order.
+    """
     start, figure = "val-core/", "/acc/mean@"
     keys = dict.fromkeys(key for values in metrics.values() for key in values)
-    return {
+    found = {
         key.removeprefix(start).rpartition("/acc/")[0]: key for key in keys if key.startswith(start) and figure in key
     }
+    sources = list(dict.fromkeys(_source_and_how(name)[0] for name in found))
+
+    def place(name: str) -> tuple[int, bool]:
+        source, how = _source_and_how(name)
+        return sources.index(source), how == GREEDY
+
+    return {name: found[name] for name in sorted(found, key=place)}
 
 
 def _episodes(metrics: Mapping[int, Mapping[str, float]], source: str) -> int:

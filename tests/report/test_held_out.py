@@ -98,6 +98,17 @@ def test_several_episodes_of_a_question_are_one_and_those_of_a_video_a_cluster()
     assert one.error == pytest.approx((2 * 2) ** 0.5 / 4)
 
 
+def test_sampled_come_before_greedy_however_they_were_logged() -> None:
+    names = ("b/greedy", "a", "b", "a/greedy")
+    metrics = {0: {f"val-core/{name}/acc/mean@1": 0.5 for name in names}}
+    assert [one.name for one in held_out_accuracies(metrics)] == [
+        "b, sampled",
+        "b, greedy",
+        "a, sampled",
+        "a, greedy",
+    ]
+
+
 def test_greedy_episodes_and_other_sources_are_pairs_of_their_own() -> None:
     metrics = {step: {ACCURACY: 0.5, "val-core/toy/greedy/acc/mean@1": 0.5} for step in (0, 9)}
     found = {0: scores(0, 1) + scores(0, 0, greedy=True), 9: scores(0, 1) + scores(0, 1, greedy=True)}

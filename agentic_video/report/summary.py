@@ -188,6 +188,9 @@ def write_summary(folder: Path) -> str:
     lines = [
         f"# {recipe}, {profile}: {len(steps)} GRPO steps",
         "",
+        # First, as they tell most: the same questions each time, and many more of them than a step has.
+        *(text for one in held_out for text in (f"Held-out accuracy, {one}.", "")),
+        *(text for one in held_out_rewards(metrics, scores) for text in (f"Held-out reward, {one}.", "")),
         f"Mean reward of all sampled episodes {first:.3f} in the first third of the steps, {last:.3f} in the last; a "
         f"straight line through all steps goes from first to last by {rise:+.3f} ({spread}). The curve shows the "
         "reward by step, with the held-out accuracy where that was measured more than once.",
@@ -206,10 +209,6 @@ def write_summary(folder: Path) -> str:
         if values := series(metrics, key)[1]:
             start, end = thirds(values)
             lines.append(f"| {name} | {start:.3f} | {end:.3f} |")
-    for one in held_out:
-        lines += ["", f"Held-out accuracy, {one}."]
-    for one in held_out_rewards(metrics, scores):
-        lines += ["", f"Held-out reward, {one}."]
     if signs := signs_of(metrics):
         lines += ["", "Signs of collapse at the end:", ""]
         lines += [f"- {sign.text}." for sign in signs]

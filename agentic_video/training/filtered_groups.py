@@ -4,10 +4,8 @@ import statistics
 from collections import defaultdict
 from typing import Any
 
-import transfer_queue as tq
-
 from agentic_video.training.reward_manager import REWARD_KEY
-from agentic_video.training.untrained import rollout_of
+from agentic_video.training.untrained import rewards_of, rollout_of
 
 
 def name_by_reward(buffer: Any, partition_id: str, uids: set[str]) -> None:
@@ -23,14 +21,13 @@ def name_by_reward(buffer: Any, partition_id: str, uids: set[str]) -> None:
     """
     classified = buffer._dapo_classification_cache[partition_id]
     dropped = {uid for uid in uids if classified.get(uid) is not None}
-    keys = [key for key in buffer.partitions[partition_id] if rollout_of(key)[0] in dropped]
-    if buffer.filter_groups_metric == REWARD_KEY or not keys:
+    if buffer.filter_groups_metric == REWARD_KEY or not dropped:
         return
-    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+    keys = [key for key in buffer.partitions[partition_id] if rollout_of(key)[0] in dropped]
     rewards: dict[str, dict[str, float]] = defaultdict(dict)
-    for key, one in zip(keys, data["extra_fields"], strict=True):
+    for key, earned in rewards_of(keys, partition_id).items():
         uid, rollout = rollout_of(key)
         # of an episode with several outputs, each carries what the whole one earned
-        rewards[uid][rollout] = float(getattr(one, "data", one)["reward_extra_info"][REWARD_KEY])
+        rewards[uid][rollout] = float(earned[REWARD_KEY])
     for uid, of_group in rewards.items():
         classified[uid] = statistics.fmean(of_group.values())

@@ -79,6 +79,18 @@ def without_signal(members: Sequence[tuple[str, bool, float]]) -> float | None:
     return sum(values.values()) / len(values)
 
 
+def rewards_of(keys: Sequence[str], partition_id: str) -> dict[str, dict[str, float]]:
+    """What outputs in verl's transfer queue earned (``reward_extra_info``), by key.
+
+    Args:
+        keys: Of the outputs, at least one.
+        partition_id: Which part of the queue.
+    """
+    data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["extra_fields"])
+    extras = (getattr(one, "data", one) for one in data["extra_fields"])
+    return {key: extra["reward_extra_info"] for key, extra in zip(keys, extras, strict=True)}
+
+
 def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
     """Correct what verl's replay buffer holds of groups that have untrained rollouts.
 
@@ -96,15 +108,14 @@ def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:
     asked = [key for keys in touched.values() for key in keys]
     if not asked:
         return
-    data = tq.kv_batch_get(keys=asked, partition_id=partition_id, select_fields=["extra_fields"])
-    extras = dict(zip(asked, (getattr(one, "data", one) for one in data["extra_fields"]), strict=True))
+    rewards = rewards_of(asked, partition_id)
     for uid, keys in touched.items():
         buffer._dapo_classification_cache[partition_id][uid] = without_signal(
             [
                 (
                     rollout_of(key)[1],
                     bool(tags[key].get(UNTRAINED, False)),
-                    float(extras[key]["reward_extra_info"][buffer.filter_groups_metric]),
+                    float(rewards[key][buffer.filter_groups_metric]),
                 )
                 for key in keys
             ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.report.summary import SMOOTHING, smooth
-from agentic_video.utils.standard_error import paired_difference
+from agentic_video.utils.standard_error import clustered_error
 
 STAGES = ("base", "sft", "kto", "grpo")
 TITLES = {"base": "base", "sft": "SFT", "kto": "KTO", "grpo": "GRPO"}
@@ -83,12 +83,11 @@ def points(before: Sequence[float], after: Sequence[float]) -> list[float]:
     return [100 * (late - early) for early, late in zip(before, after, strict=True)]
 
 
-def signed(values: Sequence[float], errors: Sequence[float | None] = ()) -> str:
+def signed(values: Sequence[float], errors: Sequence[float | None] | None = None) -> str:
     """Gains in a row, each with its standard error where that is known."""
-    known = [*errors, *[None] * (len(values) - len(errors))]
     return ", ".join(
         f"{value:+.1f}" + ("" if error is None else f" ({error:.1f})")
-        for value, error in zip(values, known, strict=True)
+        for value, error in zip(values, errors or [None] * len(values), strict=True)
     )
 
 
@@ -108,14 +107,9 @@ def gained(before: Sequence[Result], early: str, after: Sequence[Result], late: 
     errors: list[float | None] = []
     for one, other in zip(before, after, strict=True):
         first, last = one["stages"][early][kind].get("answers"), other["stages"][late][kind].get("answers")
-        if first is None or last is None:
-            errors.append(None)
-            continue
-        questions = range(len(last))  # one of each video
-        error = paired_difference(
-            dict(enumerate(last)), dict(enumerate(first)), dict(zip(questions, questions, strict=True))
-        ).error
-        errors.append(None if error is None else 100 * error)
+        # each question is about another video
+        known = first is not None and last is not None
+        errors.append(clustered_error(points(first, last), range(len(first))) if known else None)
     shares = (figures(found, stage, kind, "accuracy") for found, stage in ((before, early), (after, late)))
     return signed(points(*shares), errors)
 

@@ -17,13 +17,12 @@ from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
 from benchmarks.learning import report
-from benchmarks.learning.cells import ABLATIONS, CHAINS, SEARCH_ABLATIONS, SEARCHES, SYSTEMS, Variant, cells
+from benchmarks.learning.cells import ALL as VARIANTS
+from benchmarks.learning.cells import SYSTEMS, Variant, cells
 from benchmarks.learning.cells import VARIANTS as NAMES
 from benchmarks.learning.run import HELD_OUT, once, world_overrides
 from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
-
-VARIANTS = [*CHAINS, *SEARCHES, *ABLATIONS, *SEARCH_ABLATIONS]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=[f"{one.system}-{one.name}" for one in VARIANTS])

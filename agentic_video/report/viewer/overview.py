@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
-from agentic_video.report.held_out import GREEDY, held_out_accuracies
+from agentic_video.report.held_out import held_out_accuracies
 from agentic_video.report.metrics import series
 from agentic_video.report.summary import REWARD, SMOOTHING, TRAINED, smooth
 from agentic_video.report.viewer.episodes import Episodes, Looks, Row, Run
@@ -25,8 +25,8 @@ PLACES = 20
 MOST_COLUMNS = 40
 """Of the map: where there are more steps, several are one column."""
 
-RAW, SMOOTH, SAMPLED = "raw", "smooth", "sampled"
-"""How a line is drawn; that of greedy episodes by their name."""
+RAW, SMOOTH = "raw", "smooth"
+"""How a line is drawn; a held-out one by how its episodes were played, see ``HeldOut.how``."""
 
 _OF_STEP = {REWARD: "mean of a step's episodes", TRAINED: "mean of a step's episodes that were trained on"}
 _METRICS = {
@@ -142,7 +142,7 @@ def _of_metrics(
                     f"held-out accuracy, {one.how if one_source else one.name}",
                     one.steps,
                     one.values,
-                    GREEDY if one.how == GREEDY else SAMPLED,
+                    one.how,
                     share=True,
                 )
                 for one in held_out

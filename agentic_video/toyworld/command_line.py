@@ -15,6 +15,9 @@ from agentic_video.toyworld.gate import GateError
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError, one_line
 
+NO_LEAK = "ignore:resource_tracker:UserWarning"
+"""Warnings of the process in which Python keeps account of a pool's semaphores."""
+
 
 def recipe_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
     """A parser of ``recipe``, ``overrides``, ``--profile``, ``--cache`` and ``--dry-run``.
@@ -56,6 +59,9 @@ def run_builder(main: Callable[[], None]) -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    # Of a build that is stopped: what its pools held is given back by the process that would warn of it.
+    told = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = f"{told},{NO_LEAK}" if told else NO_LEAK
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     try:

@@ -154,12 +154,13 @@ def failed_groups(replay_buffer: ModuleType) -> None:
     replay_buffer.ReplayBufferAsync._terminal_eviction_reasons = _terminal_eviction_reasons_async
 
 
-def untrained_groups(replay_buffer: ModuleType) -> None:
-    """``algorithm.filter_groups`` for groups of which some rollouts aren't trained on (``System.untrained_ends``).
+def dropped_groups(replay_buffer: ModuleType) -> None:
+    """Which groups ``algorithm.filter_groups`` drops, and what they count as.
 
-    verl looks at the metric of all rollouts of a group. What teaches is what is left: a group in which fewer than two
-    are, or in which these are all alike, must be replaced as one without signal. And it counts dropped groups by that
-    metric, whichever it is; here by their reward, so that the mean over all that was sampled is known.
+    verl looks at the metric of all rollouts of a group. What teaches is what is left without those that aren't trained
+    on (``System.untrained_ends``): a group in which fewer than two are, or in which these are all alike, must be
+    replaced as one without signal. And verl counts dropped groups by that metric, whichever it is; here by their
+    reward, so that the mean over all that was sampled is known.
     """
     from agentic_video.training.filtered_groups import name_by_reward
     from agentic_video.training.untrained import reclassify

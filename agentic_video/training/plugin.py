@@ -57,7 +57,7 @@ def _register_replica(replica: ModuleType) -> None:
 def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.poll_interval(replay_buffer)
     patches.failed_groups(replay_buffer)
-    patches.untrained_groups(replay_buffer)
+    patches.dropped_groups(replay_buffer)
 
 
 def install() -> None:

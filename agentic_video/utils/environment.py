@@ -10,6 +10,8 @@ LAPTOP_ENV: Mapping[str, str] = {
     # many processes on few cores: a second thread each would only wait for the others
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",
+    # verl's transfer queue would want 8, and complain at each of thousands of accesses that there aren't as many
+    "TQ_NUM_THREADS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",

@@ -15,8 +15,8 @@ from agentic_video.config.typed import dataclass_from
 from agentic_video.toyworld.questions import World, build_world, end_with_parent
 from agentic_video.toyworld.world import WorldRecipe
 
-NICENESS = 10
-"""What is trained meanwhile is waited for longer."""
+NICENESS = 4
+"""What is trained meanwhile is waited for longer. Not more: beside other programs it would get no turn at all."""
 
 
 def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from agentic_video.tools.base import Retriever
 from agentic_video.toyworld.engine import BatchEngine, SeededEngine
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
 from agentic_video.toyworld.oracles import Turns
+from agentic_video.toyworld.search import signs_named
 from agentic_video.toyworld.serve import MODEL_NAME, serving
-from agentic_video.toyworld.world import STRETCHES, span_of
+from agentic_video.toyworld.world import SEARCH_KINDS, STRETCHES, span_of
 from agentic_video.types.row import LETTERS, VideoQA, windows_text
 from agentic_video.types.trajectory import EndReason, Trajectory, frames_by
 from agentic_video.video.retrieval.config import RetrievalConfig
@@ -87,6 +89,8 @@ class GateLimits:
         max_accuracy: More than this leaves reinforcement learning no room.
         saw_event: Share of the right looks among all: what is never sampled is never reinforced.
         refused: Most refused calls an episode: a grammar that is learnt by halves teaches shortcuts.
+        signs: Share of the arrows that are named truly, of the first frames and of looks each, where an event must be
+            searched: who can't tell them apart can't learn to follow them.
     """
 
     grammar: float = 0.8
@@ -95,6 +99,7 @@ class GateLimits:
     max_accuracy: float = 0.8
     saw_event: float = 0.15
     refused: float = 0.1
+    signs: float = 0.85
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,7 @@ class GateReport:
         refused: Refused calls an episode.
         zoom_reward: Mean reward of episodes that zoomed, on questions that need it.
         guess_reward: Reward of a well-formed answer that is right by chance.
+        signs: Share of the arrows that are named truly, by where they were seen; empty where nothing must be searched.
         by_kind: Accuracy by kind of question.
         perception_by_kind: Perception by kind of question.
         ends: Share of episodes by end reason.
@@ -129,6 +135,7 @@ class GateReport:
     refused: float
     zoom_reward: float
     guess_reward: float
+    signs: Mapping[str, float]
     by_kind: Mapping[str, float]
     perception_by_kind: Mapping[str, float]
     ends: Mapping[str, float]
@@ -136,11 +143,12 @@ class GateReport:
     def __str__(self) -> str:
         read = {kind: f" (read {share:.2f})" for kind, share in self.perception_by_kind.items()}
         kinds = ", ".join(f"{kind} {share:.2f}{read.get(kind, '')}" for kind, share in self.by_kind.items())
+        signs = "".join(f", arrows of {place} named truly {share:.3f}" for place, share in self.signs.items())
         return (
             f"{self.episodes} sampled episodes: accuracy {self.accuracy:.3f} ({kinds}); grammar {self.grammar:.3f}, "
             f"answered {self.answered:.3f}, well formed {self.well_formed:.3f}; zoomed {self.zoom_rate:.3f}, "
-            f"saw the event {self.saw_event:.3f}, perception {self.perception:.3f}, refused {self.refused:.3f}; "
-            f"reward of zooming {self.zoom_reward:.3f}, of guessing {self.guess_reward:.3f}; ends "
+            f"saw the event {self.saw_event:.3f}, perception {self.perception:.3f}, refused {self.refused:.3f}"
+            f"{signs}; reward of zooming {self.zoom_reward:.3f}, of guessing {self.guess_reward:.3f}; ends "
             + ", ".join(f"{reason} {share:.2f}" for reason, share in self.ends.items() if share)
         )
 
@@ -224,6 +232,16 @@ def _share(chosen: Sequence[bool]) -> float:
     return sum(chosen) / len(chosen) if chosen else 0.0
 
 
+def _signs(episodes: Sequence[Played]) -> dict[str, float]:
+    """See :class:`GateReport`."""
+    searched = [one for one in episodes if one.qa.extra["kind"] in SEARCH_KINDS]
+    named = [signs_named(one.trajectory, float(one.qa.extra["event_time"])) for one in searched]
+    return {
+        place: _share([true for before, true in chain.from_iterable(named) if before == place])
+        for place in (("first frames", "looks") if searched else ())
+    }
+
+
 def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
     """The figures of played episodes.
 
@@ -247,6 +265,7 @@ def summarize(episodes: Sequence[Played], guessing: float) -> GateReport:
         refused=sum(one.trajectory.illegal_calls for one in episodes) / len(episodes) if episodes else 0.0,
         zoom_reward=sum(zoomed) / len(zoomed) if zoomed else 0.0,
         guess_reward=guessing,
+        signs=_signs(needing),
         by_kind={kind: _share([one.right for one in episodes if one.qa.extra["kind"] == kind]) for kind in kinds},
         perception_by_kind={
             kind: _share([one.right for one in saw if one.qa.extra["kind"] == kind])
@@ -380,6 +399,10 @@ def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | No
             report.perception,
             limits.perception,
             "raise steps or base.reading_steps, or take harder kinds out of the mixture",
+        ),
+        *(
+            _Threshold(f"arrows of {place} named truly", share, limits.signs, "raise steps or demonstrations")
+            for place, share in report.signs.items()
         ),
         _Threshold("looks that show the event", report.saw_event, limits.saw_event, "lower off_aim"),
         _Threshold(

@@ -5,8 +5,10 @@ demonstration looks at random, says truly what it sees, and mostly gives up afte
 means something, and that a second look pays, no demonstration shows.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from agentic_video.toyworld.world import (
     way,
 )
 from agentic_video.types.row import windows_text
-from agentic_video.types.trajectory import Trajectory, frames_by
+from agentic_video.types.trajectory import Trajectory, Turn, frames_by
 
 GUESS = "guess"
 """Ends the thought of an answer that wasn't seen."""
@@ -182,7 +184,33 @@ def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
     )
 
 
+def signs_named(trajectory: Trajectory, event_time: float) -> list[tuple[Literal["first frames", "looks"], bool]]:
+    """Where each arrow that a thought names was seen, and whether it points so.
+
+    Args:
+        trajectory: An episode on a question of the kind ``search`` or ``span``.
+        event_time: Middle of the event in seconds.
+    """
+    named: list[tuple[Literal["first frames", "looks"], bool]] = []
+    looked: int | None = None
+    for turn in trajectory.turns:
+        if said := _SIGN.search(turn.text):
+            before = SIGNPOST if looked is None else looked
+            true = said[0] == way(before * STRETCH, event_time)
+            named.append(("first frames" if before == SIGNPOST else "looks", true))
+        if place := _places_of([turn]):
+            looked = place[0]
+    return named
+
+
+_SIGN = re.compile(f"{LATER}|{EARLIER}")
+
+
 def _places(trajectory: Trajectory) -> Sequence[int]:
     """The stretch in the middle of what each look showed, in order."""
-    shown = [[frame.time for frame in frames_by(turn)] for turn in trajectory.turns]
+    return _places_of(trajectory.turns)
+
+
+def _places_of(turns: Iterable[Turn]) -> list[int]:
+    shown = [[frame.time for frame in frames_by(turn)] for turn in turns]
     return [int((times[0] + times[-1]) / 2 // STRETCH) for times in shown if times]

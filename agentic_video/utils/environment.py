@@ -14,6 +14,8 @@ LAPTOP_ENV: Mapping[str, str] = {
     "TQ_NUM_THREADS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    # Ray would give its workers, which do all the work here, a turn only where nothing else of the machine wants one
+    "RAY_worker_niceness": "0",
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
     "HF_HUB_OFFLINE": "1",
     # nothing is downloaded: the bars would be those of loading a tiny model

@@ -17,7 +17,7 @@ from agentic_video.toyworld.gate import (
 )
 from agentic_video.toyworld.model import load_checkpoint
 from agentic_video.toyworld.questions import World
-from agentic_video.types.action import Answer
+from agentic_video.types.action import Answer, Calls
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from agentic_video.video.store import FrameStore
@@ -80,6 +80,30 @@ def test_figures_by_hand(rows: list[VideoQA]) -> None:
     assert report.by_kind == {needing.extra["kind"]: 0.5, "overview": 0.5}
     assert (report.ends[EndReason.ANSWER], report.guess_reward) == (0.75, 0.25)
     assert f"{needing.extra['kind']} 0.50" in str(report) and "read" not in str(report)
+
+
+def test_who_cannot_tell_arrows_apart_is_refused(
+    rows: list[VideoQA], setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first frames' arrows three of four are named truly, of a look's the only one."""
+    needing = next(qa for qa in rows if qa.extra["event_time"] is not None)
+    qa = replace(needing, extra={**needing.extra, "kind": "search", "event_time": 15.0})
+    shown = tuple(FrameRef(0, time, 28, 28) for time in (25.0, 25.5))
+
+    def played(*signs: str) -> Played:
+        turns = tuple(Turn(f"<think>{sign}25</think>", Calls(()), 1, observation=shown) for sign in signs)
+        return Played(qa, Trajectory(qa.id, "x", (), turns, EndReason.ANSWER), 1.0, 1.0, True)
+
+    report = summarize([played("earlier", "earlier"), played("earlier"), played("later"), played("earlier")], 0.25)
+    assert report.signs == {"first frames": 0.75, "looks": 1.0}
+    assert "arrows of first frames named truly 0.750, arrows of looks named truly 1.000" in str(report)
+    monkeypatch.setattr("agentic_video.toyworld.gate.measure", lambda *_: report)
+    with pytest.raises(
+        GateError, match=r"arrows of first frames named truly 0\.750, needed >= 0\.85 \(raise"
+    ) as caught:
+        check(Path(), Path(), setting)
+    assert "arrows of looks named truly 1.000, needed" not in str(caught.value)
+    assert summarize([replace(played("later"), qa=needing)], 0.25).signs == {}
 
 
 def test_a_frame_shown_to_a_sub_agent_was_seen(rows: list[VideoQA]) -> None:

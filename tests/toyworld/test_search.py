@@ -20,7 +20,7 @@ from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.scripted import play_script
-from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, fits, search_figures
+from agentic_video.toyworld.search import SearchRecipe, demonstrate_search, fits, search_figures, signs_named
 from agentic_video.toyworld.world import (
     COLOURS,
     MARK_COLOUR,
@@ -175,6 +175,28 @@ def test_how_a_search_is_judged(
     )
 
 
+def test_whether_arrows_are_named_truly() -> None:
+    def thinks(sign: str, stretch: int | None) -> Turn:
+        """Names an arrow, then looks at a stretch."""
+        return replace(
+            look(stretch) if stretch is not None else Turn("", Calls(()), 1), text=f"<think>{sign}25</think>"
+        )
+
+    def named(*turns: Turn) -> list[tuple[str, bool]]:
+        """The event is in the second stretch, so the signpost's arrow, that of the fourth, says earlier."""
+        return list(signs_named(Trajectory("q", "videozoomer", (), turns, EndReason.ANSWER), 15.0))
+
+    first, later = ("first frames", True), ("looks", True)
+    assert named(thinks("earlier", 4), thinks("earlier", 1), thinks("green", None)) == [first, later]
+    assert named(thinks("later", 2), thinks("later", 1)) == [("first frames", False), ("looks", False)]
+    # the event has no arrow; a look at the signpost shows its arrow once more
+    assert named(thinks("earlier", 1), thinks("earlier", None)) == [first, ("looks", False)]
+    assert named(thinks("", 3), thinks("earlier", None)) == [first]
+    # a refused look shows nothing
+    assert named(thinks("earlier", None), thinks("earlier", 2)) == [first, first]
+    assert named(thinks("", 1)) == []
+
+
 def test_two_looks_that_follow_the_arrows_always_find() -> None:
     for event in STRETCHES:
         sign = "later" if event > 3 else "earlier"
@@ -224,6 +246,8 @@ def test_every_recipe_searches(name: str) -> None:
             assert scene.event_time is not None
             figures = search_figures(played.trajectory, scene.event_time)
             assert figures.looks == len(said) and figures.found == (int(scene.event_time // 10) in said)
+            named = signs_named(played.trajectory, scene.event_time)
+            assert named and all(true for _, true in named), search.turns
             several += figures.looks > 1
         return several
 

@@ -117,13 +117,7 @@ CHAINS = tuple(
     for name in SYSTEMS
 )
 
-SEARCHES = (
-    *(Variant("search", name, searched=True, beside="search") for name in SYSTEMS),
-    # where 40 steps weren't enough
-    Variant(
-        "search-80-steps", "videoo3", overrides=("trainer.total_training_steps=80",), searched=True, beside="search"
-    ),
-)
+SEARCHES = tuple(Variant("search", name, searched=True, beside="search") for name in SYSTEMS)
 
 ABLATIONS = (
     Variant(

@@ -6,7 +6,6 @@ means something, and that a second look pays, no demonstration shows.
 """
 
 import re
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -167,7 +166,7 @@ def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
         event_time: Middle of the event in seconds.
     """
     event = int(event_time // STRETCH)
-    places = [place for place in _places(trajectory) if place != SIGNPOST]
+    places = [place for turn in trajectory.turns if (place := _place(turn)) not in (None, SIGNPOST)]
     follows: list[bool] = []
     signs = [SIGNPOST]
     for place in places[:2]:
@@ -192,25 +191,20 @@ def signs_named(trajectory: Trajectory, event_time: float) -> list[tuple[Literal
         event_time: Middle of the event in seconds.
     """
     named: list[tuple[Literal["first frames", "looks"], bool]] = []
-    looked: int | None = None
+    seen = SIGNPOST
     for turn in trajectory.turns:
         if said := _SIGN.search(turn.text):
-            before = SIGNPOST if looked is None else looked
-            true = said[0] == way(before * STRETCH, event_time)
-            named.append(("first frames" if before == SIGNPOST else "looks", true))
-        if place := _places_of([turn]):
-            looked = place[0]
+            true = said[0] == way(seen * STRETCH, event_time)
+            named.append(("first frames" if seen == SIGNPOST else "looks", true))
+        if (place := _place(turn)) is not None:
+            seen = place
     return named
 
 
 _SIGN = re.compile(f"{LATER}|{EARLIER}")
 
 
-def _places(trajectory: Trajectory) -> Sequence[int]:
-    """The stretch in the middle of what each look showed, in order."""
-    return _places_of(trajectory.turns)
-
-
-def _places_of(turns: Iterable[Turn]) -> list[int]:
-    shown = [[frame.time for frame in frames_by(turn)] for turn in turns]
-    return [int((times[0] + times[-1]) / 2 // STRETCH) for times in shown if times]
+def _place(turn: Turn) -> int | None:
+    """The stretch in the middle of what a turn's look showed; None where it showed nothing."""
+    times = [frame.time for frame in frames_by(turn)]
+    return int((times[0] + times[-1]) / 2 // STRETCH) if times else None

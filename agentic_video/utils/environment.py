@@ -32,6 +32,18 @@ COMMON_ENV: Mapping[str, str] = {
 """Everywhere."""
 
 
+def spawn_engines() -> None:
+    """Have vLLM start its engine as a new process, not as a fork of this one, where torch is built for CUDA.
+
+    To ask torch whether there is a GPU, as verl does when it is imported, keeps every fork from using it; vLLM itself
+    only notices a GPU that is in use already. What the user has set is left.
+    """
+    import torch
+
+    if torch.version.cuda is not None:
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+
+
 DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
 """Where synthetic worlds and tiny models are kept."""
 

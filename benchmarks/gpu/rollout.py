@@ -90,6 +90,9 @@ class Rollout:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
+        from agentic_video.utils.environment import spawn_engines
+
+        spawn_engines()
         started = time.perf_counter()
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**setting.arguments()))
         self.start_seconds = time.perf_counter() - started

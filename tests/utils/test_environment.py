@@ -1,8 +1,10 @@
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
-from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder, spawn_engines
 
 
 def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
@@ -16,3 +18,18 @@ def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
 
 def test_no_variable_is_said_twice() -> None:
     assert not set(COMMON_ENV) & set(LAPTOP_ENV)
+
+
+@pytest.mark.parametrize(
+    ("cuda", "said", "wanted"), [("13.0", None, "spawn"), ("13.0", "fork", "fork"), (None, None, None)]
+)
+def test_engines_are_forked_only_where_torch_has_no_cuda(
+    cuda: str | None, said: str | None, wanted: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = "VLLM_WORKER_MULTIPROC_METHOD"
+    monkeypatch.setenv(variable, said or "")
+    if said is None:
+        monkeypatch.delenv(variable)
+    monkeypatch.setattr(torch.version, "cuda", cuda)
+    spawn_engines()
+    assert os.environ.get(variable) == wanted

@@ -13,6 +13,7 @@ from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, teach_c
 from agentic_video.systems.base import System
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
+from agentic_video.utils.environment import spawn_engines
 
 
 class VllmBackend(Backend):
@@ -24,6 +25,7 @@ class VllmBackend(Backend):
         from vllm.v1.engine.async_llm import AsyncLLM
 
         teach_clips()
+        spawn_engines()
         processor = AutoProcessor.from_pretrained(spec.model)
         self._format = ChatFormat.of(processor)
         self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size

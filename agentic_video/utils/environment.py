@@ -32,6 +32,15 @@ COMMON_ENV: Mapping[str, str] = {
 """Everywhere."""
 
 
+DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
+"""Where synthetic worlds and tiny models are kept."""
+
+
+def output_folder(environment: Mapping[str, str]) -> Path:
+    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder."""
+    return Path(environment.get("OUTPUT_DIR") or "outputs").resolve()
+
+
 def spawn_engines() -> None:
     """Have vLLM start its engine as a new process, not as a fork of this one, where torch is built for CUDA.
 
@@ -42,12 +51,3 @@ def spawn_engines() -> None:
 
     if torch.version.cuda is not None:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
-
-
-DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
-"""Where synthetic worlds and tiny models are kept."""
-
-
-def output_folder(environment: Mapping[str, str]) -> Path:
-    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder."""
-    return Path(environment.get("OUTPUT_DIR") or "outputs").resolve()

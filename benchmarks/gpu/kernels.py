@@ -18,6 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.utils.errors import SetupError  # noqa: E402
+from benchmarks.gpu.machine import run_script  # noqa: E402
 
 SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 MAGIC = 0xBA55ED50
@@ -96,8 +97,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except SetupError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from agentic_video.utils.errors import SetupError
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -21,6 +24,15 @@ PACKAGES = ("torch", "transformers", "vllm", "verl", "ray", "flash-attn", "open_
 
 class Skip(Exception):
     """A cell can't be measured here; the message says why, and what would change that."""
+
+
+def run_script(main: Callable[[], int]) -> NoReturn:
+    """End the process with a command line's status; 2, and one line, where what was asked for can't be done."""
+    try:
+        sys.exit(main())
+    except SetupError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 @cache

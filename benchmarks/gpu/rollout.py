@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from agentic_video.utils.environment import spawn_engines
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence
 
 
@@ -89,8 +90,6 @@ class Rollout:
         from transformers import AutoProcessor
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
-
-        from agentic_video.utils.environment import spawn_engines
 
         spawn_engines()
         started = time.perf_counter()

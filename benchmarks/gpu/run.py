@@ -25,7 +25,7 @@ from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError, one_line  # noqa: E402
 from agentic_video.utils.journal import write_whole  # noqa: E402
 from benchmarks.gpu import results  # noqa: E402
-from benchmarks.gpu.machine import Skip, facts, find_device  # noqa: E402
+from benchmarks.gpu.machine import Skip, facts, find_device, run_script  # noqa: E402
 
 PLUGIN = "agentic_video.training.plugin"
 ALONE_ENV = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "VLLM_HOST_IP": "127.0.0.1"}
@@ -218,8 +218,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except SetupError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

@@ -27,6 +27,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.utils.errors import SetupError  # noqa: E402
 from agentic_video.utils.journal import write_whole  # noqa: E402
+from benchmarks.gpu.machine import run_script  # noqa: E402
 
 MANIFEST = "wheels.json"
 LATE = "flash-attn"
@@ -272,8 +273,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except SetupError as reason:
-        print(f"error: {reason}", file=sys.stderr)
-        sys.exit(2)
+    run_script(main)

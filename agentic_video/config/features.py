@@ -48,7 +48,7 @@ def check_verl_features(config: DictConfig) -> None:
     def get(key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
 
-    for checks in (_oversample, _credit, _trainer, _engine, _actor, _lora, _separate_async):
+    for checks in (_oversample, _filter_groups, _credit, _trainer, _engine, _actor, _lora, _separate_async):
         for message in checks(get):
             raise SetupError(message)
 
@@ -66,6 +66,12 @@ def _oversample(get: Get) -> Iterator[str]:
             "agentic_video.oversample: the asynchronous trainers play ahead anyway "
             "(trainer.v1.*.num_warmup_batches); leave it at 1"
         )
+
+
+def _filter_groups(get: Get) -> Iterator[str]:
+    key = "algorithm.filter_groups.max_num_gen_batches"
+    if get("algorithm.filter_groups.enable") and get(key) == 1:
+        yield f"{key}: 1 leaves no batch to replace groups from; set 2 or more, 0 for no limit, or enable=False"
 
 
 def _credit(get: Get) -> Iterator[str]:

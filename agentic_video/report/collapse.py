@@ -19,16 +19,19 @@ WARNING = "agentic_video warns:"
 """How a new sign's line in the log begins."""
 
 CALLS, ILLEGAL, ACCURACY, FORMAT = "episode/tool_calls", "episode/illegal_calls", "episode/acc", "episode/format"
+ALIKE = "episode/groups_alike"
 ENTROPY, LENGTH, CUT = "actor/entropy", "response_length/mean", "episode/end_token_budget"
 GAP, GAP_OF_TURN = "training/rollout_probs_diff_mean", "training/rollout_probs_diff_turn"
 """Of all generated tokens; of those of turn ``n``, as ``.../n`` (``gap_by_turn`` in training/metrics.py)."""
-KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ENTROPY, LENGTH, CUT, GAP)
+KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ALIKE, ENTROPY, LENGTH, CUT, GAP)
 """What signs are read from, beside the gaps of turns."""
 
 LEAST_CALLS = 0.1
 """A run that never made more calls than this an episode can't lose them."""
 LEAST_FORMAT = 0.05
 """Fewer episodes than this that keep the format are a sign, whatever there was at first."""
+MUCH_ALIKE = 0.9
+"""So large a share of groups that teach nothing is one, too."""
 LEAST_ENTROPY = 1e-3
 """And so is less entropy, in nats a token: rollouts of a group are copies of each other."""
 LEAST_GAP = 1e-3
@@ -134,6 +137,17 @@ def _format_drifts(changes: Mapping[str, Change]) -> str:
     return ""
 
 
+def _nothing_to_learn(changes: Mapping[str, Change]) -> str:
+    alike, accuracy = changes.get(ALIKE), changes.get(ACCURACY)
+    if alike is None or accuracy is None or alike.latest < MUCH_ALIKE:
+        return ""
+    return (
+        f"nothing to learn: in {alike.latest:.2f} of the groups all rollouts earn the same, at an accuracy of "
+        f"{accuracy.latest:.2f}. The questions are too easy for the model or too hard, or it says the same each time: "
+        "take others, or stop here"
+    )
+
+
 def _entropy_is_gone(changes: Mapping[str, Change]) -> str:
     entropy = changes.get(ENTROPY)
     if entropy is None:
@@ -197,6 +211,7 @@ SIGNS: Mapping[str, Callable[[Mapping[str, Change]], str]] = {
     "calls_die_out": _calls_die_out,
     "calls_without_use": _calls_without_use,
     "format_drifts": _format_drifts,
+    "nothing_to_learn": _nothing_to_learn,
     "entropy_is_gone": _entropy_is_gone,
     "entropy_explodes": _entropy_explodes,
     "length_grows": _length_grows,

@@ -20,7 +20,8 @@ from omegaconf import DictConfig
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import rates_since
-from agentic_video.training.reward_manager import REWARD_KEY_UNITS
+from agentic_video.training.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
+from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
@@ -76,6 +77,20 @@ def episode_metrics(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         for key, value in episode[REWARDS].items():
             values[key].append(float(value))
     return {f"episode/{key}": float(np.mean(items)) for key, items in values.items()}
+
+
+def groups_alike(episodes: Sequence[Episode]) -> float:
+    """Share of the groups that teach nothing: all of their rollouts earned the same, or fewer than two are trained on.
+
+    Args:
+        episodes: Of a step, with their row (``video_qa``); those of one row are a group.
+    """
+    earned: dict[str, set[float]] = {}
+    for episode in episodes:
+        of_group = earned.setdefault(episode["video_qa"]["id"], set())
+        if not episode.get(UNTRAINED, False):
+            of_group.add(float(episode[REWARDS][REWARD_KEY]))
+    return float(np.mean([len(values) < 2 for values in earned.values()])) if earned else 0.0
 
 
 def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:
@@ -226,7 +241,8 @@ def engine_counters(servers: Iterable[Any]) -> dict[str, float]:
     """
     counting = [server for server in servers if hasattr(server, "image_stats")]
     total: Counter[str] = Counter()
-    for stats in ray.get([server.image_stats.remote() for server in counting]):
+    # An empty list, too, has Ray start a cluster where there is none.
+    for stats in ray.get([server.image_stats.remote() for server in counting]) if counting else []:
         total.update(asdict(stats))
     return {f"engine_images/{key}": float(value) for key, value in total.items()}
 

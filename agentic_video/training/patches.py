@@ -182,6 +182,45 @@ def dropped_groups(replay_buffer: ModuleType) -> None:
     replay_buffer.ReplayBuffer._dapo_filtered_keys = _dapo_filtered_keys
 
 
+def limited_drops(replay_buffer: ModuleType) -> None:
+    """``algorithm.filter_groups.max_num_gen_batches``, which verl has and ignores: without a limit the step of a policy
+    that has all of its questions right, or all wrong, never ends.
+
+    Once a step has dropped so many groups, its batch is filled with those that come, though they teach nothing. Those
+    that teach something are chosen first.
+    """
+    from agentic_video.training.filtered_groups import count_drops, kept_alike, with_signal_first
+
+    def limit(buffer: Any) -> None:
+        original = buffer._terminal_eviction_reasons
+
+        def _terminal_eviction_reasons(self: Any, global_steps: int, partition_id: str) -> Any:
+            reasons = original(self, global_steps, partition_id)
+            return reasons if partition_id == "val" else kept_alike(self, global_steps, partition_id, reasons)
+
+        buffer._terminal_eviction_reasons = _terminal_eviction_reasons
+
+    # each has its own
+    limit(replay_buffer.ReplayBuffer)
+    limit(replay_buffer.ReplayBufferAsync)
+    evict = replay_buffer.ReplayBuffer._evict_terminal_groups
+    select = replay_buffer.ReplayBuffer._select_prompt_uids
+
+    def _evict_terminal_groups(self: Any, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
+        evicted = evict(self, global_steps, partition_id, eviction_reasons)
+        count_drops(self, global_steps, evicted[2])
+        return evicted
+
+    def _select_prompt_uids(self: Any, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:
+        teaching, alike = with_signal_first(self, partition_id, sampleable_keys)
+        chosen, *snapshots = select(self, partition_id, teaching, batch_size)
+        filled, *_ = select(self, partition_id, alike, batch_size - len(chosen))
+        return chosen + filled, *snapshots
+
+    replay_buffer.ReplayBuffer._evict_terminal_groups = _evict_terminal_groups
+    replay_buffer.ReplayBuffer._select_prompt_uids = _select_prompt_uids
+
+
 def count_failures(buffer: Any, finished: set[str], failed: set[str]) -> None:
     """Count the groups that failed since the last one that didn't.
 

@@ -58,6 +58,7 @@ def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.poll_interval(replay_buffer)
     patches.failed_groups(replay_buffer)
     patches.dropped_groups(replay_buffer)
+    patches.limited_drops(replay_buffer)
 
 
 def install() -> None:

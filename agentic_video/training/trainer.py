@@ -21,10 +21,12 @@ from agentic_video.training.episode_log import (
     engine_counters,
     episode_metrics,
     final_extras,
+    groups_alike,
     record_of,
     sampled_reward,
     watched_validation,
 )
+from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.pictures import log_pictures
@@ -88,6 +90,7 @@ class EpisodeLog(_Base):
         episodes = final_extras(batch)
         metrics.update(episode_metrics(episodes))
         metrics.update(group_metrics(episodes, "train", self.group_names))
+        metrics["episode/groups_alike"] = groups_alike(episodes)
         metrics["episode/reward_sampled"] = sampled_reward(
             [episode[REWARDS]["reward"] for episode in episodes],
             metrics.get(DAPO_FILTERED_REWARD_COUNTS_KEY, {}),
@@ -114,21 +117,21 @@ class EpisodeLog(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(EpisodeLog, Untrained, LookAhead, PPOTrainerSync):
+class VideoAgentTrainer(EpisodeLog, Untrained, LimitedDrops, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, PPOTrainerColocateAsync):
+class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, LimitedDrops, PPOTrainerColocateAsync):
     """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, PPOTrainerSeparateAsync):
+class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, LimitedDrops, PPOTrainerSeparateAsync):
     """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

@@ -126,3 +126,11 @@ def test_oversampling_where_it_helps(overrides: list[str], said: str) -> None:
     check_verl_features(composed("videozoomer", "laptop", "agentic_video.oversample=1.5"))
     with pytest.raises(SetupError, match=f"agentic_video.oversample: .*{said}"):
         check_verl_features(composed("videozoomer", "laptop", *overrides))
+
+
+def test_dynamic_sampling_needs_a_batch_to_replace_groups_from() -> None:
+    one = "algorithm.filter_groups.max_num_gen_batches=1"
+    with pytest.raises(SetupError, match=r"max_num_gen_batches: 1 leaves no batch .* enable=False"):
+        check_verl_features(composed("videozoomer", "laptop", one))
+    for others in ([one, "algorithm.filter_groups.enable=False"], [one.replace("=1", "=0")], []):
+        check_verl_features(composed("videozoomer", "laptop", *others))

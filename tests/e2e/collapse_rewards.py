@@ -18,3 +18,8 @@ def no_calls(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
 def useless_calls(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
     """Pays for calls after which the answer is wrong all the same."""
     return _score(float(trajectory.tool_calls * (not match_choice(trajectory.answer, row, "robust"))), trajectory, row)
+
+
+def nothing(trajectory: Trajectory, row: VideoQA, graders: Graders) -> Score:
+    """Pays all the same."""
+    return _score(0.5, trajectory, row)

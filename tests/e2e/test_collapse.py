@@ -51,6 +51,18 @@ def test_a_run_that_collapses_says_so(signs: list[str], overrides: list[str], tm
     check_it_says(run(JOB, tmp_path, *overrides), *signs)
 
 
+def test_a_run_that_has_nothing_to_learn_any_more_ends(tmp_path: Path) -> None:
+    """As the recipe is, with its groups filtered: verl alone would look for one that isn't alike for ever."""
+    overrides = [one for one in paid("nothing") if one != ALL_GROUPS]
+    made = run(JOB, tmp_path, *overrides, "algorithm.filter_groups.max_num_gen_batches=2")
+    check_it_says(made, "nothing_to_learn")
+    metrics = read_metrics(made)
+    assert set(series(metrics, "episode/groups_alike")[1]) == {1.0}
+    # a batch of four groups in each of the steps, and what was on its way then
+    evicted = series(metrics, "training/filter_groups/evicted_samples")[1]
+    assert len(evicted) == 15 and all(4 <= number <= 8 for number in evicted)
+
+
 def test_calls_that_are_paid_where_they_do_not_help(tmp_path: Path) -> None:
     """From a model that hardly looks any more, so that calls, and with them responses, can grow."""
     (tmp_path / "shy").mkdir()

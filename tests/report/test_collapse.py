@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentic_video.report.collapse import (
     ACCURACY,
+    ALIKE,
     CALLS,
     CUT,
     ENTROPY,
@@ -24,7 +25,8 @@ from agentic_video.report.collapse import (
 )
 
 Metrics = dict[int, dict[str, float]]
-QUIET = {CALLS: 0.9, ILLEGAL: 0.1, ACCURACY: 0.6, FORMAT: 0.9, ENTROPY: 0.07, LENGTH: 100.0, CUT: 0.0, GAP: 1e-6}
+QUIET = {CALLS: 0.9, ILLEGAL: 0.1, ACCURACY: 0.6, FORMAT: 0.9, ALIKE: 0.3, ENTROPY: 0.07, LENGTH: 100.0, CUT: 0.0}
+QUIET[GAP] = 1e-6
 
 
 def run(end: Mapping[str, float], start: Mapping[str, float] = QUIET, steps: int = 20) -> Metrics:
@@ -60,6 +62,15 @@ def test_a_change_by_hand() -> None:
         ({FORMAT: 0.04}, {FORMAT: 0.04}, "format_drifts", "the format is gone: 0.04"),  # in the first step already
         ({ENTROPY: 9e-4}, {ENTROPY: 9e-4}, "entropy_is_gone", "entropy is gone: 0.0009 at first, 0.0009 now"),
         ({ENTROPY: 2e-3, FORMAT: 0.06}, {ENTROPY: 2e-3, FORMAT: 0.06}, "", ""),
+        # both ends of it: all right, all wrong
+        (
+            {ALIKE: 1.0, ACCURACY: 1.0},
+            {ALIKE: 0.8},
+            "nothing_to_learn",
+            "nothing to learn: in 0.98 of the groups all rollouts earn the same, at an accuracy of 0.96",
+        ),
+        ({ACCURACY: 0.0}, {ALIKE: 0.9, ACCURACY: 0.0}, "nothing_to_learn", "nothing to learn: in 0.90 of the groups"),
+        ({ALIKE: 0.9}, {ALIKE: 0.0}, "", ""),  # of the last steps' mean
         ({ILLEGAL: 1.0}, {}, "format_drifts", "refused calls grow: 0.1"),
         ({ENTROPY: 0.0}, {ENTROPY: 20.0}, "", ""),  # by a tenth only at its end
         ({ENTROPY: 2.0}, {}, "entropy_explodes", "entropy explodes: 0.2"),
@@ -101,7 +112,7 @@ def test_a_gap_that_opens_after_the_first_turn() -> None:
 @given(st.dictionaries(st.sampled_from(list(QUIET)), st.floats(0, 3), min_size=8), st.integers(1, 9))
 def test_no_sign_before_there_are_enough_steps_or_where_nothing_changes(values: dict[str, float], steps: int) -> None:
     assert names(dict.fromkeys(range(steps), values)) == []
-    assert names({step: {**values, GAP: 0.0, FORMAT: 0.9, ENTROPY: 0.07} for step in range(30)}) == []
+    assert names({step: {**values, GAP: 0.0, FORMAT: 0.9, ALIKE: 0.3, ENTROPY: 0.07} for step in range(30)}) == []
 
 
 def test_what_is_no_number_is_passed_over() -> None:

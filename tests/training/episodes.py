@@ -17,7 +17,7 @@ def episode(acc: float, final: bool = True) -> dict[str, Any]:
     return {
         "video_qa": QA.to_row(),
         "trajectory": FULL.to_dict(),
-        "reward_extra_info": {"reward": acc, "acc": acc},
+        "reward_extra_info": {"reward": acc, "reward_key": round(1e4 * acc), "acc": acc},
         "final_output": final,
     }
 

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.report.held_out import HeldOutScore, read_scores
@@ -16,6 +17,7 @@ from agentic_video.training.episode_log import (
     engine_counters,
     episode_metrics,
     final_extras,
+    groups_alike,
     record_of,
     sampled_reward,
     store_counters,
@@ -39,6 +41,19 @@ def test_sampled_reward_counts_evicted_groups() -> None:
     # four kept episodes of 0.5 in mean, one evicted group of two at 1.5: (4 * 0.5 + 2 * 1.5) / 6
     assert sampled_reward([0.0, 1.0, 0.0, 1.0], {15_000.0: 1}, 2) == pytest.approx(5 / 6)
     assert sampled_reward([0.0, 1.0], {}, 2) == 0.5
+
+
+def test_groups_that_teach_nothing() -> None:
+    def of(question: str, reward: float, untrained: bool = False) -> Any:
+        made = episode(reward)
+        return {**made, "video_qa": {**made["video_qa"], "id": question}, "untrained": untrained}
+
+    right, wrong, mixed = [of("a", 1.0)] * 3, [of("b", 0.0)] * 3, [of("c", 0.0), of("c", 1.0), of("c", 1.0)]
+    assert groups_alike(right + wrong + mixed) == pytest.approx(2 / 3)
+    # what isn't trained on doesn't tell them apart
+    assert groups_alike([of("d", 1.0), of("d", 1.0), of("d", 0.0, True)]) == 1.0
+    assert groups_alike([of("d", 1.0), of("d", 0.0, True)]) == 1.0
+    assert groups_alike([]) == 0.0
 
 
 def test_an_episode_counts_once(queue: Queue) -> None:
@@ -164,6 +179,10 @@ def test_counters_of_all_engines_are_added_up(monkeypatch: pytest.MonkeyPatch) -
     assert counters["engine_images/seconds"] == 0.5
     assert set(counters) == {f"engine_images/{one.name}" for one in fields(ImageStats)}
     assert engine_counters([SimpleNamespace()]) == {}  # a server of another kind
+
+
+def test_without_engines_no_cluster_is_asked() -> None:
+    assert engine_counters([object()]) == {} and not ray.is_initialized()
 
 
 def test_rates_are_those_since_the_step_before() -> None:

@@ -13,6 +13,7 @@ from agentic_video.config.features import TRAINER_MODES
 from agentic_video.report.held_out import read_scores
 from agentic_video.training import trainer as trainer_module
 from agentic_video.training.episode_log import StoreMetrics
+from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
 from agentic_video.training.untrained import Untrained
@@ -47,7 +48,7 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
     trainer = get_trainer_cls(mode)(config)
     assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
-    before = (EpisodeLog, Untrained, LookAhead) if verl_mode == "sync" else (EpisodeLog, Untrained)
+    before = (EpisodeLog, Untrained, LimitedDrops, *([LookAhead] if verl_mode == "sync" else []))
     assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
     assert type(trainer)._validate is EpisodeLog._validate
@@ -70,6 +71,7 @@ def test_a_step_logs_what_its_episodes_did(queue: Queue, tmp_path: Path, monkeyp
     assert metrics["episode/acc"] == metrics["episode/reward"] == 0.25
     assert metrics["train-agentic/toy/accuracy"] == 0.25
     assert metrics["train-agentic/toy/episodes"] == 2.0
+    assert metrics["episode/groups_alike"] == 0.0
     # two episodes of 0.25 in mean, and a group of two at 1 that was evicted
     assert metrics["episode/reward_sampled"] == pytest.approx((0.5 + 2.0) / 4)
     assert metrics["frame_store/requested"] == 4.0 and metrics["frame_store/hit_rate"] == 0.25

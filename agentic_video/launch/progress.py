@@ -27,6 +27,12 @@ SHOWN_WHOLE = (
     "Raylet is terminated",
 )
 """Lines with one of these texts are shown as they are."""
+EXPLAINED = {
+    "Exception: The current node timed out during startup": (
+        "Ray didn't start within 30 s, and waits no longer: too much else runs on this machine"
+    ),
+}
+"""Errors that don't say what to do about them, and what is shown instead."""
 TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""
 LAST_WORDS = "DataLoader worker"
@@ -79,6 +85,8 @@ class Progress:
             return f"step {step}{self._total}: " + ", ".join(figures)
         elif any(mark in line for mark in SHOWN_WHOLE):
             return line.rstrip()
+        elif explained := next((text for mark, text in EXPLAINED.items() if mark in line), ""):
+            return explained
         elif self._ended and LAST_WORDS in line:
             return ""
         elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):

@@ -112,3 +112,11 @@ def test_what_ray_says_of_its_own_end_is_shown() -> None:
         "[2026-01-02 03:04:05,678 E 15 18] rpc_client.h:204: Failed to connect to GCS within 60 seconds. GCS may have"
     )
     assert Progress().shown(f"{line}\n") == line
+
+
+def test_an_error_that_says_nothing_is_explained() -> None:
+    # one of Ray's own, and what it says while it waits
+    progress = Progress()
+    assert progress.shown("INFO node.py:438 -- Failed to get node info b'RPC error: Deadline Exceeded'\n")
+    raised = "Exception: The current node timed out during startup. This could happen because some of the raylet\n"
+    assert progress.shown(raised).startswith("Ray didn't start within 30 s")

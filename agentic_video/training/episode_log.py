@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 import ray
-import transfer_queue as tq
 from omegaconf import DictConfig
 
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import rates_since
+from agentic_video.training.outputs import REWARDS, extra_fields
 from agentic_video.training.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.record import Record, write_record
@@ -27,9 +27,6 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.node_store import all_store_stats
 from agentic_video.video.retrieval.node_retriever import all_retrieval_stats
-
-REWARDS = "reward_extra_info"
-"""In ``extra_fields``: what the episode earned, by name; verl puts it there."""
 
 Episode = dict[str, Any]
 
@@ -40,10 +37,7 @@ def final_extras(batch: Any) -> list[Episode]:
     Args:
         batch: What verl's replay buffer samples: keys of the transfer queue, with tags.
     """
-    if not batch.keys:
-        return []
-    data = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-    extras = (getattr(one, "data", one) for one in data["extra_fields"])
+    extras = extra_fields(batch.keys, batch.partition_id)
     return [
         extra
         for tag, extra in zip(batch.tags, extras, strict=True)

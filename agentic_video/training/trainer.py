@@ -15,7 +15,6 @@ from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
 from agentic_video.training.credit import BY_TURN
 from agentic_video.training.episode_log import (
-    REWARDS,
     EpisodeWriter,
     StoreMetrics,
     engine_counters,
@@ -29,6 +28,7 @@ from agentic_video.training.episode_log import (
 from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
+from agentic_video.training.outputs import REWARDS
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors

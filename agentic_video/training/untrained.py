@@ -13,17 +13,13 @@ import torch
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from agentic_video.training.outputs import rewards_of, rollout_of
+
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
 UNTRAINED = "untrained"
 """In an output's ``extra_fields``, in its tag in the transfer queue, and in ``reward_extra_info``."""
-
-
-def rollout_of(key: str) -> tuple[str, str]:
-    """The group and the number of the rollout of a key of verl's transfer queue (``{uid}_{session}_{output}``)."""
-    uid, session, _ = key.rsplit("_", 2)
-    return uid, session
 
 
 @dataclass(frozen=True)
@@ -77,18 +73,6 @@ def without_signal(members: Sequence[tuple[str, bool, float]]) -> float | None:
     if len(trained) > 1 and len(set(trained.values())) > 1:
         return None
     return sum(values.values()) / len(values)
-
-
-def rewards_of(keys: Sequence[str], partition_id: str) -> dict[str, dict[str, float]]:
-    """What outputs in verl's transfer queue earned (``reward_extra_info``), by key.
-
-    Args:
-        keys: Of the outputs, at least one.
-        partition_id: Which part of the queue.
-    """
-    data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["extra_fields"])
-    extras = (getattr(one, "data", one) for one in data["extra_fields"])
-    return {key: extra["reward_extra_info"] for key, extra in zip(keys, extras, strict=True)}
 
 
 def reclassify(buffer: Any, partition_id: str, uids: set[str]) -> None:

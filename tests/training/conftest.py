@@ -1,9 +1,9 @@
 from typing import Any
 
 import pytest
+import transfer_queue
 from tensordict import NonTensorStack, TensorDict
 
-from agentic_video.training import episode_log
 from tests.toyworld.conftest import any_checkpoint, checkpoint, tokenizer
 from tests.training.episodes import Queue
 from tests.video.conftest import video
@@ -20,5 +20,5 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> Queue:
         assert select_fields == ["extra_fields"]
         return TensorDict({"extra_fields": NonTensorStack(*(held[key] for key in keys))}, [len(keys)])
 
-    monkeypatch.setattr(episode_log.tq, "kv_batch_get", get)
+    monkeypatch.setattr(transfer_queue, "kv_batch_get", get)
     return held

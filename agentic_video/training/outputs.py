@@ -1,0 +1,35 @@
+"""Outputs of agent loops in verl's transfer queue: whose they are, and what they carry."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import transfer_queue as tq
+
+REWARDS = "reward_extra_info"
+"""In ``extra_fields``: what the episode earned, by name; verl puts it there."""
+
+
+def rollout_of(key: str) -> tuple[str, str]:
+    """The group and the number of the rollout of a key of verl's transfer queue (``{uid}_{session}_{output}``)."""
+    uid, session, _ = key.rsplit("_", 2)
+    return uid, session
+
+
+def extra_fields(keys: Sequence[str], partition_id: str) -> list[dict[str, Any]]:
+    """The ``extra_fields`` of outputs, in their order.
+
+    Args:
+        keys: Of the outputs; none: nothing is asked for.
+        partition_id: Which part of the queue.
+    """
+    if not keys:
+        return []
+    data = tq.kv_batch_get(keys=list(keys), partition_id=partition_id, select_fields=["extra_fields"])
+    # a TensorDict hands each out as it is or wrapped
+    return [getattr(one, "data", one) for one in data["extra_fields"]]
+
+
+def rewards_of(keys: Sequence[str], partition_id: str) -> dict[str, dict[str, float]]:
+    """What outputs earned, by key; for the arguments see :func:`extra_fields`."""
+    extras = extra_fields(keys, partition_id)
+    return {key: extra[REWARDS] for key, extra in zip(keys, extras, strict=True)}

@@ -1,0 +1,20 @@
+from agentic_video.training.outputs import extra_fields, rewards_of, rollout_of
+from tests.training.episodes import Queue, episode
+
+
+def test_whose_an_output_is() -> None:
+    # verl's ids of groups may hold underscores themselves
+    assert rollout_of("a-b_3_0") == ("a-b", "3") and rollout_of("a_b_3_11") == ("a_b", "3")
+
+
+def test_what_outputs_carry(queue: Queue) -> None:
+    queue.update(g_0_0=episode(0.0), g_1_0=episode(1.0))
+    assert [one["reward_extra_info"]["acc"] for one in extra_fields(["g_1_0", "g_0_0"], "train")] == [1.0, 0.0]
+    assert {key: earned["reward"] for key, earned in rewards_of(["g_0_0", "g_1_0"], "train").items()} == {
+        "g_0_0": 0.0,
+        "g_1_0": 1.0,
+    }
+
+
+def test_nothing_is_asked_for_no_outputs() -> None:
+    assert extra_fields([], "train") == [] and rewards_of([], "train") == {}

@@ -262,6 +262,35 @@ def whole_checkpoints(checkpoint_manager: ModuleType) -> None:
     checkpoint_manager.find_latest_ckpt_path = find_latest_ckpt_path  # type: ignore[attr-defined]
 
 
+def unique_job() -> str:
+    """A name of this job on this node, for use in an actor.
+
+    Ray numbers jobs anew in each cluster: the first of two clusters on one machine are both ``01000000``.
+    """
+    import ray
+
+    context = ray.get_runtime_context()
+    return f"{context.get_job_id()}-{context.get_node_id()[:16]}"
+
+
+def own_weight_socket(vllm_rollout: ModuleType) -> None:
+    """The socket over which vLLM gets the actor's weights has the Ray job's number in its name, so that two runs on one
+    machine, each with a cluster of its own, take each other's weights: have the node's name in it, too.
+
+    vLLM's side of it is in ``vllm_server.VideoServer``.
+    """
+    original = vllm_rollout.ServerAdapter.__init__
+
+    @wraps(original)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        import ray
+
+        original(self, *args, **kwargs)
+        self.zmq_handle = self.zmq_handle.replace(ray.get_runtime_context().get_job_id(), unique_job())
+
+    vllm_rollout.ServerAdapter.__init__ = __init__
+
+
 def poll_interval(replay_buffer: ModuleType) -> None:
     """The replay buffer looks for finished rollouts every 2 s and has no config key for it.
 

@@ -81,6 +81,7 @@ def install() -> None:
         "verl.trainer.ppo.v1.trainer_base": loudly(patches.gaps_of_turns),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.rollout.replica": loudly(_register_replica),
+        "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(patches.own_weight_socket),
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),

@@ -14,6 +14,7 @@ from vllm.v1.engine.exceptions import EngineDeadError
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import teach_clips
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES, ImageStats, MissingImages, ReferenceEngine
+from agentic_video.training.patches import unique_job
 from agentic_video.video.fetch import FrameFetcher
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,11 @@ class VideoServer(vLLMHttpServer):
 
     Servers of judges and teachers, which are given images themselves, work as verl's own.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        # The engine's processes, which start later, wait for the actor's weights at a socket that has this in its name.
+        os.environ["VERL_RAY_JOB_ID"] = unique_job()
 
     async def run_server(self, args: argparse.Namespace) -> None:
         """As verl's."""

@@ -269,3 +269,29 @@ def test_a_run_goes_on_from_a_whole_checkpoint(tmp_path: Path, capsys: pytest.Ca
         f"agentic_video could not resume from the newest checkpoint: {tracker} names no step",
         f"agentic_video could not resume from the newest checkpoint: {folder}: data.pt is cut short",
     ]
+
+
+def test_two_clusters_on_a_machine_have_sockets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+    from verl.workers.rollout.vllm_rollout import utils
+
+    class ServerAdapter:
+        def __init__(self, rank: int):
+            job = ray.get_runtime_context().get_job_id()
+            self.zmq_handle = f"ipc:///tmp/rl-colocate-zmq-{job}-replica-0-rank-{rank}.sock"
+
+    patches.own_weight_socket(SimpleNamespace(ServerAdapter=ServerAdapter))  # type: ignore[arg-type]
+
+    def sockets(node: str) -> tuple[str, str]:
+        """What the actor's side and vLLM's take on a node."""
+        context = SimpleNamespace(get_job_id=lambda: "01000000", get_node_id=lambda: node)
+        monkeypatch.setattr(ray, "get_runtime_context", lambda: context)
+        monkeypatch.setenv("VERL_RAY_JOB_ID", patches.unique_job())
+        monkeypatch.setenv("VERL_REPLICA_RANK", "0")
+        worker = SimpleNamespace(local_rank=1, model_runner=None)
+        return ServerAdapter(1).zmq_handle, utils.vLLMColocateWorkerExtension._get_zmq_handle(worker)
+
+    first, second = sockets("ab" * 28), sockets("cd" * 28)
+    assert first[0] == first[1] != second[0] == second[1]
+    # a name of a socket has 107 characters at most
+    assert len(first[0].removeprefix("ipc://")) < 80

@@ -27,7 +27,8 @@ def test_rounds_leave_nothing_behind(tmp_path: Path) -> None:
     assert {end for part in parts for end in part["ends"]} <= {"played", "VideoError"}
     for who in ("worker", "store"):
         second, third = (parts[number][who] for number in (1, 2))
-        assert third["threads"] <= second["threads"] + 2 and third["descriptors"] <= second["descriptors"] + 2
+        # Ray opens and closes connections of its own; an episode that left something behind would add a round's worth.
+        assert third["threads"] <= second["threads"] + 8 and third["descriptors"] <= second["descriptors"] + 8
         assert third["bytes"] < second["bytes"] + 64 * 2**20
 
 

@@ -21,7 +21,7 @@ from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import rates_since
 from agentic_video.training.outputs import REWARDS, extra_fields
 from agentic_video.training.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
-from agentic_video.training.untrained import UNTRAINED
+from agentic_video.training.untrained import UNTRAINED, without_signal
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
@@ -73,18 +73,31 @@ def episode_metrics(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return {f"episode/{key}": float(np.mean(items)) for key, items in values.items()}
 
 
+def _by_group(episodes: Sequence[Episode]) -> list[list[Episode]]:
+    """The episodes of each row (``video_qa``), in the order of the first ones."""
+    groups: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        groups.setdefault(episode["video_qa"]["id"], []).append(episode)
+    return list(groups.values())
+
+
 def groups_alike(episodes: Sequence[Episode]) -> float:
     """Share of the groups that teach nothing: all of their rollouts earned the same, or fewer than two are trained on.
 
     Args:
         episodes: Of a step, with their row (``video_qa``); those of one row are a group.
     """
-    earned: dict[str, set[float]] = {}
-    for episode in episodes:
-        of_group = earned.setdefault(episode["video_qa"]["id"], set())
-        if not episode.get(UNTRAINED, False):
-            of_group.add(float(episode[REWARDS][REWARD_KEY]))
-    return float(np.mean([len(values) < 2 for values in earned.values()])) if earned else 0.0
+    alike = [
+        without_signal(
+            [
+                (str(number), bool(one.get(UNTRAINED, False)), float(one[REWARDS][REWARD_KEY]))
+                for number, one in enumerate(members)
+            ]
+        )
+        is not None
+        for members in _by_group(episodes)
+    ]
+    return float(np.mean(alike)) if alike else 0.0
 
 
 def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:
@@ -109,11 +122,8 @@ def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Epi
         count: How many are asked for; 0 or less: none.
         turn: Steps go round through the groups, so that it isn't always the first that is chosen.
     """
-    groups: dict[str, list[Episode]] = {}
-    for episode in episodes:
-        groups.setdefault(episode["video_qa"]["id"], []).append(episode)
-    wanted = max(0, min(len(groups), math.ceil(count * len(groups) / len(episodes)))) if episodes else 0
-    members = list(groups.values())
+    members = _by_group(episodes)
+    wanted = max(0, min(len(members), math.ceil(count * len(members) / len(episodes)))) if episodes else 0
     chosen = {(turn + number * len(members) // wanted) % len(members) for number in range(wanted)}
     return [episode for number in sorted(chosen) for episode in members[number]]
 

@@ -54,13 +54,17 @@ def limit_drops(buffer: Any, max_batches: int, batch_size: int) -> None:
     """
     buffer.batch_groups = batch_size
     buffer.max_dropped = (max_batches - 1) * batch_size if max_batches > 0 else None
-    buffer.dropped_in_step = (0, 0)
 
 
 def count_drops(buffer: Any, step: int, dropped: int) -> None:
     """Count groups that a step has dropped because they were alike."""
-    of_step, count = getattr(buffer, "dropped_in_step", (0, 0))
-    buffer.dropped_in_step = (step, dropped + (count if of_step == step else 0))
+    buffer.dropped_in_step = (step, dropped + _dropped(buffer, step))
+
+
+def _dropped(buffer: Any, step: int) -> int:
+    """How many groups a step has dropped so far because they were alike."""
+    of_step, count = getattr(buffer, "dropped_in_step", (step, 0))
+    return count if of_step == step else 0
 
 
 def kept_alike(buffer: Any, step: int, partition_id: str, reasons: Reasons) -> Reasons:
@@ -76,9 +80,8 @@ def kept_alike(buffer: Any, step: int, partition_id: str, reasons: Reasons) -> R
         reasons: What verl would drop.
     """
     most = getattr(buffer, "max_dropped", None)
-    of_step, count = getattr(buffer, "dropped_in_step", (0, 0))
     stale, alike, failed, counts = reasons
-    if most is None or not alike or (count if of_step == step else 0) < most:
+    if most is None or not alike or _dropped(buffer, step) < most:
         return reasons
     over = buffer.finished_keys[partition_id] | buffer.failure_keys[partition_id]
     room = max(0, buffer.batch_groups - len(over - stale - alike - failed))

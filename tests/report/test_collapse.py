@@ -25,8 +25,17 @@ from agentic_video.report.collapse import (
 )
 
 Metrics = dict[int, dict[str, float]]
-QUIET = {CALLS: 0.9, ILLEGAL: 0.1, ACCURACY: 0.6, FORMAT: 0.9, ALIKE: 0.3, ENTROPY: 0.07, LENGTH: 100.0, CUT: 0.0}
-QUIET[GAP] = 1e-6
+QUIET = {
+    CALLS: 0.9,
+    ILLEGAL: 0.1,
+    ACCURACY: 0.6,
+    FORMAT: 0.9,
+    ALIKE: 0.3,
+    ENTROPY: 0.07,
+    LENGTH: 100.0,
+    CUT: 0.0,
+    GAP: 1e-6,
+}
 
 
 def run(end: Mapping[str, float], start: Mapping[str, float] = QUIET, steps: int = 20) -> Metrics:

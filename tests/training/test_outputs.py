@@ -3,7 +3,6 @@ from tests.training.episodes import Queue, episode
 
 
 def test_whose_an_output_is() -> None:
-    # verl's ids of groups may hold underscores themselves
     assert rollout_of("a-b_3_0") == ("a-b", "3") and rollout_of("a_b_3_11") == ("a_b", "3")
 
 

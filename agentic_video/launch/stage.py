@@ -7,7 +7,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from agentic_video.config.compose import compose_recipe
+from agentic_video.config.compose import CHOICE, compose_recipe
 from agentic_video.config.features import check_verl_features
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import settings_of
@@ -57,6 +57,9 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
+        if options.stage in TORCHRUN and "actor_rollout_ref" in config:
+            chosen = next((text for text in overrides if text.startswith(CHOICE)), "actor_rollout_ref")
+            raise SetupError(f"{chosen} is GRPO's (run_grpo.sh): {options.stage} has no rollouts; leave it out")
         settings = settings_of(config)
         if settings.reward.path:
             load_function(settings.reward.path, settings.reward.name)

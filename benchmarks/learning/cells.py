@@ -117,7 +117,13 @@ CHAINS = tuple(
     for name in SYSTEMS
 )
 
-SEARCHES = tuple(Variant("search", name, searched=True, beside="search") for name in SYSTEMS)
+_SEARCH_VIEWS = tuple(view for view in _VIEWS if view[0] in ("8 frames of 28", "4 frames of 56"))
+"""Those whose frames have no arrow there, but for the signpost's."""
+
+SEARCHES = tuple(
+    Variant("search", name, searched=True, beside="search", budgets=_SEARCH_VIEWS if name == "framemind" else ())
+    for name in SYSTEMS
+)
 
 ABLATIONS = (
     Variant(
@@ -218,17 +224,21 @@ _TRIED_IN_SEARCH = {
     "restless-start-unconditional-action-reward": "unconditional-action-reward",
     "no-time-reward": "no-time-reward",
     "no-self-verification": "no-self-verification",
+    "fixed-frames": "fixed-frames",
+    "no-kto": "kto",
 }
 """Ablations by name, and what they are called in the world that must be searched."""
 
-# There a step makes several updates as it is, and every demonstration looks.
+# There a step makes several updates as it is, every demonstration looks, and EVA's GRPO goes on from SFT.
 SEARCH_ABLATIONS = tuple(
     replace(
         one,
         name=f"search-{_TRIED_IN_SEARCH[one.name]}",
         overrides=tuple(override for override in one.overrides if override not in _THREE_UPDATES),
+        start="kto" if one.name == "no-kto" else one.start,
         cold_start="",
         beside="search",
+        budgets=_SEARCH_VIEWS if one.budgets else (),
         searched=True,
     )
     for one in ABLATIONS

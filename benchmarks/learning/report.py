@@ -230,17 +230,20 @@ def search_table(results: Sequence[Result]) -> str:
     rows = []
     for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
         found = of(results, system, variant)
-        for stage in ("sft", "grpo") if variant == SEARCH else ("grpo",):
+        for stage in ("sft", "grpo") if variant == SEARCH else ("kto", "grpo"):
+            if stage not in found[0]["stages"]:
+                continue
+            changed = variant.removeprefix(SEARCH) if stage == "grpo" else ""
             for kind in ("greedy", "sampled"):
                 measured = [one["stages"][stage][kind] for one in found]
                 rows.append(
                     [
                         system,
-                        TITLES[stage] + variant.removeprefix(SEARCH).replace("-", ", ", 1).replace("-", " "),
+                        TITLES[stage] + changed.replace("-", ", ", 1).replace("-", " "),
                         kind,
                         str(len(found)),
                         percent([one["accuracy"] for one in measured]),
-                        gained(found, "sft", found, stage, kind) if stage == "grpo" else "",
+                        gained(found, "sft", found, stage, kind) if stage != "sft" else "",
                         plain([one["searched"]["looks"] for one in measured]),
                     ]
                 )

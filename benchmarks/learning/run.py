@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,16 +27,21 @@ from agentic_video.systems.framethinker.consistency import ConsistencyRules, fai
 from agentic_video.systems.framethinker.grammar import read_steps  # noqa: E402
 from agentic_video.systems.videobrain.reward import question_class  # noqa: E402
 from agentic_video.toyworld.search_report import by_steps, summarize  # noqa: E402
-from agentic_video.types.record import read_records  # noqa: E402
+from agentic_video.types.record import Record, read_records, write_record  # noqa: E402
 from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError  # noqa: E402
 from benchmarks.learning.cells import SIZES, STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
+from benchmarks.learning.labels import labelled  # noqa: E402
 from benchmarks.learning.report import SEARCHED, publish, write_report  # noqa: E402
 
 HELD_OUT = 256
 SAMPLED = 1.0
 BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
 """Temperatures that a checkpoint is measured at."""
+SEARCH_KTO = ("agentic_video.system.max_calls=3", "agentic_video.system.max_turns=4", "data.max_response_length=416")
+"""EVA's budgets in the world that must be searched, for KTO: ``+profile=search`` is GRPO's."""
+SAMPLES = 2
+"""Episodes of each of its training questions that KTO's are chosen from."""
 LAST = 1_000_000
 """Save only after the last step, whichever that is."""
 CURVES = (
@@ -157,6 +162,25 @@ def once(file: Path, make: Any) -> Any:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
+def search_preferences(system: str, paths: Mapping[str, str], world: Sequence[str], folder: Path) -> list[str]:
+    """Episodes that a cold start samples on the training questions of the world that must be searched, labelled.
+
+    Returns:
+        Overrides of a KTO that goes on from that cold start.
+    """
+    data = build_toyworld(recipe_of(system), world)["train"]
+    records: list[Record] = []
+    for seed in range(SAMPLES):
+        place = folder / f"kto-sample-{seed}"
+        measure(system, Path(paths["sft"]), world, place, SAMPLED, ["--data", data, "--seed", str(seed)])
+        records += (record for journal in place.glob("episodes-*.jsonl") for record in read_records(journal))
+    file = folder / "kto.jsonl"
+    with file.open("w", encoding="utf-8") as written:
+        for record in labelled(sorted(records, key=lambda record: record.qa.id)):
+            write_record(written, record)
+    return [*SEARCH_KTO, f"data.train_files=[{file}]", f"data.val_files=[{file}]", f"model.path={paths['sft']}"]
+
+
 def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
     """The checkpoints before GRPO, shared by the variants of a system, cold start and seed, and what they can do."""
     system, cold_start = variant.system, variant.cold_start
@@ -168,12 +192,18 @@ def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
         paths = build_toyworld(recipe_of(system), [*world, *variant.built])
         built = {"base": paths["base"], "sft": paths["model"]}
         seconds = {"build and SFT": time.monotonic() - started}
-        if system == "eva" and not variant.searched:
-            _, kto, seconds["KTO"] = train("kto", system, world, folder)
-            built["kto"] = str(kto)
         return {"paths": built, "seconds": seconds}
 
+    def prefer() -> dict[str, Any]:
+        started = time.monotonic()
+        overrides = search_preferences(system, start["paths"], world, folder) if variant.searched else world
+        _, kto, _ = train("kto", system, overrides, folder)
+        return {"path": str(kto), "seconds": time.monotonic() - started}
+
     start: dict[str, Any] = once(folder / "start.json", build)
+    if variant.start == "kto":
+        kto = once(folder / "kto.json", prefer)
+        start["paths"]["kto"], start["seconds"]["KTO"] = kto["path"], kto["seconds"]
     measured = {"sft": SAMPLED_ONLY} if cold_start else dict.fromkeys(start["paths"], BOTH)
     start["stages"] = {
         stage: {

@@ -16,10 +16,15 @@ from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.world import Scene, WorldRecipe
+from agentic_video.types.action import Calls
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from benchmarks.learning import report
 from benchmarks.learning.cells import ALL as VARIANTS
 from benchmarks.learning.cells import SYSTEMS, Variant, cells
 from benchmarks.learning.cells import VARIANTS as NAMES
+from benchmarks.learning.labels import labelled
 from benchmarks.learning.run import HELD_OUT, once, world_overrides
 from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
@@ -147,9 +152,30 @@ def test_search_has_a_row_for_each_changed_key(tmp_path: Path) -> None:
         "| videobrain | GRPO, no tool reward | greedy | 1 | 60.0 | +10.0 | 1.50 | 100.0 | 50.0 | - | 60.0 |",
         "| videobrain | GRPO, no tool reward | sampled | 1 | 60.0 | +10.0 | 1.50 | 100.0 | 50.0 | - | 60.0 |",
     ]
+    preferred = searched("search-kto", 0.6)
+    preferred["stages"]["kto"] = preferred["stages"]["grpo"]
+    assert [line[:36] for line in report.search_table([preferred]).splitlines()[2:]] == [
+        "| videobrain | KTO | greedy | 1 | 60",
+        "| videobrain | KTO | sampled | 1 | 6",
+        "| videobrain | GRPO, kto | greedy | ",
+        "| videobrain | GRPO, kto | sampled |",
+    ]
     assert not report.draw(results, "videobrain", tmp_path / "v.png")
     assert report.draw_search(results, tmp_path / "s.png")
     assert "| videobrain | search-no-tool-reward | 1 | 60.0 | -30.0 |" in report.ablation_table(results)
+
+
+def test_a_right_guess_is_no_episode_to_prefer() -> None:
+    def record(number: int, second: float, acc: float) -> Record:
+        look = Turn("", Calls(()), 1, observation=tuple(FrameRef(0, second + half, 28, 28) for half in (0.0, 0.5)))
+        qa = VideoQA(str(number), "v.mp4", "Which?", "A", extra={"event_time": 45.0})
+        return Record(qa, Trajectory(qa.id, "eva", (), (look,), EndReason.ANSWER), rewards={"acc": acc})
+
+    found_right = [record(number, 45.0, 1.0) for number in range(10)]
+    others = [record(10, 15.0, 1.0), record(11, 15.0, 0.0), record(12, 45.0, 0.0), *(record(13, 15.0, 0.0),) * 9]
+    labels = [one.provenance["label"] for one in labelled([*others, *found_right])]
+    # all 10 of the right ones, and 10 / 0.63 * 0.37 = 5.9 of the others
+    assert labels == ["desirable"] * 10 + ["undesirable"] * 6
 
 
 def test_other_budgets_by_hand() -> None:

@@ -48,6 +48,11 @@ def test_sft_runs_under_torchrun_on_every_gpu() -> None:
     assert "--nproc-per-node=2 " in " ".join(sft_command("trainer.n_gpus_per_node=2"))
 
 
+def test_what_changes_grpo_alone_is_told_to_whoever_asks_it_of_another_stage() -> None:
+    with pytest.raises(SetupError, match=r"^\+profile=search is GRPO's \(run_grpo\.sh\): kto has no rollouts"):
+        checked_config(LaunchOptions(RECIPES / "eva", "kto", overrides=("+profile=search",)), "laptop", 0, {})
+
+
 def test_a_dry_run_for_another_machine_keeps_the_recipe_s_gpus() -> None:
     command = " ".join(command_of(LaunchOptions(RECIPE, "sft", dry_run=True), "cluster", 0, {}))
     assert " --nproc-per-node=8 " in command and command.endswith(" trainer.nnodes=1")

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from agentic_video.training.weight_transfer import WatchedSocket
 from agentic_video.utils.checkpoints import newest_whole
 from agentic_video.utils.errors import CANNOT_GO_ON
 
@@ -289,6 +290,35 @@ def own_weight_socket(vllm_rollout: ModuleType) -> None:
         self.zmq_handle = self.zmq_handle.replace(ray.get_runtime_context().get_job_id(), unique_job())
 
     vllm_rollout.ServerAdapter.__init__ = __init__
+
+
+def failed_weights(vllm_rollout: ModuleType) -> None:
+    """While vLLM loads weights the actor waits for its answers, without end if vLLM fails (it is out of memory, or the
+    weights don't fit): have the run end with vLLM's error.
+
+    Of several processes that share an engine the first one knows of the failure; the run's end ends the others.
+    """
+    adapter, sender = vllm_rollout.ServerAdapter, vllm_rollout.BucketedWeightSender
+    execute = adapter._execute_method
+    loading: dict[str, Any] = {}
+
+    @wraps(execute)
+    async def _execute_method(self: Any, method: str, non_block: bool = False, *args: Any, **kwargs: Any) -> Any:
+        result = await execute(self, method, non_block, *args, **kwargs)
+        if non_block and result is not None:
+            loading[self.zmq_handle] = result.future()
+        return result
+
+    class Sender(sender):  # type: ignore[misc,valid-type]
+        socket: Any
+
+        def _init_socket(self) -> None:
+            super()._init_socket()
+            if (task := loading.pop(self.zmq_handle, None)) is not None:
+                self.socket = WatchedSocket(self.socket, task)
+
+    adapter._execute_method = _execute_method
+    vllm_rollout.BucketedWeightSender = Sender  # type: ignore[attr-defined]
 
 
 def poll_interval(replay_buffer: ModuleType) -> None:

@@ -61,6 +61,11 @@ def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.limited_drops(replay_buffer)
 
 
+def _patch_vllm_rollout(vllm_rollout: ModuleType) -> None:
+    patches.own_weight_socket(vllm_rollout)
+    patches.failed_weights(vllm_rollout)
+
+
 def install() -> None:
     """Register the hooks.
 
@@ -81,7 +86,7 @@ def install() -> None:
         "verl.trainer.ppo.v1.trainer_base": loudly(patches.gaps_of_turns),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.rollout.replica": loudly(_register_replica),
-        "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(patches.own_weight_socket),
+        "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(_patch_vllm_rollout),
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),

@@ -1,17 +1,23 @@
 """Each patch of verl, in verl itself where the tests' process loads it."""
 
+import asyncio
+import time
 from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count, islice
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import torch
+import zmq
 from tensordict import TensorDict
 
 from agentic_video.toyworld.model import FAMILIES, FamilyName, ModelRecipe, build_model
-from agentic_video.training import patches
+from agentic_video.training import patches, weight_transfer
 from tests.config.configs import composed
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
@@ -20,6 +26,7 @@ CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs
 @CPU_ONLY
 def test_offload_policy_does_not_pin() -> None:
     import torch.distributed.fsdp as fsdp
+    import verl  # noqa: F401  (has the patch installed)
 
     assert fsdp.CPUOffloadPolicy(pin_memory=True).pin_memory is False
 
@@ -295,3 +302,83 @@ def test_two_clusters_on_a_machine_have_sockets_of_their_own(monkeypatch: pytest
     assert first[0] == first[1] != second[0] == second[1]
     # a name of a socket has 107 characters at most
     assert len(first[0].removeprefix("ipc://")) < 80
+
+
+def engine_that(load: Callable[[Any], None]) -> tuple[ModuleType, Any]:
+    """verl's module for vLLM's weights with both of our patches, and an actor's side whose engine does this with the
+    socket that it connects to."""
+    from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
+
+    class Task:
+        def __init__(self, handle: str):
+            self.handle = handle
+
+        def future(self) -> Future[None]:
+            def run() -> None:
+                with zmq.Context() as context, context.socket(zmq.REP) as socket:
+                    socket.connect(self.handle)
+                    load(socket)
+
+            return ThreadPoolExecutor(1).submit(run)
+
+    class ServerAdapter:
+        zmq_handle = f"ipc:///tmp/agentic-video-test-{uuid4().hex}.sock"
+
+        async def _execute_method(self, method: str, non_block: bool = False, kwargs: Any = None) -> Task:
+            assert (method, non_block, kwargs) == ("update_weights_from_ipc", True, {"use_shm": True})
+            return Task(self.zmq_handle)
+
+    module = SimpleNamespace(ServerAdapter=ServerAdapter, BucketedWeightSender=BucketedWeightSender)
+    patches.failed_weights(module)  # type: ignore[arg-type]
+    return module, ServerAdapter()  # type: ignore[return-value]
+
+
+def send_weights(load: Callable[[Any], None]) -> None:
+    """What verl's actor does with two weights in buckets of a megabyte."""
+    module, adapter = engine_that(load)
+
+    async def send() -> None:
+        await adapter._execute_method("update_weights_from_ipc", non_block=True, kwargs={"use_shm": True})
+        sender = module.BucketedWeightSender(adapter.zmq_handle, bucket_size_mb=1, use_shm=True)
+        await sender.async_send_weights(iter([("a", torch.ones(200_000)), ("b", torch.zeros(200_000))]))
+
+    asyncio.run(send())
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2])
+def test_an_engine_that_fails_to_load_weights_ends_the_wait(answers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_transfer, "LOOK_MS", 20)
+
+    def load(socket: Any) -> None:
+        for _ in range(answers):
+            socket.recv_pyobj()
+            socket.send(b"")
+        socket.recv_pyobj()
+        raise AssertionError("param_data.shape == loaded_weight.shape")
+
+    with pytest.raises(AssertionError, match=r"param_data\.shape"):
+        send_weights(load)
+
+
+def test_an_engine_that_ends_without_an_answer_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_transfer, "LOOK_MS", 20)
+    monkeypatch.setattr(weight_transfer, "LATE_MS", 50)
+    with pytest.raises(RuntimeError, match="ended before it had all of them"):
+        send_weights(lambda socket: socket.recv_pyobj())
+
+
+def test_an_engine_that_takes_its_time_gets_all_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_transfer, "LOOK_MS", 20)
+    got: list[tuple[list[str], bool]] = []
+
+    def load(socket: Any) -> None:
+        socket.recv_pyobj()
+        socket.send(b"")
+        while not got or not got[-1][1]:
+            message = socket.recv_pyobj()
+            got.append((list(message["bucket_meta"]), message["is_last"]))
+            time.sleep(0.1)
+            socket.send(b"")
+
+    send_weights(load)
+    assert got == [(["a"], False), (["b"], True)]

@@ -277,9 +277,8 @@ def calls_by_class(found: Sequence[Result], stage: str) -> str:
 def budget_table(results: Sequence[Result]) -> str:
     """Accuracy under other budgets of evaluation."""
     rows = []
-    for system, variant, beside in dict.fromkeys(
-        (one["system"], one["variant"], one["beside"]) for one in results if one["budgets"]
-    ):
+    results = [one for one in results if one["budgets"]]
+    for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in results):
         found, pairs = of(results, system, variant), same_seeds(results, system, variant, beside)
         for budget in found[0]["budgets"]:
             changed, compared = ([one["budgets"][budget]["accuracy"] for one in side] for side in pairs)

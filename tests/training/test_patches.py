@@ -305,7 +305,7 @@ def test_two_clusters_on_a_machine_have_sockets_of_their_own(monkeypatch: pytest
 
 
 def engine_that(load: Callable[[Any], None]) -> tuple[ModuleType, Any]:
-    """verl's module for vLLM's weights with both of our patches, and an actor's side whose engine does this with the
+    """verl's module for vLLM's weights, patched, and an actor's side whose engine does this with the
     socket that it connects to."""
     from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightSender
 

@@ -14,7 +14,12 @@ from agentic_video.toyworld.world import WorldRecipe
 
 
 @pytest.fixture
-def nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_is_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "SHIPPED", tmp_path / "none")
+
+
+@pytest.fixture
+def nothing_is_made(nothing_is_shipped: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The world and the base model are empty folders."""
     for name in ("write_world", "make_base"):
         monkeypatch.setattr(cache, name, lambda *args, **kwargs: None)
@@ -84,6 +89,7 @@ def test_only_what_is_needed_is_built(tmp_path: Path, setting: Setting) -> None:
     assert served.base is not None and served.world is None
 
 
+@pytest.mark.usefixtures("nothing_is_shipped")
 def test_a_dry_run_says_what_is_missing(tmp_path: Path, setting: Setting, capsys: pytest.CaptureFixture[str]) -> None:
     paths = ensure(setting.system, setting.limits, ToyRecipe(), Cache(tmp_path / "cache", dry=True))
     said = capsys.readouterr().out.splitlines()

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+from safetensors.torch import load_file
 
 from agentic_video.toyworld import cache as caching
-from agentic_video.toyworld.base import BaseRecipe
+from agentic_video.toyworld.base import BaseRecipe, tokenizer_corpus
 from agentic_video.toyworld.cache import (
     FACTS_FILE,
+    SHIPPED,
     Cache,
+    base_facts,
     content_key,
     ensure_base,
     ensure_world,
@@ -22,7 +25,9 @@ from agentic_video.toyworld.cache import (
     taught,
 )
 from agentic_video.toyworld.gate import Setting
-from agentic_video.toyworld.recipe import ToyRecipe
+from agentic_video.toyworld.model import build_model, build_tokenizer, save_checkpoint
+from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+from tests.config.configs import composed
 from tests.toyworld.conftest import laptop_setting
 
 FACTS = {"a": 1}
@@ -123,12 +128,38 @@ def test_as_a_context_it_leaves_nothing_half_built_of_this_process(tmp_path: Pat
 def test_only_what_a_build_is_made_from_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("write_world", "make_base"):
         monkeypatch.setattr(caching, name, lambda *args, **kwargs: None)
+    monkeypatch.setattr(caching, "SHIPPED", tmp_path / "none")
     recipe, cache = ToyRecipe(), Cache(tmp_path)
     worlds = [ensure_world(one, cache) for one in (recipe, replace(recipe, attempts=9), replace(recipe, seed=1))]
     assert worlds[0] == worlds[1] != worlds[2]
     other = replace(recipe, base=BaseRecipe(reading=5))
     bases = [ensure_base(one, cache) for one in (recipe, replace(recipe, seed=1), other)]
     assert bases[0] == bases[1] != bases[2]
+
+
+@pytest.mark.parametrize("system", ["videozoomer", "framethinker", "framemind", "eva", "longvt"])
+def test_the_base_that_most_recipes_need_is_shipped(
+    tmp_path: Path, system: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = toy_recipe(composed(system, "laptop"))
+    shipped = ensure_base(recipe, Cache(tmp_path))
+    assert [shipped] == list(SHIPPED.iterdir()), "out of date: how to make it anew is said at SHIPPED"
+    assert capsys.readouterr().out == f"[toyworld] found {shipped}\n" and not list(tmp_path.iterdir())
+
+
+def test_what_is_shipped_is_as_it_would_be_made(tmp_path: Path) -> None:
+    """Only its weights depend on the machine."""
+    (shipped,) = SHIPPED.iterdir()
+    recipe = toy_recipe(composed("videozoomer", "laptop"))
+    tokenizer = build_tokenizer(tokenizer_corpus())
+    model = build_model(tokenizer, recipe.model)
+    save_checkpoint(model, tokenizer, tmp_path)
+    made = {path.name for path in tmp_path.iterdir()}
+    assert {path.name for path in shipped.iterdir()} == {*made, FACTS_FILE}
+    for name in made - {"model.safetensors"}:
+        assert (shipped / name).read_bytes() == (tmp_path / name).read_bytes(), name
+    assert load_file(shipped / "model.safetensors").keys() == load_file(tmp_path / "model.safetensors").keys()
+    assert json.loads((shipped / FACTS_FILE).read_text()) == json.loads(json.dumps(base_facts(recipe), default=str))
 
 
 def test_a_key_follows_from_its_content(setting: Setting) -> None:

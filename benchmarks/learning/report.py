@@ -23,6 +23,11 @@ SEARCHED = {
 }
 """Figures of :class:`agentic_video.toyworld.search_report.Searched` that are drawn, by name: looks, then shares."""
 
+MOST = 0.8
+"""Of looks and episodes, where a system has learnt to search."""
+SOON = ("first_follows", "second_follows", "found")
+"""Of :data:`SEARCHED`, those that tell how soon that is."""
+
 SEARCH = "search"
 """The variant of each system in the world that must be searched; what changes one of its keys begins with it, too."""
 
@@ -254,6 +259,23 @@ def search_table(results: Sequence[Result]) -> str:
     return table([*head, "first look follows %", "looks again %", "second look follows %", "found %"], rows)
 
 
+def soon_table(results: Sequence[Result]) -> str:
+    """After how many steps the looks of training follow the arrows: where all end alike, this is what differs."""
+    rows = []
+    for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
+        found = of(results, system, variant)
+        rows.append([system, variant, ", ".join(str(one["seed"]) for one in found)])
+        rows[-1] += [", ".join(step_of_most(one["searched"].get(key)) for one in found) for key in SOON]
+    return table(["system", "trained with", "seeds", *(SEARCHED[key] for key in SOON)], rows)
+
+
+def step_of_most(curve: Sequence[Sequence[float]] | None) -> str:
+    """The first step at which the moving average of a share is at least :data:`MOST`; "-" if there is none."""
+    steps, values = curve or ((), ())
+    reached = (step for step, share in zip(steps, smooth(values), strict=True) if share >= MOST)
+    return f"{next(reached, None) or '-'}"
+
+
 def is_search(one: Result) -> bool:
     """Whether a result is of the world that must be searched."""
     return bool(one["variant"] == SEARCH or one["variant"].startswith(f"{SEARCH}-"))
@@ -384,6 +406,7 @@ def tables(results: Sequence[Result]) -> str:
         ("What GRPO adds", gain_table),
         ("Calls by class of question", class_table),
         ("Where the event must be searched", search_table),
+        (f"The step at which {MOST:.0%} follow", soon_table),
         ("Ablations", ablation_table),
         ("Other budgets", budget_table),
     ]

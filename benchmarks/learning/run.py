@@ -17,9 +17,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from agentic_video.config.compose import compose_recipe  # noqa: E402
 from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.metrics import read_metrics, series  # noqa: E402
@@ -38,8 +41,8 @@ HELD_OUT = 256
 SAMPLED = 1.0
 BOTH, SAMPLED_ONLY = {"sampled": SAMPLED, "greedy": 0.0}, {"sampled": SAMPLED}
 """Temperatures that a checkpoint is measured at."""
-SEARCH_KTO = ("agentic_video.system.max_calls=3", "agentic_video.system.max_turns=4", "data.max_response_length=416")
-"""EVA's budgets in the world that must be searched, for KTO: ``+profile=search`` is GRPO's."""
+SEARCH_BUDGETS = ("agentic_video.system.max_calls", "agentic_video.system.max_turns", "data.max_response_length")
+"""What KTO needs of ``+profile=search``, which is GRPO's: how long an episode may be."""
 SAMPLES = 2
 """Episodes of each of its training questions that KTO's are chosen from."""
 LAST = 1_000_000
@@ -178,7 +181,9 @@ def search_preferences(system: str, paths: Mapping[str, str], world: Sequence[st
     with file.open("w", encoding="utf-8") as written:
         for record in labelled(sorted(records, key=lambda record: record.qa.id)):
             write_record(written, record)
-    return [*SEARCH_KTO, f"data.train_files=[{file}]", f"data.val_files=[{file}]", f"model.path={paths['sft']}"]
+    searching = compose_recipe(recipe_of(system), "laptop", world)
+    budgets = [f"{key}={OmegaConf.select(searching, key)}" for key in SEARCH_BUDGETS]
+    return [*budgets, f"data.train_files=[{file}]", f"data.val_files=[{file}]", f"model.path={paths['sft']}"]
 
 
 def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:

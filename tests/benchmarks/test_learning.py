@@ -162,6 +162,12 @@ def test_search_has_a_row_for_each_changed_key(tmp_path: Path) -> None:
     ]
     assert not report.draw(results, "videobrain", tmp_path / "v.png")
     assert report.draw_search(results, tmp_path / "s.png")
+    # over two steps the moving average is the mean of both: 0.7, then 0.85
+    results[1]["searched"]["found"] = [[1, 2], [0.7, 1.0]]
+    assert report.soon_table(results).splitlines()[2:] == [
+        "| videobrain | search | 1 | - | - | - |",
+        "| videobrain | search-no-tool-reward | 1 | - | - | 1 |",
+    ]
     assert "| videobrain | search-no-tool-reward | 1 | 60.0 | -30.0 |" in report.ablation_table(results)
 
 

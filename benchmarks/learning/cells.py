@@ -214,6 +214,13 @@ ABLATIONS = (
         "TimeSearch-R: without self-verification training collapses",
         (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0"),
     ),
+    # Self-verification's term also doubles what a right answer earns beside the form: here it does so without it.
+    Variant(
+        "accuracy-for-self-verification",
+        "timesearch",
+        "TimeSearch-R: the same, but a right answer earns as much as with it (not in the paper)",
+        (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0", f"{SYSTEM}.weights.acc=1.0"),
+    ),
     Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
 )
 
@@ -224,6 +231,7 @@ _TRIED_IN_SEARCH = {
     "restless-start-unconditional-action-reward": "unconditional-action-reward",
     "no-time-reward": "no-time-reward",
     "no-self-verification": "no-self-verification",
+    "accuracy-for-self-verification": "accuracy-for-self-verification",
     "fixed-frames": "fixed-frames",
     "no-kto": "kto",
 }

@@ -66,7 +66,7 @@ class Cache:
         remove_abandoned(self.folder, own=True)
 
     def once(self, kind: str, facts: Facts, build: Callable[[Path], None]) -> Path:
-        """The build of these facts, made if it isn't there; what is made, and why, is said.
+        """The build of these facts, made if it is neither shipped nor there; what is made, and why, is said.
 
         It happens in a temporary folder beside its final one and is renamed when it is done: an interrupted one leaves
         nothing that a later call could mistake for a finished one.
@@ -79,10 +79,12 @@ class Cache:
         Returns:
             Its folder; in a dry cache one that may not exist.
         """
-        folder = self.folder / f"{kind}-{content_key(facts)}"
-        if folder.is_dir():
-            print(f"[toyworld] found {folder}", flush=True)
-            return folder
+        name = f"{kind}-{content_key(facts)}"
+        folder = self.folder / name
+        for found in (SHIPPED / name, folder):
+            if found.is_dir():
+                print(f"[toyworld] found {found}", flush=True)
+                return found
         why = reason(self.folder, kind, facts)
         print(f"[toyworld] {'would build' if self.dry else 'building'} {folder} ({why})", flush=True)
         if self.dry:
@@ -227,12 +229,7 @@ def system_facts(system: System, limits: TokenLimits) -> Facts:
 
 def ensure_base(recipe: ToyRecipe, cache: Cache, own: OwnWords | None = None) -> Path:
     """The base model of a recipe, built if it is neither shipped nor in the cache."""
-    facts = base_facts(recipe, own)
-    shipped = SHIPPED / f"base-{content_key(facts)}"
-    if shipped.is_dir():
-        print(f"[toyworld] found {shipped}", flush=True)
-        return shipped
-    return cache.once("base", facts, lambda folder: make_base(folder, recipe.model, recipe.base, own))
+    return cache.once("base", base_facts(recipe, own), lambda folder: make_base(folder, recipe.model, recipe.base, own))
 
 
 def base_facts(recipe: ToyRecipe, own: OwnWords | None = None) -> Facts:

@@ -111,6 +111,7 @@ _VIEWS = tuple(
 )
 
 _THREE_UPDATES = ("actor_rollout_ref.actor.ppo_mini_batch_size=2",)
+_NO_SELF_VERIFICATION = (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0")
 
 CHAINS = tuple(
     Variant("chain", name, start="kto" if name == "eva" else "sft", budgets=_VIEWS if name == "framemind" else ())
@@ -212,14 +213,14 @@ ABLATIONS = (
         "no-self-verification",
         "timesearch",
         "TimeSearch-R: without self-verification training collapses",
-        (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0"),
+        _NO_SELF_VERIFICATION,
     ),
     # Self-verification's term also doubles what a right answer earns beside the form: here it does so without it.
     Variant(
         "accuracy-for-self-verification",
         "timesearch",
         "TimeSearch-R: the same, but a right answer earns as much as with it (not in the paper)",
-        (f"{SYSTEM}.csv=False", f"{SYSTEM}.weights.completeness=0.0", f"{SYSTEM}.weights.acc=1.0"),
+        (*_NO_SELF_VERIFICATION, f"{SYSTEM}.weights.acc=1.0"),
     ),
     Variant("no-kto", "eva", "EVA, Table 2 and Figure 4: KTO and GRPO each use fewer frames than SFT", start="sft"),
 )

@@ -264,8 +264,9 @@ def soon_table(results: Sequence[Result]) -> str:
     rows = []
     for system, variant in dict.fromkeys((one["system"], one["variant"]) for one in results if is_search(one)):
         found = of(results, system, variant)
-        rows.append([system, variant, ", ".join(str(one["seed"]) for one in found)])
-        rows[-1] += [", ".join(step_of_most(one["searched"].get(key)) for one in found) for key in SOON]
+        seeds = ", ".join(str(one["seed"]) for one in found)
+        reached = (", ".join(step_of_most(one["searched"].get(key)) for one in found) for key in SOON)
+        rows.append([system, variant, seeds, *reached])
     return table(["system", "trained with", "seeds", *(SEARCHED[key] for key in SOON)], rows)
 
 
@@ -273,7 +274,7 @@ def step_of_most(curve: Sequence[Sequence[float]] | None) -> str:
     """The first step at which the moving average of a share is at least :data:`MOST`; "-" if there is none."""
     steps, values = curve or ((), ())
     reached = (step for step, share in zip(steps, smooth(values), strict=True) if share >= MOST)
-    return f"{next(reached, None) or '-'}"
+    return str(next(reached, "-"))
 
 
 def is_search(one: Result) -> bool:

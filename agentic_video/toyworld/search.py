@@ -142,11 +142,14 @@ def _sign(second: float, scene: Scene) -> str:
 class SearchFigures:
     """How an episode searched.
 
+    A look may be wide and show several stretches: it found the event where one of its frames shows it.
+
     Attributes:
-        looks: Looks that showed frames, without one at the signpost.
-        first_follows: Whether the first look went where the signpost's arrow points; None without a look.
-        second_follows: Whether the second look, after a first one that missed, went where the event may still be by
-            both arrows; None without such a look.
+        looks: Looks that showed frames, without those at the signpost alone.
+        first_follows: Whether all that the first look showed lies where the signpost's arrow points; None without a
+            look.
+        second_follows: Whether the second look, after a first one that missed, showed something new, all of it where
+            the event may still be by the arrows seen; None without such a look.
         missed_first: Whether there was a first look, and it missed.
         found: Whether a look showed the event.
     """
@@ -166,20 +169,22 @@ def search_figures(trajectory: Trajectory, event_time: float) -> SearchFigures:
         event_time: Middle of the event in seconds.
     """
     event = int(event_time // STRETCH)
-    places = [place for turn in trajectory.turns if (place := _place(turn)) not in (None, SIGNPOST)]
+    looks = [places for turn in trajectory.turns if (places := _places(turn) - {SIGNPOST})]
     follows: list[bool] = []
-    signs = [SIGNPOST]
-    for place in places[:2]:
-        follows.append(all(fits(place, before, LATER if before < event else EARLIER) for before in signs))
-        if place == event:
+    seen = {SIGNPOST}
+    for places in looks[:2]:
+        new = places - seen
+        arrows = [(before, LATER if before < event else EARLIER) for before in seen]
+        follows.append(bool(new) and all(fits(place, *arrow) for place in new for arrow in arrows))
+        if event in places:
             break
-        signs.append(place)
+        seen |= places
     return SearchFigures(
-        looks=len(places),
-        missed_first=bool(places) and places[0] != event,
+        looks=len(looks),
+        missed_first=bool(looks) and event not in looks[0],
         first_follows=follows[0] if follows else None,
         second_follows=follows[1] if len(follows) > 1 else None,
-        found=event in places,
+        found=any(event in places for places in looks),
     )
 
 
@@ -191,20 +196,18 @@ def signs_named(trajectory: Trajectory, event_time: float) -> list[tuple[Literal
         event_time: Middle of the event in seconds.
     """
     named: list[tuple[Literal["first frames", "looks"], bool]] = []
-    seen = SIGNPOST
+    seen = frozenset({SIGNPOST})
     for turn in trajectory.turns:
         if said := _SIGN.search(turn.text):
-            true = said[0] == way(seen * STRETCH, event_time)
-            named.append(("first frames" if seen == SIGNPOST else "looks", true))
-        if (place := _place(turn)) is not None:
-            seen = place
+            true = any(said[0] == way(place * STRETCH, event_time) for place in seen)
+            named.append(("first frames" if seen == {SIGNPOST} else "looks", true))
+        seen = _places(turn) or seen
     return named
 
 
 _SIGN = re.compile(f"{LATER}|{EARLIER}")
 
 
-def _place(turn: Turn) -> int | None:
-    """The stretch in the middle of what a turn's look showed; None where it showed nothing."""
-    times = [frame.time for frame in frames_by(turn)]
-    return int((times[0] + times[-1]) / 2 // STRETCH) if times else None
+def _places(turn: Turn) -> frozenset[int]:
+    """The stretches that the frames of a turn's look lie in; none where it showed nothing."""
+    return frozenset(int(frame.time // STRETCH) for frame in frames_by(turn))

@@ -143,9 +143,9 @@ def test_what_teaches_to_read_teaches_nothing_else(tokenizer: Any) -> None:
         assert all(named == start and int(end) == int(start) + 1 for named, start, end in looks)
 
 
-def look(stretch: int) -> Turn:
-    """A look of two frames at the middle of a stretch."""
-    frames = tuple(FrameRef(0, stretch * 10 + second, 28, 28) for second in (5.0, 5.5))
+def look(*stretches: int) -> Turn:
+    """A look of two frames at the middle of each stretch."""
+    frames = tuple(FrameRef(0, stretch * 10 + second, 28, 28) for stretch in stretches for second in (5.0, 5.5))
     return Turn("", Calls(()), 1, observation=frames)
 
 
@@ -160,12 +160,21 @@ def look(stretch: int) -> Turn:
         (4, [4, 5], 2, True, None, True),  # what was found needs no second look
         (4, [3, 4], 1, True, None, True),  # a look at the signpost is no step
         (4, [], 0, None, None, False),
+        # wide looks: at both places where the event may be, at both sides of the signpost, again at what was seen
+        (4, [(4, 5)], 1, True, None, True),
+        (5, [(4, 5)], 1, True, None, True),
+        (4, [(2, 3, 4)], 1, False, None, True),
+        (4, [(1, 2), (4, 5)], 2, False, True, True),
+        (5, [4, (4, 5)], 2, True, True, True),
+        (1, [(4, 5), (2, 4)], 2, False, True, False),
+        (1, [2, (2, 4)], 2, True, False, False),
     ],
 )
 def test_how_a_search_is_judged(
-    event: int, stretches: list[int], looks: int, first: bool | None, second: bool | None, found: bool
+    event: int, stretches: list[Any], looks: int, first: bool | None, second: bool | None, found: bool
 ) -> None:
-    trajectory = Trajectory("q", "videozoomer", (), tuple(look(stretch) for stretch in stretches), EndReason.ANSWER)
+    turns = tuple(look(*([one] if isinstance(one, int) else one)) for one in stretches)
+    trajectory = Trajectory("q", "videozoomer", (), turns, EndReason.ANSWER)
     figures = search_figures(trajectory, event * 10 + 5.0)
     assert (figures.looks, figures.first_follows, figures.second_follows, figures.found) == (
         looks,

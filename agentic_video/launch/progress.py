@@ -35,8 +35,8 @@ EXPLAINED = {
 """Errors that don't say what to do about them, and what is shown instead."""
 TOTAL = re.compile(r"Total training steps: (\d+)")
 """How verl says, once, how many steps there are."""
-LAST_WORDS = "DataLoader worker"
-"""After the last step, Ray ends processes without waiting for what they started, and PyTorch calls that an error."""
+LAST_WORDS = ("DataLoader worker", "vllm.v1.engine.exceptions.EngineDeadError")
+"""After the last step, Ray ends processes without waiting for what they started; PyTorch and vLLM call it an error."""
 RECENT = 5
 """So many steps tell how long the rest will take."""
 ERROR_CHARACTERS = 300
@@ -87,7 +87,7 @@ class Progress:
             return line.rstrip()
         elif explained := next((text for mark, text in EXPLAINED.items() if mark in line), ""):
             return explained
-        elif self._ended and LAST_WORDS in line:
+        elif self._ended and any(words in line for words in LAST_WORDS):
             return ""
         elif "Warning" not in line and ("Error" in line or "error:" in line.lower()):
             return self._error(line.rstrip()[:ERROR_CHARACTERS])

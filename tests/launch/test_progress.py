@@ -1,3 +1,5 @@
+import pytest
+
 from agentic_video.launch.progress import Progress
 from agentic_video.report.collapse import WARNING
 
@@ -57,8 +59,15 @@ def test_errors_and_warnings_of_ours_are_shown() -> None:
     assert interesting("UserWarning: an Error is near\n") == ""
 
 
-def test_what_pytorch_says_of_ended_workers_after_the_last_step_is_no_error() -> None:
-    line = "(TaskRunnerV1 pid=1) RuntimeError: DataLoader worker (pid 3390) is killed by signal: Killed.\n"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "(TaskRunnerV1 pid=1) RuntimeError: DataLoader worker (pid 3390) is killed by signal: Killed.\n",
+        "(VideoServer pid=1) ERROR 11-26 16:32:35 [async_llm.py:704] vllm.v1.engine.exceptions.EngineDeadError: "
+        "EngineCore encountered an issue. See stack trace (above) for the root cause.\n",
+    ],
+)
+def test_what_is_said_of_ended_processes_after_the_last_step_is_no_error(line: str) -> None:
     progress = Progress(2)
     progress.shown("step:1 - episode/reward_sampled:1.0\n")
     assert progress.shown(line) == line.rstrip()

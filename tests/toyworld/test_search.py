@@ -171,7 +171,7 @@ def look(*stretches: int) -> Turn:
     ],
 )
 def test_how_a_search_is_judged(
-    event: int, stretches: list[Any], looks: int, first: bool | None, second: bool | None, found: bool
+    event: int, stretches: list[int | tuple[int, ...]], looks: int, first: bool | None, second: bool | None, found: bool
 ) -> None:
     turns = tuple(look(*([one] if isinstance(one, int) else one)) for one in stretches)
     trajectory = Trajectory("q", "videozoomer", (), turns, EndReason.ANSWER)

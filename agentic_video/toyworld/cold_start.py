@@ -6,6 +6,7 @@ lack is what reinforcement learning can find; what it can't repair (grammar, rea
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ from agentic_video.types.row import VideoQA
 
 LEAST_MISS = 3
 """Seconds between a look that aims off and the right one."""
+_NUMBER = re.compile(r"\d[\d:]*")
+"""A number or a clock."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,9 @@ class ColdStartRecipe:
         aiming_steps: Steps of text-only practice in where a question says to look, in the system's grammar, before
             anything else: in short sequences that is learnt many times as fast as in whole episodes.
         aiming_batch: Its sequences a step.
+        astray: Share of its sequences that look at any second at all. Only what comes after the first number that they
+            name carries loss: a call is learnt to follow from the thought before it, not from the question, and goes
+            on doing so when reinforcement learning moves the thought.
         steps: Steps on demonstrations.
         batch: Demonstrations a step.
         kept: Sequences of aiming that each step keeps on.
@@ -66,6 +72,7 @@ class ColdStartRecipe:
     direct: float = 0.04
     aiming_steps: int = 200
     aiming_batch: int = 64
+    astray: float = 0.0
     steps: int = 300
     batch: int = 32
     kept: int = 16
@@ -103,10 +110,14 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
     return _Plan(right, range(len(right)))
 
 
+def _names_the_time(scene: Scene) -> bool:
+    """Whether a question says when to look."""
+    return scene.beside is None and bool(scene.options)
+
+
 def _aimed(scene: Scene, aim: int, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
     """Draw the second that a demonstration looks at: the right one, or one beside it."""
-    names_the_time = scene.beside is None and bool(scene.options)
-    if names_the_time and rng.random() < recipe.off_aim:
+    if _names_the_time(scene) and rng.random() < recipe.off_aim:
         missed = _missed(aim, scene, recipe, rng)
         if abs(missed - aim) >= LEAST_MISS:
             return missed
@@ -229,12 +240,17 @@ def make_aiming(
     async def practised(scene: Scene, aim: int) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
+        given = 0
         if scene.kind in SEARCH_KINDS:
-            looks = practise_looks(view, scene, turns, rng)
+            said = "".join(practise_looks(view, scene, turns, rng))
         else:
-            looks = turns(view, _aimed(scene, aim, recipe, rng), scene.answer, scene.letter)[:-1]
+            astray = _names_the_time(scene) and rng.random() < recipe.astray
+            at = int(rng.integers(FIRST_SECOND, scene.seconds - 1)) if astray else _aimed(scene, aim, recipe, rng)
+            said = "".join(turns(view, at, scene.answer, scene.letter)[:-1])
+            if astray and (number := _NUMBER.search(said)):
+                given = number.end()
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
-        return single_turn(model, chat_format, message, "".join(looks), system.stop, system.reply_prefix)
+        return single_turn(model, chat_format, message, said, system.stop, system.reply_prefix, given)
 
     async def practised_all() -> list[Demonstration]:
         made = scenes("aiming", recipe.demonstrations, world_seed, world)

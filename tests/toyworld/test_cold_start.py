@@ -91,7 +91,7 @@ def test_a_habit_aims_so_much_too_early_or_else_too_late(aim: int, looks: int) -
 def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
-    few = replace(toy.cold_start, demonstrations=30)
+    few = replace(toy.cold_start, demonstrations=30, astray=0.0)
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, toy.world, few, 0)
     texts = [said(chat_format_of(model, tokenizer), one) for one in practice]
     # those without an event have nothing to aim at
@@ -103,7 +103,7 @@ def test_aiming_is_practised_without_frames_and_without_answers(tokenizer: Any) 
 def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(tokenizer: Any) -> None:
     setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
     model = build_model(tokenizer, toy.model)
-    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400)
+    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400, astray=0.0)
     world = replace(toy.world, mixture=(("colour", 1.0),))
     practice = make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0)
     assert len(practice) == 400
@@ -120,3 +120,37 @@ def test_aiming_aims_as_demonstrations_do_and_a_call_is_what_its_thought_names(t
         off += named != int(asked[1])
     # 400 draws: within three standard errors
     assert off / 400 == pytest.approx(recipe.off_aim, abs=0.075)
+
+
+def test_astray_a_call_is_learnt_from_its_thought_alone(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400, astray=1.0)
+    world = replace(toy.world, mixture=(("colour", 1.0),))
+    far = 0
+    for one in make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0):
+        whole = chat_format.decode(one.ids)
+        asked, named = re.search(r" at 00:(\d\d)", whole), re.search(r"look near (\d\d)", whole)
+        assert asked and named
+        second = int(named[1])
+        assert said(chat_format, one) == (
+            f'</think><video_zoom>{{"segment": [{second}, {second + 1}], "fps": 4}}</video_zoom>'
+        )
+        far += abs(second - int(asked[1])) not in (0, recipe.habit)
+    # 11 to 57 s, any of them: at most 3 in some 40 are the right second or the habit's
+    assert far / 400 > 0.85
+
+
+def test_a_share_goes_astray_and_questions_without_a_time_never_do(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    chat_format, recipe = chat_format_of(model, tokenizer), replace(toy.cold_start, demonstrations=400)
+
+    def astray(kind: str) -> float:
+        world = replace(toy.world, mixture=((kind, 1.0),))
+        practice = make_aiming(model, tokenizer, setting.system, setting.turns, world, recipe, 0)
+        return float(np.mean([not said(chat_format, one).startswith("<think>look near ") for one in practice]))
+
+    # 400 draws: within three standard errors
+    assert astray("colour") == pytest.approx(recipe.astray, abs=0.075)
+    assert astray("beside") == 0.0

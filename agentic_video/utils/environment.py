@@ -32,8 +32,12 @@ COMMON_ENV: Mapping[str, str] = {
 """Everywhere."""
 
 
-DEFAULT_CACHE = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "agentic_video" / "toyworld"
-"""Where synthetic worlds and tiny models are kept."""
+def cache_folder(environment: Mapping[str, str]) -> Path:
+    """Where synthetic worlds and tiny models are kept: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
+    return Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "agentic_video" / "toyworld"
+
+
+DEFAULT_CACHE = cache_folder(os.environ)
 
 
 def output_folder(environment: Mapping[str, str]) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, output_folder, spawn_engines
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, cache_folder, output_folder, spawn_engines
 
 
 def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
@@ -14,6 +14,13 @@ def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
     assert output_folder({"OUTPUT_DIR": "/elsewhere"}) == Path("/elsewhere")
     assert output_folder({"OUTPUT_DIR": "below"}) == tmp_path / "below"
     assert output_folder({}) == output_folder({"OUTPUT_DIR": ""}) == tmp_path / "outputs"
+
+
+def test_the_cache_is_at_home_unless_the_variable_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert cache_folder({"XDG_CACHE_HOME": "/caches"}) == Path("/caches/agentic_video/toyworld")
+    home = Path("/home/somebody/.cache/agentic_video/toyworld")
+    assert cache_folder({}) == cache_folder({"XDG_CACHE_HOME": ""}) == home
 
 
 def test_no_variable_is_said_twice() -> None:

@@ -60,7 +60,7 @@ def test_a_run_that_has_nothing_to_learn_any_more_ends(tmp_path: Path) -> None:
     assert set(series(metrics, "episode/groups_alike")[1]) == {1.0}
     # a batch of four groups in each of the steps, and what was on its way then
     evicted = series(metrics, "training/filter_groups/evicted_samples")[1]
-    assert len(evicted) == 24 and all(4 <= number <= 8 for number in evicted)
+    assert len(evicted) == 20 and all(4 <= number <= 8 for number in evicted)
 
 
 def test_calls_that_are_paid_where_they_do_not_help(tmp_path: Path) -> None:

@@ -141,15 +141,9 @@ def _view(qa: VideoQA, scene: Scene, world: WorldRecipe) -> EpisodeView:
 
 
 def single_turn(
-    model: Any,
-    chat_format: ChatFormat,
-    message: Message,
-    said: str,
-    stop: Sequence[str] = (),
-    prefix: str = "",
-    given: int = 0,
+    model: Any, chat_format: ChatFormat, message: Message, said: str, stop: Sequence[str] = (), prefix: str = ""
 ) -> Demonstration:
-    """One message and one reply, which carries loss.
+    """One message and one reply, all of which carries loss.
 
     Args:
         model: Whose positions the demonstration has.
@@ -158,10 +152,9 @@ def single_turn(
         said: The reply.
         stop: Texts after which an engine stops: a reply that ends with one has no end-of-turn token.
         prefix: What the reply is given to start with, without loss.
-        given: So many characters of the reply carry no loss either.
     """
-    asked = chat_format.opening_ids([message]) + chat_format.prefix_ids(prefix) + chat_format.encode(said[:given])
-    reply = chat_format.encode(said[given:])
+    asked = chat_format.opening_ids([message]) + chat_format.prefix_ids(prefix)
+    reply = chat_format.encode(said)
     if not (stop and said.endswith(tuple(stop))):
         reply += sorted(chat_format.eos_ids)
     trained = np.array([False] * len(asked) + [True] * len(reply))

@@ -240,7 +240,7 @@ def make_aiming(
     async def practised(scene: Scene, aim: int) -> Demonstration:
         qa = row_of(scene, path_of(scene), "demonstrations")
         view = EpisodeView(qa, await Video.open(qa.video, SceneSource({qa.video: scene}, world)))
-        given = 0
+        prefix = system.reply_prefix
         if scene.kind in SEARCH_KINDS:
             said = "".join(practise_looks(view, scene, turns, rng))
         else:
@@ -248,9 +248,9 @@ def make_aiming(
             at = int(rng.integers(FIRST_SECOND, scene.seconds - 1)) if astray else _aimed(scene, aim, recipe, rng)
             said = "".join(turns(view, at, scene.answer, scene.letter)[:-1])
             if astray and (number := _NUMBER.search(said)):
-                given = number.end()
+                prefix, said = prefix + said[: number.end()], said[number.end() :]
         message = Message("user", (question_text(qa, OPTION_FORMAT),))
-        return single_turn(model, chat_format, message, said, system.stop, system.reply_prefix, given)
+        return single_turn(model, chat_format, message, said, system.stop, prefix)
 
     async def practised_all() -> list[Demonstration]:
         made = scenes("aiming", recipe.demonstrations, world_seed, world)

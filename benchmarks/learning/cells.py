@@ -23,6 +23,7 @@ SIZES = {
         "data.train_batch_size=6",
         "actor_rollout_ref.actor.ppo_mini_batch_size=6",
         "actor_rollout_ref.actor.optim.lr=1e-4",
+        "actor_rollout_ref.actor.optim.lr_warmup_steps=0",
         "actor_rollout_ref.actor.optim.lr_scheduler_type=constant",
         "actor_rollout_ref.actor.optim.clip_grad=1.0",
         "algorithm.filter_groups.max_inflight_gen_batches=1",

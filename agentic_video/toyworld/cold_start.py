@@ -46,10 +46,11 @@ class ColdStartRecipe:
         demonstrations: Number of different demonstrations.
         off_aim: Share of demonstrations of looking that aim off. Their answer isn't trained on: one about frames that
             don't show the event would poison reading.
-        habit: So many seconds too early they all aim, or too late where that would leave the video; 0: each another 3
-            to 9 seconds off. With a habit in most demonstrations the likeliest look is a wrong one, which
-            reinforcement learning can turn round: then greedy episodes learn too. Whole tens leave both ends of a
-            segment in step; others teach that a segment's ends needn't agree.
+        habit: So many seconds too early they all aim, or right where that would leave the video: a second habit there
+            would have to be turned round by itself, from a fifth of the questions; 0: each another 3 to 9 seconds off.
+            With a habit in most demonstrations the likeliest look is a wrong one, which reinforcement learning can
+            turn round: then greedy episodes learn too. Whole tens leave both ends of a segment in step; others teach
+            that a segment's ends needn't agree.
         direct: Share of demonstrations that guess at once.
         aiming_steps: Steps of text-only practice in where a question says to look, in the system's grammar, before
             anything else: in short sequences that is learnt many times as fast as in whole episodes.
@@ -72,7 +73,7 @@ class ColdStartRecipe:
     direct: float = 0.04
     aiming_steps: int = 200
     aiming_batch: int = 64
-    astray: float = 0.0
+    astray: float = 0.5
     steps: int = 300
     batch: int = 32
     kept: int = 16
@@ -119,15 +120,15 @@ def _aimed(scene: Scene, aim: int, recipe: ColdStartRecipe, rng: np.random.Gener
     """Draw the second that a demonstration looks at: the right one, or one beside it."""
     if _names_the_time(scene) and rng.random() < recipe.off_aim:
         missed = _missed(aim, scene, recipe, rng)
-        if abs(missed - aim) >= LEAST_MISS:
+        if missed >= FIRST_SECOND and abs(missed - aim) >= LEAST_MISS:
             return missed
     return aim
 
 
 def _missed(aim: int, scene: Scene, recipe: ColdStartRecipe, rng: np.random.Generator) -> int:
-    """A second that isn't the right one: two digits, and within the video."""
+    """A second that isn't the right one; it may be too early for two digits."""
     if recipe.habit:
-        return aim - recipe.habit if aim - recipe.habit >= FIRST_SECOND else aim + recipe.habit
+        return aim - recipe.habit
     missed = aim + int(rng.integers(LEAST_MISS, 10)) * int(rng.choice([-1, 1]))
     return min(max(missed, FIRST_SECOND), scene.seconds - 2)
 

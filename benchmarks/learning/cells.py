@@ -26,7 +26,7 @@ SIZES = {
         "actor_rollout_ref.actor.optim.lr_warmup_steps=0",
         "actor_rollout_ref.actor.optim.lr_scheduler_type=constant",
         "actor_rollout_ref.actor.optim.clip_grad=1.0",
-        "algorithm.filter_groups.max_inflight_gen_batches=1",
+        "algorithm.filter_groups.max_num_gen_batches=10",
     )
 }
 """What differs from the recipe's laptop profile, where that is the demonstration that takes the shortest time."""

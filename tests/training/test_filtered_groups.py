@@ -151,9 +151,9 @@ def test_without_a_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        # 4 questions a step, and of ten batches the last isn't dropped
-        ([], 36),
-        (["algorithm.filter_groups.max_num_gen_batches=2"], 4),
+        # 4 questions a step, and of two batches, as the recipe has it, or of ten the last isn't dropped
+        ([], 4),
+        (["algorithm.filter_groups.max_num_gen_batches=10"], 36),
         (["algorithm.filter_groups.max_num_gen_batches=0"], None),
     ],
 )
@@ -164,6 +164,6 @@ def test_a_trainer_s_buffer_has_the_limit(
     assert getattr(trainer.replay_buffer, "max_dropped", None) == expected
     assert getattr(trainer.replay_buffer, "batch_groups", None) == (None if expected is None else 4)
     # as it was set, for whoever reads it
-    said = int(overrides[0].split("=")[1]) if overrides else 10
+    said = int(overrides[0].split("=")[1]) if overrides else 2
     assert trainer.config.algorithm.filter_groups.max_num_gen_batches == said
     assert "ignored" not in caplog.text

@@ -17,7 +17,7 @@ STEPS = {
     "videoo3": 24,
     "paravt": 24,
 }
-"""GRPO steps, of 8 questions. VideoZoomer's are of 6, all of which teach (dynamic sampling), and take longer."""
+"""GRPO steps, of 8 questions. VideoZoomer's are of 6, most of which teach (dynamic sampling), and take longer."""
 SIZES = {
     "videozoomer": (
         "data.train_batch_size=6",
@@ -26,7 +26,6 @@ SIZES = {
         "actor_rollout_ref.actor.optim.lr_warmup_steps=0",
         "actor_rollout_ref.actor.optim.lr_scheduler_type=constant",
         "actor_rollout_ref.actor.optim.clip_grad=1.0",
-        "algorithm.filter_groups.max_num_gen_batches=10",
     )
 }
 """What differs from the recipe's laptop profile, where that is the demonstration that takes the shortest time."""

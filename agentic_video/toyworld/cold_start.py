@@ -44,8 +44,8 @@ class ColdStartRecipe:
 
     Attributes:
         demonstrations: Number of different demonstrations.
-        off_aim: Share of demonstrations of looking that aim off. Their answer isn't trained on: one about frames that
-            don't show the event would poison reading.
+        off_aim: Share of demonstrations of looking that aim off, of those whose habit leaves room for it. Their answer
+            isn't trained on: one about frames that don't show the event would poison reading.
         habit: So many seconds too early they all aim, or right where that would leave the video: a second habit there
             would have to be turned round by itself, from a fifth of the questions; 0: each another 3 to 9 seconds off.
             With a habit in most demonstrations the likeliest look is a wrong one, which reinforcement learning can

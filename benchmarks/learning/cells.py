@@ -17,7 +17,7 @@ STEPS = {
     "videoo3": 24,
     "paravt": 24,
 }
-"""GRPO steps, of 8 questions. VideoZoomer's are of 6, most of which teach (dynamic sampling), and take longer."""
+"""GRPO steps, of 8 questions. VideoZoomer's are of 6, most of which teach (dynamic sampling)."""
 SIZES = {
     "videozoomer": (
         "data.train_batch_size=6",

@@ -1,7 +1,6 @@
 """Stop texts that end inside a token, with Qwen's own vocabulary and every token that can do it."""
 
 import asyncio
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -29,13 +28,14 @@ from agentic_video.systems.videozoomer.reward import format_ok as videozoomer_fo
 from agentic_video.toyworld.model import CHAT_TEMPLATE, SPECIAL_TOKENS
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.utils.environment import DEFAULT_CACHE
 from tests.conftest import REPOSITORY, MemorySource
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PACKAGE = "dashscope==1.20.0"
 """Ships Qwen's merges, ``qwen.tiktoken``; 1.3 MB, fetched once."""
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "agentic_video" / "tests"
+CACHE = DEFAULT_CACHE.parent / "tests"
 PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )

@@ -54,7 +54,7 @@ def test_a_run_that_collapses_says_so(signs: list[str], overrides: list[str], tm
 def test_a_run_that_has_nothing_to_learn_any_more_ends(tmp_path: Path) -> None:
     """As the recipe is, with its groups filtered: verl alone would look for one that isn't alike for ever."""
     overrides = [one for one in paid("nothing") if one != ALL_GROUPS]
-    made = run(JOB, tmp_path, *overrides, "algorithm.filter_groups.max_num_gen_batches=2")
+    made = run(JOB, tmp_path, *overrides)
     check_it_says(made, "nothing_to_learn")
     metrics = read_metrics(made)
     assert set(series(metrics, "episode/groups_alike")[1]) == {1.0}

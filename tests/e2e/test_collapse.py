@@ -13,6 +13,13 @@ JOB = "bash recipes/videozoomer/run_grpo.sh --profile laptop"
 ALL_GROUPS = "algorithm.filter_groups.enable=False"
 """Groups whose rewards are all the same are what a collapse comes to."""
 RATE = "actor_rollout_ref.actor.optim.lr"
+CARELESS = [
+    "actor_rollout_ref.actor.optim.lr_warmup_steps=0",
+    "actor_rollout_ref.actor.optim.lr_scheduler_type=constant",
+    "actor_rollout_ref.actor.optim.clip_grad=1.0",
+    "actor_rollout_ref.actor.use_kl_loss=False",
+]
+"""Without what the recipe does against collapse."""
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(3600)]
 
@@ -33,8 +40,20 @@ def check_it_says(made: Path, *signs: str) -> None:
     ("signs", "overrides"),
     [
         (["calls_die_out"], paid("no_calls")),
-        # within two steps, before there is anything to compare with
-        (["format_drifts", "entropy_is_gone"], [*paid("no_calls"), f"{RATE}=0.01"]),
+        # within four steps, before there is anything to compare with
+        (["format_drifts"], [*paid("no_calls"), *CARELESS, f"{RATE}=0.01"]),
+        # at temperature 1 it begins with so little that nothing takes a tenth of it
+        (
+            ["entropy_is_gone"],
+            [
+                "actor_rollout_ref.rollout.temperature=1.5",
+                "actor_rollout_ref.actor.entropy_coeff=-10.0",
+                f"{RATE}=4e-3",
+                *CARELESS,
+                ALL_GROUPS,
+                "trainer.total_training_steps=30",
+            ],
+        ),
         (["entropy_explodes"], ["actor_rollout_ref.actor.entropy_coeff=1.0", f"{RATE}=1e-3", ALL_GROUPS]),
         (
             ["engine_and_actor_differ"],
@@ -45,7 +64,7 @@ def check_it_says(made: Path, *signs: str) -> None:
             ],
         ),
     ],
-    ids=["calls", "rate", "entropy", "engine"],
+    ids=["calls", "rate", "certainty", "entropy", "engine"],
 )
 def test_a_run_that_collapses_says_so(signs: list[str], overrides: list[str], tmp_path: Path) -> None:
     check_it_says(run(JOB, tmp_path, *overrides), *signs)
@@ -66,6 +85,6 @@ def test_a_run_that_has_nothing_to_learn_any_more_ends(tmp_path: Path) -> None:
 def test_calls_that_are_paid_where_they_do_not_help(tmp_path: Path) -> None:
     """From a model that hardly looks any more, so that calls, and with them responses, can grow."""
     (tmp_path / "shy").mkdir()
-    shy = run(JOB, tmp_path / "shy", *paid("no_calls"), "trainer.total_training_steps=12")
-    made = run(JOB, tmp_path, *paid("useless_calls"), f"actor_rollout_ref.model.path={shy / 'model'}")
+    shy = run(JOB, tmp_path / "shy", *paid("no_calls"), *CARELESS, "trainer.total_training_steps=12")
+    made = run(JOB, tmp_path, *paid("useless_calls"), *CARELESS, f"actor_rollout_ref.model.path={shy / 'model'}")
     check_it_says(made, "calls_without_use", "length_grows")

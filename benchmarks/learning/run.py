@@ -33,7 +33,7 @@ from agentic_video.toyworld.search_report import by_steps, summarize  # noqa: E4
 from agentic_video.types.record import Record, read_records, write_record  # noqa: E402
 from agentic_video.utils.environment import LAPTOP_ENV  # noqa: E402
 from agentic_video.utils.errors import SetupError  # noqa: E402
-from benchmarks.learning.cells import SIZES, STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
+from benchmarks.learning.cells import SIZE, STEPS, SYSTEMS, VARIANTS, Cell, Variant, cells  # noqa: E402
 from benchmarks.learning.labels import labelled  # noqa: E402
 from benchmarks.learning.report import SEARCHED, publish, write_report  # noqa: E402
 
@@ -239,7 +239,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
             f"data.seed={cell.seed}",
             "trainer.val_before_train=False",
             "trainer.test_freq=-1",
-            *([] if variant.searched else [*SIZES.get(variant.system, ()), f"trainer.total_training_steps={steps}"]),
+            *([] if variant.searched else [*SIZE, f"trainer.total_training_steps={steps}"]),
             f"trainer.save_freq={LAST if variant.searched else steps}",
             f"actor_rollout_ref.model.path={start['paths'][variant.start]}",
             *variant.overrides,

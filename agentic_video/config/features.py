@@ -59,12 +59,15 @@ def _oversample(get: Get) -> Iterator[str]:
         return
     if not isinstance(times, int | float) or not 1 < times <= MAX_OVERSAMPLE:
         yield f"agentic_video.oversample: must be from 1 to {MAX_OVERSAMPLE}, got {times}"
-    elif not get("algorithm.filter_groups.enable"):
-        yield "agentic_video.oversample: without algorithm.filter_groups.enable every group is used; leave it at 1"
-    elif get("trainer.v1.trainer_mode") != TRAINER_MODES["sync"]:
+        return
+    # Where groups aren't filtered, and in the asynchronous trainers, which play ahead anyway, nothing is played beyond
+    # the batch: a recipe's number may stay.
+    most = get("algorithm.filter_groups.max_num_gen_batches")
+    played = get("algorithm.filter_groups.enable") and get("trainer.v1.trainer_mode") == TRAINER_MODES["sync"]
+    if played and most and 1 < most < times:
         yield (
-            "agentic_video.oversample: the asynchronous trainers play ahead anyway "
-            "(trainer.v1.*.num_warmup_batches); leave it at 1"
+            f"agentic_video.oversample: {times} batches are more than a step may play "
+            f"(algorithm.filter_groups.max_num_gen_batches={most})"
         )
 
 

@@ -1,7 +1,8 @@
-"""Dynamic sampling, as verl's replay buffer does it: what dropped groups earned, and how many a step may drop."""
+"""Dynamic sampling, as verl's replay buffer does it: what dropped groups earned, and how many a step may play."""
 
 import statistics
 from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf, open_dict
@@ -16,6 +17,18 @@ MAX_BATCHES = "algorithm.filter_groups.max_num_gen_batches"
 Reasons = tuple[set[str], set[str], set[str], "Counter[float]"]
 """Groups that are stale, alike, failed, and how many of the alike there are by what they earned: why verl's replay
 buffer drops groups (``_terminal_eviction_reasons``)."""
+
+
+def oversampled(config: Any) -> int:
+    """How many questions a step plays beyond its batch (``agentic_video.oversample``).
+
+    Dynamic sampling replaces the groups that teach nothing only when they are over, and a step waits for each such
+    wave. With more questions from the start there are fewer waves; surplus groups are dropped. Without dynamic sampling
+    none are played.
+    """
+    if not OmegaConf.select(config, "algorithm.filter_groups.enable"):
+        return 0
+    return round((float(config.agentic_video.get("oversample", 1.0)) - 1) * int(config.data.train_batch_size))
 
 
 def name_by_reward(buffer: Any, partition_id: str, uids: set[str]) -> None:
@@ -43,28 +56,77 @@ def name_by_reward(buffer: Any, partition_id: str, uids: set[str]) -> None:
         classified[uid] = statistics.fmean(of_group.values())
 
 
-def limit_drops(buffer: Any, max_batches: int, batch_size: int) -> None:
-    """Let a replay buffer drop so many groups a step and no more.
+@dataclass
+class StepLimit:
+    """How many groups a step may play and drop, and how many it has.
+
+    Attributes:
+        batch: Groups a batch.
+        most: Groups that a step may play: ``algorithm.filter_groups.max_num_gen_batches`` batches.
+        begun: Groups that a step begins with: its batch, and those of ``agentic_video.oversample``.
+        step: Number of the step that is counted.
+        dropped: Groups that it dropped because they were alike.
+        failed: Groups that it dropped because they failed; they don't count as played.
+        refilled: Groups that were played in place of others.
+    """
+
+    batch: int
+    most: int
+    begun: int
+    step: int = -1
+    dropped: int = 0
+    failed: int = 0
+    refilled: int = 0
+
+    def at(self, step: int) -> "StepLimit":
+        """Itself; the counts begin anew with each step."""
+        if step != self.step:
+            self.step, self.dropped, self.failed, self.refilled = step, 0, 0, 0
+        return self
+
+    @property
+    def droppable(self) -> int:
+        """Groups that it may still drop because they are alike, so that a batch will be left."""
+        return max(0, self.most - self.batch - self.dropped)
+
+    @property
+    def left(self) -> int:
+        """Groups that the step may still ask for."""
+        return max(0, self.most + self.failed - self.begun - self.refilled)
+
+
+def limit_drops(buffer: Any, max_batches: int, batch: int, begun: int) -> None:
+    """Let a replay buffer play and drop so many groups a step and no more.
 
     Args:
         buffer: verl's replay buffer, which keeps the limit.
         max_batches: ``algorithm.filter_groups.max_num_gen_batches``: how many batches a step may play, its own
             included; 0 or less: as many as it takes.
-        batch_size: Groups a batch.
+        batch: Groups a batch.
+        begun: Groups that a step begins with.
     """
-    buffer.batch_groups = batch_size
-    buffer.max_dropped = (max_batches - 1) * batch_size if max_batches > 0 else None
+    # verl's module is patched by way of this one
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+    if max_batches <= 0:
+        return
+    limit = buffer.step_limit = StepLimit(batch, max_batches * batch, begun)
+    refill = buffer.refill_fn
+
+    def within_the_limit(groups: int) -> None:
+        """verl asks for two groups for each that it drops; those beyond the limit would only be waited for."""
+        if groups := min(groups, limit.left):
+            limit.refilled += groups
+            refill(groups)
+
+    if type(buffer) is ReplayBuffer:  # asynchronous ones keep as many in flight, whatever step they will be for
+        buffer.refill_fn = within_the_limit
 
 
-def count_drops(buffer: Any, step: int, dropped: int) -> None:
-    """Count groups that a step has dropped because they were alike."""
-    buffer.dropped_in_step = (step, dropped + _dropped(buffer, step))
-
-
-def _dropped(buffer: Any, step: int) -> int:
-    """How many groups a step has dropped so far because they were alike."""
-    of_step, count = getattr(buffer, "dropped_in_step", (step, 0))
-    return count if of_step == step else 0
+def limit_of(buffer: Any, step: int) -> StepLimit | None:
+    """A step's limit in a replay buffer, if it has one."""
+    limit: StepLimit | None = getattr(buffer, "step_limit", None)
+    return limit.at(step) if limit else None
 
 
 def kept_alike(buffer: Any, step: int, partition_id: str, reasons: Reasons) -> Reasons:
@@ -79,13 +141,14 @@ def kept_alike(buffer: Any, step: int, partition_id: str, reasons: Reasons) -> R
         partition_id: Which part of the queue.
         reasons: What verl would drop.
     """
-    most = getattr(buffer, "max_dropped", None)
+    limit = limit_of(buffer, step)
     stale, alike, failed, counts = reasons
-    if most is None or not alike or _dropped(buffer, step) < most:
+    if limit is None or not alike:
         return reasons
     over = buffer.finished_keys[partition_id] | buffer.failure_keys[partition_id]
-    room = max(0, buffer.batch_groups - len(over - stale - alike - failed))
-    kept = set(sorted(alike - stale - failed)[:room])
+    room = max(0, limit.batch - len(over - stale - alike - failed))
+    keepable = sorted(alike - stale - failed)
+    kept = set(keepable[: min(room, max(0, len(keepable) - limit.droppable))])
     classified = buffer._dapo_classification_cache[partition_id]
     return stale, alike - kept, failed, counts - Counter(classified[uid] for uid in kept)
 
@@ -114,5 +177,6 @@ class LimitedDrops(_Base):
             self.config.algorithm.filter_groups.max_num_gen_batches = 0
             buffer = super()._build_replay_buffer()
             self.config.algorithm.filter_groups.max_num_gen_batches = most
-        limit_drops(buffer, most, self.config.data.train_batch_size)
+        batch = self.config.data.train_batch_size
+        limit_drops(buffer, most, batch, batch + oversampled(self.config))
         return buffer

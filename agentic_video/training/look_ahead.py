@@ -9,15 +9,7 @@ from tensordict import TensorDict
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils import tensordict_utils
 
-
-def oversampled(config: Any) -> int:
-    """How many questions a step plays beyond its batch (``agentic_video.oversample``).
-
-    Dynamic sampling replaces the groups that teach nothing only when they are over, and a step waits for each such
-    wave. With more questions from the start there are fewer waves; surplus groups are dropped.
-    """
-    return round((float(config.agentic_video.get("oversample", 1.0)) - 1) * int(config.data.train_batch_size))
-
+from agentic_video.training.filtered_groups import oversampled
 
 # The mixin goes before verl's trainer; only type checkers see it as one itself.
 _Base: Any = PPOTrainerSync if TYPE_CHECKING else object

@@ -190,7 +190,7 @@ def limited_drops(replay_buffer: ModuleType) -> None:
     Once a step has dropped so many groups, its batch is filled with those that come, though they teach nothing. Those
     that teach something are chosen first.
     """
-    from agentic_video.training.filtered_groups import count_drops, kept_alike, with_signal_first
+    from agentic_video.training.filtered_groups import kept_alike, limit_of, with_signal_first
 
     def limit(buffer: Any) -> None:
         original = buffer._terminal_eviction_reasons
@@ -209,7 +209,9 @@ def limited_drops(replay_buffer: ModuleType) -> None:
 
     def _evict_terminal_groups(self: Any, global_steps: int, partition_id: str, eviction_reasons: Any) -> Any:
         evicted = evict(self, global_steps, partition_id, eviction_reasons)
-        count_drops(self, global_steps, evicted[2])
+        if partition_id != "val" and (limit := limit_of(self, global_steps)):
+            limit.dropped += evicted[2]
+            limit.failed += len(eviction_reasons[2])
         return evicted
 
     def _select_prompt_uids(self: Any, partition_id: str, sampleable_keys: set[str], batch_size: int) -> Any:

@@ -115,17 +115,24 @@ def test_stages_without_rollouts_are_left_alone() -> None:
     ("overrides", "said"),
     [
         (["agentic_video.oversample=0.5"], "from 1 to 8, got 0.5"),
-        (["agentic_video.oversample=2", "algorithm.filter_groups.enable=False"], "every group is used"),
-        (
-            ["agentic_video.oversample=2", "trainer.v1.trainer_mode=agentic_video_colocate_async"],
-            "play ahead anyway",
-        ),
+        (["agentic_video.oversample=2.5"], "2.5 batches are more than a step may play .*max_num_gen_batches=2"),
     ],
 )
-def test_oversampling_where_it_helps(overrides: list[str], said: str) -> None:
-    check_verl_features(composed("videozoomer", "laptop", "agentic_video.oversample=1.5"))
+def test_oversampling_has_bounds(overrides: list[str], said: str) -> None:
     with pytest.raises(SetupError, match=f"agentic_video.oversample: .*{said}"):
         check_verl_features(composed("videozoomer", "laptop", *overrides))
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "algorithm.filter_groups.max_num_gen_batches=0",
+        "algorithm.filter_groups.enable=False",
+        "trainer.v1.trainer_mode=agentic_video_colocate_async",
+    ],
+)
+def test_a_recipe_s_oversampling_may_stay_where_nothing_is_oversampled(override: str) -> None:
+    check_verl_features(composed("videozoomer", "laptop", "agentic_video.oversample=2.5", override))
 
 
 def test_dynamic_sampling_needs_a_batch_to_replace_groups_from() -> None:

@@ -7,16 +7,18 @@ from typing import Any
 
 import pytest
 import transfer_queue
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1 import replay_buffer as buffers
 
-from agentic_video.training.filtered_groups import limit_drops
+from agentic_video.training.filtered_groups import limit_drops, limit_of
 from tests.training.test_trainer import make_trainer
 
 BATCH = 4
 Policy = Callable[[int], list[float]]
-"""What the rollouts of the group of that number earn."""
+"""What the rollouts of the group of that number earn; nothing: it failed."""
 
 
 class Played:
@@ -31,10 +33,10 @@ class Played:
         for name in ("kv_list", "kv_clear", "kv_batch_get"):
             monkeypatch.setattr(transfer_queue, name, getattr(self, f"_{name}"))
 
-    def begin(self, step: int) -> None:
+    def begin(self, step: int, groups: int = BATCH) -> None:
         """The trainer hands out the questions of a step."""
         self._step = step
-        self.play(BATCH)
+        self.play(groups)
 
     def play(self, number: int) -> None:
         for _ in range(number):
@@ -46,7 +48,8 @@ class Played:
     def _kv_list(self) -> dict[str, dict[str, dict[str, Any]]]:
         tags: dict[str, dict[str, Any]] = {}
         for uid, step in self.groups.items():
-            tags[uid] = {"is_prompt": True, "global_steps": step, "status": "finished"}
+            status = "finished" if self.rewards[uid] else "failure"
+            tags[uid] = {"is_prompt": True, "global_steps": step, "status": status}
             tags |= {f"{uid}_{number}_0": {} for number in range(len(self.rewards[uid]))}
         return {"train": tags}
 
@@ -62,7 +65,7 @@ class Played:
         return TensorDict({"extra_fields": NonTensorStack(*extras)}, [len(keys)])
 
 
-def buffer_of(kind: str, played: Played, max_batches: int) -> Any:
+def buffer_of(kind: str, played: Played, max_batches: int, begun: int = BATCH) -> Any:
     """One of verl's buffers, as its trainer makes it."""
     more = {"train_batch_size": BATCH, "gen_batch_size": 1} if kind == "ReplayBuffer" else {}
     buffer = getattr(buffers, kind)(
@@ -76,7 +79,7 @@ def buffer_of(kind: str, played: Played, max_batches: int) -> Any:
         filter_groups_metric="reward_key",
         **more,
     )
-    limit_drops(buffer, max_batches, BATCH)
+    limit_drops(buffer, max_batches, BATCH, begun)
     return buffer
 
 
@@ -101,12 +104,50 @@ def test_a_step_of_a_policy_that_is_always_alike_ends(
         played.begin(step)
         chosen, metrics = sampled(buffer, step)
         assert len(chosen) == BATCH and not played.groups
-        # Two batches, and what the last wave had beyond a batch: verl asks for two groups for each that it drops, and
-        # plays no more than a batch at once.
+        # Two batches are dropped, and the third is taken, though verl asks for two groups for each that it drops.
         dropped = metrics["training/filter_groups/evicted_samples"]
-        assert 2 * BATCH <= dropped < 3 * BATCH
+        assert dropped == 2 * BATCH
         assert dropped + BATCH == played.asked - before
         assert metrics[buffers.DAPO_FILTERED_REWARD_COUNTS_KEY] == {reward: dropped}
+
+
+LIKE, UNLIKE, FAILED = [0.0, 0.0], [0.0, 10_000.0], []
+
+
+@given(
+    outcomes=st.lists(st.sampled_from([LIKE, UNLIKE, FAILED]), min_size=1, max_size=40),
+    max_batches=st.integers(2, 4),
+    begun=st.integers(BATCH, 2 * BATCH),
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_step_ends_and_plays_no_more_than_it_may(
+    outcomes: list[list[float]], max_batches: int, begun: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # after the outcomes that were drawn all are alike
+    with monkeypatch.context() as patch:
+        played = Played(lambda number: outcomes[number] if number < len(outcomes) else LIKE, patch)
+        buffer = buffer_of("ReplayBuffer", played, max_batches, begun)
+        buffer.sync_refill_failed_groups = True
+        played.begin(1, begun)
+        chosen, _ = sampled(buffer, 1)
+    rewards = list(played.rewards.values())
+    assert len(chosen) == BATCH and played.asked - rewards.count(FAILED) <= max(begun, max_batches * BATCH)
+    teaching = rewards.count(UNLIKE)
+    assert [played.rewards[uid] for uid in chosen].count(UNLIKE) == min(BATCH, teaching)
+    # A batch that isn't full of groups that teach something has had as many as it may.
+    if teaching < BATCH:
+        assert played.asked - rewards.count(FAILED) == max_batches * BATCH
+
+
+def test_what_was_played_from_the_start_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Both batches at once, three groups of which teach something: nothing more is asked for.
+    played = Played(lambda number: [UNLIKE, LIKE, LIKE][number % 3], monkeypatch)
+    buffer = buffer_of("ReplayBuffer", played, max_batches=2, begun=2 * BATCH)
+    played.begin(1, 2 * BATCH)
+    chosen, metrics = sampled(buffer, 1)
+    assert played.asked == 2 * BATCH and not played.groups
+    assert len(chosen) == BATCH and [played.rewards[uid] for uid in chosen].count(UNLIKE) == 3
+    assert metrics["training/filter_groups/evicted_samples"] == BATCH
 
 
 @KINDS
@@ -143,7 +184,6 @@ def test_without_a_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     buffer = buffer_of("ReplayBuffer", played, max_batches=0)
     played.begin(1)
     buffer._sync_metadata_from_transfer_queue()
-    buffer.dropped_in_step = (1, 10**6)
     uids = {f"{number:04d}" for number in range(BATCH)}
     assert buffer._terminal_eviction_reasons(1, "train") == (set(), uids, set(), Counter({0.0: BATCH}))
 
@@ -151,9 +191,9 @@ def test_without_a_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("overrides", "expected"),
     [
-        # 4 questions a step, and of two batches, as the recipe has it, or of ten the last isn't dropped
-        ([], 4),
-        (["algorithm.filter_groups.max_num_gen_batches=10"], 36),
+        # 4 questions a step, two batches of them, as the recipe has it, or ten
+        ([], 8),
+        (["algorithm.filter_groups.max_num_gen_batches=10"], 40),
         (["algorithm.filter_groups.max_num_gen_batches=0"], None),
     ],
 )
@@ -161,8 +201,10 @@ def test_a_trainer_s_buffer_has_the_limit(
     overrides: list[str], expected: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     trainer = make_trainer(*overrides)
-    assert getattr(trainer.replay_buffer, "max_dropped", None) == expected
-    assert getattr(trainer.replay_buffer, "batch_groups", None) == (None if expected is None else 4)
+    limit = limit_of(trainer.replay_buffer, 1)
+    assert (limit and limit.most) == expected
+    # the recipe's oversample
+    assert limit is None or (limit.batch, limit.begun, limit.left) == (4, 8, limit.most - 8)
     # as it was set, for whoever reads it
     said = int(overrides[0].split("=")[1]) if overrides else 2
     assert trainer.config.algorithm.filter_groups.max_num_gen_batches == said

@@ -25,6 +25,7 @@ def loader() -> StatefulDataLoader[Any]:
 
 def trainer(*overrides: str) -> VideoAgentTrainer:
     keys = ("data.train_files=none", "actor_rollout_ref.model.path=/models/m", "data.train_batch_size=4")
+    keys = (*keys, "agentic_video.oversample=1.0")
     made = VideoAgentTrainer(composed("videozoomer", "laptop", *keys, "+data.gen_batch_size=1", *overrides))
     made.global_steps, made.total_training_steps = 1, 9
     made.train_dataloader, made.train_dataloader_it = loader(), None
@@ -126,8 +127,9 @@ def test_more_questions_than_the_batch_are_played_from_the_start(
     played: list[list[int]] = []
     monkeypatch.setattr(PPOTrainerSync, "_submit_batch_to_rollout", lambda self, batch: played.append(numbers(batch)))
     drawn: list[list[int]] = []
-    for overrides, sizes in (((), [4]), (("agentic_video.oversample=1.5",), [4, 2])):
-        made = trainer("algorithm.filter_groups.enable=True", *overrides)
+    more = "agentic_video.oversample=1.5"
+    for overrides, sizes in (((), [4]), ((more,), [4, 2]), ((more, "algorithm.filter_groups.enable=False"), [4])):
+        made = trainer(*overrides)
         made.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: drawn.append(numbers(batch)))
         made.prepare_step()
         assert [len(batch) for batch in played] == sizes

@@ -106,11 +106,14 @@ def limit_drops(buffer: Any, max_batches: int, batch: int, begun: int) -> None:
         begun: Groups that a step begins with.
     """
     # verl's module is patched by way of this one
-    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
     if max_batches <= 0:
         return
     limit = buffer.step_limit = StepLimit(batch, max_batches * batch, begun)
+    # Asynchronous ones keep as many in flight, whatever step they will be for; a user's own may have another way.
+    if not isinstance(buffer, ReplayBuffer) or isinstance(buffer, ReplayBufferAsync):
+        return
     refill = buffer.refill_fn
 
     def within_the_limit(groups: int) -> None:
@@ -119,8 +122,7 @@ def limit_drops(buffer: Any, max_batches: int, batch: int, begun: int) -> None:
             limit.refilled += groups
             refill(groups)
 
-    if type(buffer) is ReplayBuffer:  # asynchronous ones keep as many in flight, whatever step they will be for
-        buffer.refill_fn = within_the_limit
+    buffer.refill_fn = within_the_limit
 
 
 def limit_of(buffer: Any, step: int) -> StepLimit | None:

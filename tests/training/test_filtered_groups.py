@@ -22,13 +22,22 @@ Policy = Callable[[int], list[float]]
 
 
 class Played:
-    """A queue whose groups are played as soon as they are asked for."""
+    """A queue whose groups are played as soon as they are asked for, or after so many looks at it.
 
-    def __init__(self, policy: Policy, monkeypatch: pytest.MonkeyPatch):
+    Args:
+        policy: What they earn.
+        monkeypatch: Puts it in the place of verl's.
+        looks: After how many looks the group of that number is over.
+    """
+
+    def __init__(self, policy: Policy, monkeypatch: pytest.MonkeyPatch, looks: Callable[[int], int] = lambda number: 0):
         self.rewards: dict[str, list[float]] = {}
         self.groups: dict[str, int] = {}
         self.asked = 0
         self._policy = policy
+        self._looks = looks
+        self._over_at: dict[str, int] = {}
+        self._looked = 0
         self._step = 1
         for name in ("kv_list", "kv_clear", "kv_batch_get"):
             monkeypatch.setattr(transfer_queue, name, getattr(self, f"_{name}"))
@@ -43,11 +52,16 @@ class Played:
             uid = f"{self.asked:04d}"
             self.rewards[uid] = self._policy(self.asked)
             self.groups[uid] = self._step
+            self._over_at[uid] = self._looked + self._looks(self.asked)
             self.asked += 1
 
     def _kv_list(self) -> dict[str, dict[str, dict[str, Any]]]:
+        self._looked += 1
         tags: dict[str, dict[str, Any]] = {}
         for uid, step in self.groups.items():
+            if self._looked <= self._over_at[uid]:
+                tags[uid] = {"is_prompt": True, "global_steps": step, "status": "running"}
+                continue
             status = "finished" if self.rewards[uid] else "failure"
             tags[uid] = {"is_prompt": True, "global_steps": step, "status": status}
             tags |= {f"{uid}_{number}_0": {} for number in range(len(self.rewards[uid]))}
@@ -116,16 +130,21 @@ LIKE, UNLIKE, FAILED = [0.0, 0.0], [0.0, 10_000.0], []
 
 @given(
     outcomes=st.lists(st.sampled_from([LIKE, UNLIKE, FAILED]), min_size=1, max_size=40),
+    looks=st.lists(st.integers(0, 5), min_size=1, max_size=40),
     max_batches=st.integers(2, 4),
     begun=st.integers(BATCH, 2 * BATCH),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_step_ends_and_plays_no_more_than_it_may(
-    outcomes: list[list[float]], max_batches: int, begun: int, monkeypatch: pytest.MonkeyPatch
+    outcomes: list[list[float]], looks: list[int], max_batches: int, begun: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # after the outcomes that were drawn all are alike
     with monkeypatch.context() as patch:
-        played = Played(lambda number: outcomes[number] if number < len(outcomes) else LIKE, patch)
+        played = Played(
+            lambda number: outcomes[number] if number < len(outcomes) else LIKE,
+            patch,
+            lambda number: looks[number % len(looks)],
+        )
         buffer = buffer_of("ReplayBuffer", played, max_batches, begun)
         buffer.sync_refill_failed_groups = True
         played.begin(1, begun)
@@ -177,6 +196,15 @@ def test_a_step_that_stays_below_the_limit_is_verls(kind: str, monkeypatch: pyte
     assert (chosen, metrics) == step_of(0)
     assert all(int(uid) % 3 for uid in chosen)
     assert metrics["training/filter_groups/evicted_samples"] == metrics[buffers.DAPO_FILTERED_REWARD_COUNTS_KEY][0.0]
+
+
+def test_a_sampler_of_the_user_s_own_is_left_alone() -> None:
+    class Sampler:
+        pass
+
+    own = Sampler()
+    limit_drops(own, 2, BATCH, BATCH)
+    assert not hasattr(own, "refill_fn")
 
 
 def test_without_a_limit_nothing_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

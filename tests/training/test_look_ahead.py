@@ -24,9 +24,9 @@ def loader() -> StatefulDataLoader[Any]:
 
 
 def trainer(*overrides: str) -> VideoAgentTrainer:
-    keys = ("data.train_files=none", "actor_rollout_ref.model.path=/models/m", "data.train_batch_size=4")
-    keys = (*keys, "agentic_video.oversample=1.0")
-    made = VideoAgentTrainer(composed("videozoomer", "laptop", *keys, "+data.gen_batch_size=1", *overrides))
+    keys = ("data.train_files=none", "actor_rollout_ref.model.path=/models/m")
+    sizes = ("data.train_batch_size=4", "+data.gen_batch_size=1", "agentic_video.oversample=1.0")
+    made = VideoAgentTrainer(composed("videozoomer", "laptop", *keys, *sizes, *overrides))
     made.global_steps, made.total_training_steps = 1, 9
     made.train_dataloader, made.train_dataloader_it = loader(), None
     return made

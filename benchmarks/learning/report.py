@@ -78,6 +78,22 @@ def same_seeds(results: Sequence[Result], system: str, variant: str, beside: str
     return [one for one in changed if one["seed"] in seeds], [one for one in compared if one["seed"] in seeds]
 
 
+def other_starts(changed: Sequence[Result], compared: Sequence[Result]) -> list[int]:
+    """The seeds at which two variants began from cold starts whose likeliest episodes are graded differently.
+
+    A cold start is made by whoever runs a cell first, and a recipe may have changed since: such a pair differs by more
+    than its key. Those that differ on purpose, or whose grades aren't known, aren't among them.
+
+    Args:
+        changed: Results by seed.
+        compared: Results of the same seeds.
+    """
+    pairs = zip(changed, compared, strict=True)
+    grades = [[one["stages"]["sft"].get("greedy", {}).get("answers") for one in pair] for pair in pairs]
+    differ = (None not in pair and pair[0] != pair[1] for pair in grades)
+    return [one["seed"] for one, other in zip(changed, differ, strict=True) if other and not one.get("cold_start")]
+
+
 def figures(found: Sequence[Result], stage: str, kind: str, key: str) -> list[float]:
     """One figure of a stage, by seed."""
     return [one["stages"][stage][kind][key] for one in found if stage in one["stages"]]
@@ -197,12 +213,13 @@ def ablation_table(results: Sequence[Result]) -> str:
         if changed[0].get("cold_start"):
             stages.insert(0, (f"{beside}, before GRPO", compared, "sft"))
         by_seed = gained(compared, "grpo", changed, "grpo", "sampled")
+        apart = ", ".join(map(str, other_starts(changed, compared)))
         for title, found, stage in stages:
             rows.append(
                 [
                     changed[0]["claim"] if found is changed else "",
                     system,
-                    title,
+                    f"{title} (seed {apart}: another cold start)" if apart and found is changed else title,
                     str(len(found)),
                     percent(figures(found, stage, "sampled", "accuracy")),
                     by_seed if found is changed else "",

@@ -132,6 +132,22 @@ def test_gains_have_errors_over_the_questions_that_both_answered() -> None:
     assert report.gained(found, "sft", found, "grpo", "sampled") == "+25.0 (25.0), +100.0 (0.0), +50.0"
 
 
+def test_a_pair_that_began_from_different_cold_starts_is_marked() -> None:
+    def graded(variant: str, seed: int, before: list[int] | None, **more: Any) -> dict[str, Any]:
+        one = result(variant, seed, 0.9)
+        one["stages"]["sft"] = {
+            kind: {**one["stages"]["sft"][kind], "answers": before} for kind in ("sampled", "greedy")
+        }
+        return {**one, **more}
+
+    compared = [graded("chain", seed, [0, 1]) for seed in (0, 1, 2)]
+    changed = [graded("other", 0, [0, 1]), graded("other", 1, [1, 0]), graded("other", 2, None)]
+    # the same share is right, but not of the same questions; the third isn't known
+    assert report.other_starts(changed, compared) == [1]
+    assert "| other (seed 1: another cold start) | 3 |" in report.ablation_table([*compared, *changed])
+    assert report.other_starts([{**one, "cold_start": "restless"} for one in changed], compared) == []
+
+
 def test_search_has_a_row_for_each_changed_key(tmp_path: Path) -> None:
     def searched(variant: str, after: float) -> dict[str, Any]:
         one = result(variant, 1, after)

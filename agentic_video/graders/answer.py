@@ -27,12 +27,20 @@ _STRICT = re.compile(r"([A-Z])\.?|\(([A-Z])\)|\[([A-Z])\]")
 # A command's braces are taken off from the inside out; nothing nests deeper than \boxed{\textbf{\text{B}}}.
 _LATEX = re.compile(r"\\(?:boxed|text|textbf|textit|mathrm|mathbf)\{([^{}]*)\}")
 _LATEX_DEPTH = 3
+# Not of prices, which have as many dollars
+_MATHS = re.compile(r"\$ *(\\[a-z]+\{[^$]*\}|[A-Za-z]) *\$")
+# Signs that NFKC leaves alone, as what they are in ASCII
+_SIGNS = str.maketrans(
+    "\u3002\u3001\u2018\u2019\u201c\u201d\u300a\u300b\u300c\u300d\u2013\u2014\u2212", '.,\'\'""""""---'
+)
 _LEAD = re.compile(
-    r"(?:(?:so|thus|hence|therefore),? )?(?:the |my )?(?:final |correct |right |best )?"
-    r"(?:answer|option|choice)\b(?: is| would be)?:? ?(?:the )?(?:option |choice |letter )?",
+    r"(?:(?:so|thus|hence|therefore),? )?(?:it(?: is|'s) |(?:the |my )?(?:final |correct |right |best )?"
+    r"(?:answer|option|choice)\b(?: is| would be)?:? ?)(?:the )?(?:option |choice |letter )?"
+    # in Chinese: (so,) (the right) answer (is), option, I choose
+    r"|(?:(?:所以|因此),? ?)?(?:正确|最终)?(?:答案|选项|选择|选)(?:是|为)?:? ?(?:选项|选)?",
     re.IGNORECASE,
 )
-_LETTER = re.compile(r"[(\[]?([A-Za-z])(?:([)\].:]+ ?| - )|$| )(.*)", re.DOTALL)
+_LETTER = re.compile(r"[(\[]?([A-Za-z])(?:([)\].:]+ ?|, ?| - )|$| )(.*)", re.DOTALL)
 _EDGES = " .,:;!?\"'"
 _SMALL_NUMBERS = (
     "zero",
@@ -115,8 +123,8 @@ def match_robust(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
     r"""The shared rule: the answer names one option, the right one, and says nothing else.
 
     It names an option by its letter in any common dress (``b``, ``B.``, ``(B)``, ``**B**``, ``\boxed{B}``,
-    ``Option B``, ``The answer is B``), by its text, or by both (``B: text``). Texts are compared without case,
-    punctuation and articles; numbers by value (``1,000`` is ``1000``, ``3.0`` and ``three`` are ``3``).
+    ``Option B``, ``The answer is B``; in Chinese, too), by its text, or by both (``B: text``). Texts are
+    compared without case, punctuation and articles; numbers by value (``1,000`` is ``1000``, ``three`` is ``3``).
 
     An answer that names no option or several, or a letter with another option's text, is wrong; so is one that goes on
     after naming it, because what follows may take it back.
@@ -147,7 +155,7 @@ def named_option(prediction: str, options: tuple[str, ...]) -> str | None:
 
 def _undress(text: str) -> str:
     """An answer on one line, without Markdown's and LaTeX's marks."""
-    text = unicodedata.normalize("NFKC", text)
+    text = _MATHS.sub(r"\1", _plain(text))
     for _ in range(_LATEX_DEPTH):
         text = _LATEX.sub(r"\1", text)
     text = text.translate({ord(mark): None for mark in "*`"})
@@ -155,6 +163,11 @@ def _undress(text: str) -> str:
     if len(dollars) > 2 and dollars[0] == dollars[-1] == "$":
         text = dollars[1:-1]
     return " ".join(text.split())
+
+
+def _plain(text: str) -> str:
+    """A text with the signs of full-width and of Chinese writing, quotes and dashes as ASCII has them."""
+    return unicodedata.normalize("NFKC", text).translate(_SIGNS)
 
 
 def _with_text(text: str, options: tuple[str, ...]) -> set[str]:
@@ -170,18 +183,18 @@ def _with_text(text: str, options: tuple[str, ...]) -> set[str]:
 
 
 def _fold(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_EDGES)
+    return " ".join(_plain(text).casefold().split()).strip(_EDGES)
 
 
 def _fold_words(text: str) -> str:
     """Words and numbers, without punctuation."""
-    text = unicodedata.normalize("NFKC", text).casefold().replace("'", "").replace("\u2019", "")
+    text = _plain(text).casefold().replace("'", "")
     return " ".join(_number(_NUMBER_WORDS.get(token, token)) for token in _TOKEN.findall(text))
 
 
 def _fold_without_articles(text: str) -> str:
     """As :func:`_fold_words`. A capital "A" is no article here, even at the start: it is an option's letter."""
-    return _fold_words(_ARTICLES.sub("", " ".join(unicodedata.normalize("NFKC", text).split())))
+    return _fold_words(_ARTICLES.sub("", " ".join(_plain(text).split())))
 
 
 def _number(token: str) -> str:

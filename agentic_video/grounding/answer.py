@@ -6,7 +6,8 @@ a list of guesses, a time that is no number of seconds, or a text with other num
 What is read, in seconds (``12.5``, ``12.5 s``) or clock times (``MM:SS``, ``HH:MM:SS``, with fractions):
 
 - ``12.5 - 20``, ``12.5 to 20``, ``from 12.5 s until 20 s``, ``between 00:12 and 00:20``, ``[12.5, 20]``,
-  ``start: 12.5, end: 20``, with words around them that hold no digit; several of them after one another;
+  ``start: 12.5, end: 20``, ``starts at 12.5 s and ends at 20 s``, with words around them that hold no digit; several of
+  them after one another; a time may stand in angle brackets, as systems label their frames (``<12.5 seconds>``);
 - JSON: ``[12.5, 20]``, ``[[12.5, 20], [31, 40]]``, ``{"start": 12.5, "end": 20}`` (or ``start_time``, ``end_time``), a
   list of such objects, or an object with one field that holds any of these.
 """
@@ -39,7 +40,12 @@ _RANGE = re.compile(r"\s*(?:->?|to|until|till|through)\s*", re.IGNORECASE)
 _AND = re.compile(r"\s*and\s*", re.IGNORECASE)
 _BETWEEN = re.compile(r"between\s*\Z", re.IGNORECASE)
 _COMMA = re.compile(r"\s*[,;]\s*")
-_END = re.compile(r"[\s,;.]*(?:and\s+)?(?:the\s+)?end(?:[\s_]?time)?\s*(?:[:=]|at|is)?\s*", re.IGNORECASE)
+_END = re.compile(
+    r"[\s,;.-]*(?:and\s+)?(?:it\s+|the\s+(?:[a-z]+\s+)?)?"
+    r"[\"']?end(?:s|ing)?(?:[\s_]?time)?[\"']?\s*(?:[:=]|at|is)?\s*",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(r"<\s*([^<>]{1,24}?)\s*>")
 _FENCE = re.compile(r"```(?:json)?", re.IGNORECASE)
 _BRACKETS = (("[", "]"), ("(", ")"))
 _NAMES = (("start", "end"), ("start_time", "end_time"))
@@ -99,7 +105,7 @@ def grade_intervals(answer: str | None, qa: VideoQA) -> float:
 def _from_text(text: str) -> tuple[Interval, ...]:
     if any(character > "\x7f" and character.isdigit() for character in text):
         raise _Unreadable  # a digit of another script is part of a number that isn't read
-    text = text.translate(_DASHES)
+    text = _LABEL.sub(lambda label: label[1] if _TIME.fullmatch(label[1]) else label[0], text.translate(_DASHES))
     times = []
     for time in _TIME.finditer(text):
         times.append(time)

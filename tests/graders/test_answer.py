@@ -19,6 +19,8 @@ from agentic_video.graders.answer import (
 from agentic_video.types.row import LETTERS, VideoQA
 from tests.growth import assert_linear, cpu_s
 
+CHINESE = ("红色", "蓝色", "绿色")
+"""Red, blue, green."""
 OPTIONS = ("red", "green", "blue", "a grey cat")
 QA = VideoQA(id="1", video="v", question="q", answer="B", options=OPTIONS)
 
@@ -151,6 +153,14 @@ def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> 
         ("B green", True),
         ("Option B: green", True),
         ("B\n\ngreen", True),
+        ("B, green", True),
+        ("B \u2013 green", True),
+        # in a sentence of maths; curly quotes
+        ("The answer is $\\boxed{B}$", True),
+        ("The final answer is: $\\boxed{\\text{B}}$.", True),
+        ("\u201cB\u201d", True),
+        ("It is B.", True),
+        ("It\u2019s green.", True),
         # the text
         ("green", True),
         ("GREEN!", True),
@@ -170,6 +180,9 @@ def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> 
         ("A green", False),
         ("green (A)", False),
         ("Option A: green", False),
+        ("A, green", False),
+        ("B, red", False),
+        ("The answer is $\\boxed{A}$", False),
         # several options
         ("A or B", False),
         ("B or A", False),
@@ -177,6 +190,9 @@ def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> 
         ("A. B. C. D.", False),
         ("(A)(B)", False),
         ("A, B", False),
+        ("B, A", False),
+        ("A, B, C", False),
+        ("$A$ $B$", False),
         ("A/B", False),
         ("AB", False),
         ("B\nA", False),
@@ -263,6 +279,28 @@ def test_robust_rule(prediction: str, right: bool) -> None:
         ("C", ("C", "C++", "C#"), "C"),  # a bare letter is a letter
         ("don\u2019t", ("do", "don't"), "B"),
         ("T shirt", ("trousers", "T-shirt"), "B"),
+        # prices
+        ("from $5 to $10", ("$5", "from $5 to $10", "$10"), "B"),
+        ("\u22125", ("5", "-5"), "B"),
+        # Chinese: red, blue, green; punctuation, leads, brackets
+        ("B\u3002", CHINESE, "B"),
+        ("蓝色\u3002", CHINESE, "B"),
+        ("\u300a蓝色\u300b", CHINESE, "B"),
+        ("B. 蓝色\u3002", CHINESE, "B"),
+        ("B\u3001蓝色", CHINESE, "B"),
+        ("\uff08B\uff09蓝色", CHINESE, "B"),
+        ("答案\uff1aB", CHINESE, "B"),
+        ("答案是B\u3002", CHINESE, "B"),
+        (
+            "所以\uff0c正确答案为蓝色",
+            CHINESE,
+            "B",
+        ),
+        ("选B", CHINESE, "B"),
+        ("A\u3001蓝色", CHINESE, None),
+        ("A\u3001B", CHINESE, None),
+        ("不是B", CHINESE, None),
+        ("选项一", ("选项一", "选项二"), "A"),
         # options of the same text
         ("red", ("red", "red"), None),
         ("A", ("red", "red"), "A"),

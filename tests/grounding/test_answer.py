@@ -50,6 +50,15 @@ def asked(answer_type: str, *windows: Interval) -> VideoQA:
         "start: 12.5, end: 20",
         "Start time: 12.5 s; end time: 20 s",
         "start=12.5 end=20",
+        "START: 12.5 - END: 20",
+        "Starting time: 12.5 seconds Ending time: 20 seconds",
+        "It starts at 12.5 seconds and ends at 20 seconds.",
+        "The event starts at 00:00:12.5, and the event ends at 00:00:20.",
+        "starts at 12.5 s and it ends at 20 s",
+        "{'start_time': 12.5, 'end_time': 20.0}",
+        "<12.5 seconds> to <20.0 seconds>",
+        "from <12.50s> - <20.00s>",
+        "<time>12.5 - 20</time>",
         "- 12.5 until 20",
         '{"start": 12.5, "end": 20}',
         '{"end_time": 20, "start_time": "00:12.5"}',
@@ -98,6 +107,11 @@ def test_clock_times_by_hand() -> None:
         "12 and 20",
         "12, 20",
         "12 - 20 - 30",
+        "<12> <20>",
+        "<12 frames> to <20 frames>",
+        "starts at 12 and weekends at 20",
+        "starts at 12 and ends before 20",
+        "start: 12, end: -20",
         "1 - 2 - 3 - 4",
         "1 to 2 to 3 to 4",
         "12 to 20 of 60 seconds",
@@ -214,7 +228,8 @@ def test_other_answers_are_not_graded_here() -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["1 - 2, ", "9", "9:99", "9.", "-", " ", "between ", "[", "start: ", "12 to ", "1 min "]
+    "piece",
+    ["1 - 2, ", "9", "9:99", "9.", "-", " ", "between ", "[", "<", "<1>", "start: ", "1 end ", "12 to ", "1 min "],
 )
 def test_time_grows_with_the_text(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentic_video.grounding.answer.MAX_CHARS", 10**6)

@@ -22,7 +22,7 @@ from agentic_video.rollout.policy import EngineError, Policy, Utterance
 from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside, read_object
 from agentic_video.synthesis.distill import write_outputs
 from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, first, read_episodes
-from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
+from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.base import EpisodeView
@@ -218,6 +218,9 @@ class Reflector:
             self._least_acc,
         )
         reason = verdict.reason
+        if reason == KEPT:
+            # What it repeats, or leaves unused, may be in the turns before it.
+            reason = self._teacher.system.demonstration_fault(corrected) or KEPT
         flawed = corrected.turns[diagnosis.turn - 1].action
         if correction and isinstance(flawed, Calls) and correction[0].action == flawed:
             reason = "the same call again"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,14 +33,14 @@ ILLEGAL = '<think>look at all</think><video_zoom>{"segment": [0, 60], "fps": 30}
 FLAW = json.dumps({"turn": 1, "flaw": "the stretch is not where the question asks"})
 
 
-def rollout(qa: VideoQA, *turns: str) -> Trajectory:
+def rollout(qa: VideoQA, *turns: str, system: str = "videozoomer") -> Trajectory:
     """A recorded episode that says these turns."""
     policy = ScriptedPolicy(lambda view: turns[min(len(view.turns), len(turns) - 1)])
-    return asyncio.run(play(system_of("videozoomer"), policy, qa, FrameStore()))
+    return asyncio.run(play(system_of(system), policy, qa, FrameStore()))
 
 
-def wrong_answer(qa: VideoQA) -> str:
-    return oracle_turns("videozoomer", qa, wrong_letter(qa))[-1]
+def wrong_answer(qa: VideoQA, system: str = "videozoomer") -> str:
+    return oracle_turns(system, qa, wrong_letter(qa))[-1]
 
 
 def corrected(qa: VideoQA) -> tuple[str, ...]:
@@ -108,6 +109,30 @@ def test_the_rest_is_counted(out: Path) -> None:
     report = json.loads((out / "report.json").read_text())
     assert report["items"] == 7, "the right one is no failure"
     assert report["rejected"] == {"no call to correct": 1, "the same call again": 1, "unclear diagnosis": 1}
+
+
+def test_a_correction_that_repeats_or_ignores_what_came_before_is_none(asked: list[VideoQA], tmp_path: Path) -> None:
+    # FrameThinker pays nothing for either, and whether it is so can't be seen in the correction by itself.
+    def look(start: int, end: int) -> str:
+        return f"<think>look between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
+
+    right = [oracle_turns("framethinker", qa) for qa in asked]
+    seen = [[int(number) for number in re.findall(r"[0-9]+", turns[1])[:2]] for turns in right]
+    begun = [(look(*seen[0]),), (look(100, 120),), right[2][:1]]
+    parts = {
+        "q0": Part(diagnosis=FLAW, corrected=(look(seen[0][0] + 1, seen[0][1] - 1), right[0][-1])),
+        "q1": Part(diagnosis=FLAW, corrected=right[1]),
+        "q2": Part(diagnosis=FLAW, corrected=right[2][-1:]),
+    }
+    with (tmp_path / "episodes-000.jsonl").open("w", encoding="utf-8") as file:
+        for qa, turns in zip(asked, begun, strict=False):
+            ended = rollout(qa, *turns, wrong_answer(qa, "framethinker"), system="framethinker")
+            write_record(file, Record(qa, ended, {"acc": 0.0}))
+    with Oracle(parts).running() as url:
+        assert main(command("framethinker", "reflect", url, tmp_path / "episodes-000.jsonl", tmp_path / "out")) == 0
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["rejected"] == {"inconsistent: redundancy": 1, "inconsistent: logical_flow": 1}
+    assert [row["video_qa"]["id"] for row in lines(tmp_path / "out" / "kept.jsonl")] == ["q1"]
 
 
 def test_the_teacher_sees_the_failed_attempt_with_its_frames(out: Path, server: Oracle, failed: Path) -> None:

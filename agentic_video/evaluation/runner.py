@@ -16,9 +16,11 @@ from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import Failure, append, journal, key_of
+from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
+from agentic_video.graders.judge import grade_answer
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy
@@ -95,12 +97,20 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
 
 
 async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> dict[str, float]:
-    """``acc`` by the system's own rule and ``acc_robust`` by the shared one; one that can't be had is left out."""
+    """Accuracies of an episode; one that can't be had is left out.
+
+    Returns:
+        ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`), and
+        ``acc_robust`` by the shared one.
+    """
     found: dict[str, float] = {}
     if qa.hidden:
         return found
     try:
-        found["acc"] = await system.grade(trajectory, qa, graders)
+        if qa.answer_type == "open_ended" and qa.data_source in JUDGED:
+            found["acc"] = await grade_answer(trajectory.answer or None, qa, "robust", graders.judge)
+        else:
+            found["acc"] = await system.grade(trajectory, qa, graders)
     except EndpointError as error:
         logger.info("row %s: not graded: %s", qa.id, error)
     if qa.answer_type == "multiple_choice":

@@ -147,3 +147,7 @@ SUITES: dict[str, Callable[[Sequence[Record]], Scores]] = {
     "herbench": _herbench,
 }
 """By data source, as the converters name it."""
+
+JUDGED = frozenset({"mmvu", "videoeval_pro", "videosiah_eval"})
+"""Data sources whose open-ended answers a judge calls right or wrong, whatever a system's reward pays for half an
+answer: their published accuracies are counted so."""

@@ -12,13 +12,16 @@ from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import Failure, failures, finished, key_of
 from agentic_video.evaluation.runner import grades, play_rows, visual_tokens
+from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import JudgeConfig
+from agentic_video.graders.judge import Judge, JudgeConfig, Scale
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
+from agentic_video.systems.longvt.system import LongVT
+from agentic_video.systems.paravt.system import ParaVT
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
@@ -83,6 +86,31 @@ def test_open_ended_answers_by_words_or_not_at_all(qa: VideoQA) -> None:
     free = VideoQA("q", "memory", "what?", "a red ball", answer_type="open_ended")
     assert asyncio.run(grades(Eva(), answered("a red ball"), free, Graders())) == {"acc": pytest.approx(1.0)}
     assert asyncio.run(grades(VideoZoomer(), answered("a red ball"), free, Graders())) == {}
+
+
+class HalfRight(Judge):
+    """Finds half of what matters in each answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[Scale] = []
+
+    async def grade(self, question: str, reference: str, candidate: str, scale: Scale = "binary") -> float:
+        self.asked.append(scale)
+        return {"binary": 0.0, "half": 0.5, "unit": 0.5}[scale]
+
+
+@pytest.mark.parametrize("system", [VideoZoomer(), LongVT(), ParaVT(), Eva(), VideoBrain()], ids=lambda one: one.name)
+@pytest.mark.parametrize("source", sorted(JUDGED))
+def test_where_a_benchmark_asks_a_judge_no_answer_is_half_right(system: System, source: str) -> None:
+    free = VideoQA("q", "memory", "what?", "two carrots", answer_type="open_ended", data_source=source)
+    judge = HalfRight()
+    assert asyncio.run(grades(system, answered("carrots"), free, Graders(judge=judge))) == {"acc": 0.0}
+    assert asyncio.run(grades(system, answered(""), free, Graders(judge=judge))) == {"acc": 0.0}
+    assert judge.asked == ["binary"], "nobody needs to be asked about nothing"
+    assert asyncio.run(grades(system, answered("carrots"), free, Graders())) == {}, "there is no judge"
+    if isinstance(system, LongVT):
+        elsewhere = replace(free, data_source="mine")
+        assert asyncio.run(grades(system, answered("carrots"), elsewhere, Graders(judge=judge))) == {"acc": 0.5}
 
 
 def test_intervals_by_their_overlap_and_by_no_rule_for_choices(qa: VideoQA) -> None:

@@ -1,4 +1,5 @@
-"""MLVU: a json array a task with the answer as a text, or rows with the options inside ``question``.
+"""MLVU: a json array a task with the answer as a text, or rows with ``video_name`` and a letter, whose options stand
+inside ``question`` and perhaps in ``candidates``, too (lmms-eval's copies).
 
 Accuracy is the mean over the tasks (M-Avg), so ``extra_info.category`` holds the task. Video names repeat between the
 tasks' folders: a video must lie in its task's folder.
@@ -16,7 +17,7 @@ _TEST = ("test_mcq_gt.json", "*test*.parquet")
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
-    inlined = row.has("video_name") and not row.has("candidates")
+    inlined = row.has("video_name")
     task = row.text("task_type" if inlined or not row.has("question_type") else "question_type")
     stem = PurePosixPath(row.file).stem
     if re.match(r"[1-9]_", stem):
@@ -30,6 +31,8 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
         question, answer = row.text("question"), row.text("answer")
     elif inlined:
         question, options = row.question_and_options("question")
+        if not options and row.has("candidates"):
+            options = row.options("candidates")
         if not options:
             raise row.error("question", "holds no options A, B, ...")
         answer = row.gold("answer", "letter", options)

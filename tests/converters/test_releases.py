@@ -182,6 +182,14 @@ def test_mlvu_tasks() -> None:
     assert (question.id, question.options, question.answer) == ("Q1", ("he", "she"), "B")
     assert question.extra["category"] == "ego"
     assert not question.exact_video
+    # lmms-eval's copy of the dev split has the options twice
+    twice = {**inlined, "candidates": ["he", "she"]}
+    for raw in (twice, {**twice, "question": "Who?"}):
+        (question,) = questions("mlvu", raw, "dev", "data/test-00000-of-00001.parquet")
+        assert (question.question, question.options, question.answer) == ("Who?", ("he", "she"), "B")
+        assert question.videos == ("x/a.mp4",)
+    with pytest.raises(RowError, match="holds no options"):
+        questions("mlvu", {**inlined, "question": "Who?"}, "dev")
     told = {
         "video": "t.mp4",
         "duration": 9,

@@ -55,6 +55,14 @@ def test_its_settings_hold_in_its_recipe(name: str, monkeypatch: pytest.MonkeyPa
     assert spec.temperature == one.sampling["temperature"]
 
 
+def test_paravt_is_played_as_its_profile_of_the_released_evaluation_says() -> None:
+    profile = RECIPES / "paravt/config/profile/published_evaluation.yaml"
+    published = yaml.safe_load(profile.read_text())["agentic_video"]["system"]
+    settings = TABLE["paravt-8b"].settings
+    differ = {key for key, value in published.items() if settings.get(f"agentic_video.system.{key}") != value}
+    assert differ == {"forced_answer"}, "its words may differ"
+
+
 def test_names() -> None:
     assert [one.name for one in named("eva-7b,videozoomer-7b,eva-7b", TABLE)] == ["eva-7b", "videozoomer-7b"]
     assert named("all", TABLE) == list(TABLE.values())

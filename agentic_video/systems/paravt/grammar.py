@@ -145,13 +145,20 @@ LABELS: Mapping[FramesAs, str] = {
 """What the instructions say of labels."""
 
 
-def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
+def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bool = True) -> tuple[Part, ...]:
     """Each image after its time: ``<12.5 seconds>`` (released code).
 
     A clip comes after both ends: ``<0.0 to 59.9 seconds>``.
+
+    Args:
+        labels: Whether times are written at all.
     """
     if clip := one_clip(frames_as, frames):
+        if not labels:
+            return (clip,)
         return (f"<{clip.times[0]:.1f} to {clip.times[-1]:.1f} seconds>", clip)
+    if not labels:
+        return tuple(frames)
     parts: list[Part] = []
     for frame in frames:
         parts += [f"<{frame.time:.1f} seconds>", frame]

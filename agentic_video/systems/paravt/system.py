@@ -69,6 +69,7 @@ class ParaVT(System):
         overview_fps: Frames a second of the overview, where it is ``rate``.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the times of its first and its last: half the tokens).
+        frame_labels: Whether frames that the agent is shown come after their times.
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
         size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
@@ -102,6 +103,7 @@ class ParaVT(System):
     overview_frames: int = 64
     overview_fps: float = 1.0
     frames_as: FramesAs = "images"
+    frame_labels: bool = True
     min_pixels: int = 784
     max_pixels: int = 50_176
     size_factor: int = 32
@@ -173,14 +175,14 @@ class ParaVT(System):
         instructions = fill(
             load_prompt(self.prompt),
             frames=len(frames),
-            labels=LABELS[overview_as(self.frames_as, self.overview)],
+            labels=LABELS[overview_as(self.frames_as, self.overview)] if self.frame_labels else "",
             tool=json.dumps(dict(SCHEMA)),
             video=Path(view.qa.video).name,
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             replies=fill(REPLIES[self.crops_as], max_frames=self.crop_max_frames),
         )
-        shown = labelled(frames, overview_as(self.frames_as, self.overview))
+        shown = labelled(frames, overview_as(self.frames_as, self.overview), self.frame_labels)
         question = "\n" + question_text(view.qa, self.option_format)
         return (Message("system", (instructions.strip(),)), Message("user", (*shown, question)))
 
@@ -240,7 +242,7 @@ class ParaVT(System):
     def _shown(self, request: CropRequest, frames: list[Frame]) -> tuple[Part, ...]:
         """The reply that shows a crop to the agent itself."""
         told = f"{len(frames)} frames from {request.start:.1f} to {request.end:.1f} seconds."
-        return (*labelled(frames, self.frames_as), "\n" + reply(told))
+        return (*labelled(frames, self.frames_as, self.frame_labels), "\n" + reply(told))
 
     async def _summary(self, request: CropRequest, frames: list[Frame], view: EpisodeView) -> tuple[Part, ...]:
         """The reply with what a sub-agent, which sees a crop's frames and nothing else, says of them."""

@@ -161,6 +161,9 @@ def test_frames_follow_their_time() -> None:
     assert labelled([first, second]) == ("<0.0 seconds>", first, "<12.5 seconds>", second)
     label, clip = labelled([first, second], "video")
     assert label == "<0.0 to 12.5 seconds>" and isinstance(clip, Clip)
+    assert labelled([first, second], labels=False) == (first, second)
+    (clip,) = labelled([first, second], "video", labels=False)
+    assert isinstance(clip, Clip)
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(0, "00:00"), (59.99, "00:59"), (61, "01:01"), (3725.4, "62:05")])

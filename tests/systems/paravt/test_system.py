@@ -280,6 +280,14 @@ def test_in_evaluation_the_agent_sees_the_frames_of_its_crops(qa: VideoQA, sourc
         "<tool_response>\n2 frames from 20.0 to 22.0 seconds.\n</tool_response>"
     )
     assert played.turns[0].asides == () and played.answer == "B"
+    plain = replace(EVALUATED, frame_labels=False)
+    played = run(plain, qa, source, "<think>" + look(crop(4, 7)), "<think>" + ANSWER, asides=None)
+    told_of, seen = played.opening
+    assert "after its time" not in str(told_of.parts[0]), "none is promised"
+    assert all(isinstance(part, FrameRef) for part in seen.parts[:-1])
+    assert shown(played.turns[0]) == (
+        "[40][55][70]\n<tool_response>\n3 frames from 4.0 to 7.0 seconds.\n</tool_response>"
+    )
 
 
 def test_in_evaluation_an_answer_is_asked_for_after_three_turns(qa: VideoQA, source: MemorySource) -> None:

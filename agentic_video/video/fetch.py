@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from agentic_video.types.frame import ImageRef, Origin
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.lru import BoundedCache
 from agentic_video.video.node_actor import NodeActor, actor_of, node_id
 from agentic_video.video.node_store import STORE_PREFIX, StoreActor
@@ -24,6 +25,11 @@ from agentic_video.video.source import Served
 from agentic_video.video.store import StoreConfig
 
 logger = logging.getLogger(__name__)
+
+PAUSES = (1.0, 5.0, 15.0, 30.0, 60.0)
+"""Seconds between the tries of :meth:`FrameFetcher.fetch`. With the store's own time limit for each try they stay below
+verl's ``nccl_timeout`` of ten minutes, for which the other ranks wait."""
+_PASSING: frozenset[Reason] = frozenset({"timeout", "machine"})
 
 
 @dataclass(frozen=True)
@@ -63,15 +69,20 @@ class FrameFetcher:
     Args:
         config: Of this node's store, should it be the first to be asked.
         max_bytes: Most bytes of images that are kept from call to call.
+        pauses: Seconds between the tries of :meth:`fetch`, of which there is one more.
     """
 
-    def __init__(self, config: StoreConfig | None = None, max_bytes: int = 0):
+    def __init__(self, config: StoreConfig | None = None, max_bytes: int = 0, pauses: Sequence[float] = PAUSES):
         self._own = NodeActor(STORE_PREFIX, StoreActor, [config or StoreConfig()])
         self._kept: BoundedCache[str, np.ndarray] = BoundedCache(max_bytes, lambda image: image.nbytes)
+        self._pauses = tuple(pauses)
         self.stats = FetchStats()
 
     def fetch(self, refs: Iterable[ImageRef]) -> dict[str, np.ndarray]:
         """The images of references, by their keys.
+
+        In a rollout a store that is slow costs one group; here, in training, it would end the run. What passes (time
+        is up, the machine lacks something) is asked for again, several times; a store keeps what it has decoded.
 
         Returns:
             RGB uint8 arrays of shape (height, width, 3), read-only where they lie in Ray's shared memory.
@@ -79,22 +90,43 @@ class FrameFetcher:
         Raises:
             VideoError: A frame can't be had again, or its video isn't the one that it was.
         """
+        found, asks = self._plan(refs)
+        pauses = iter(self._pauses)
+        while asks:
+            passing: list[tuple[_Ask, VideoError]] = []
+            for ask, answer in self._answers(asks):
+                if isinstance(answer, VideoError) and answer.reason in _PASSING:
+                    passing.append((ask, answer))
+                else:
+                    found |= self._take(ask, answer)
+            asks = [ask for ask, _ in passing]
+            if passing:
+                pause = next(pauses, None)
+                if pause is None:
+                    raise passing[0][1]
+                for _, error in passing:
+                    logger.warning("frames are asked for again in %g s: %s", pause, error)
+                time.sleep(pause)
+        return found
+
+    def _answers(self, asks: Sequence[_Ask]) -> Iterator[tuple[_Ask, Served | VideoError]]:
+        """What stores say, all asked at once; in place of one that is gone this node's."""
         import ray
 
-        found, asks = self._plan(refs)
         calls = [(ask, handle, self._call(handle, ask)) for ask, handle in ((ask, self._store(ask)) for ask in asks)]
         again: list[_Ask] = []
         for ask, handle, call in calls:
             try:
-                found |= self._take(ask, ray.get(call))
+                answer = ray.get(call)
             except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
                 again.append(self._redo(ask, handle, error))
+            else:
+                yield ask, answer
         for ask in again:
-            found |= self._take(ask, ray.get(self._call(self._own.handle, ask)))
-        return found
+            yield ask, ray.get(self._call(self._own.handle, ask))
 
     async def afetch(self, refs: Iterable[ImageRef]) -> dict[str, np.ndarray]:
-        """As :meth:`fetch`, on an event loop."""
+        """As :meth:`fetch`, on an event loop, and in one try."""
         found, asks = self._plan(refs)
         for part in await asyncio.gather(*(self._ask(ask) for ask in asks)):
             found |= part

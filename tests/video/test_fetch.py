@@ -1,6 +1,7 @@
 """Images by reference, through a real local Ray."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agentic_video.types.frame import Frame, ImageRef
-from agentic_video.video.errors import VideoError
+from agentic_video.types.frame import Frame, ImageRef, Origin, image_key
+from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.fetch import FetchStats, FrameFetcher
 from agentic_video.video.node_actor import node_id
 from agentic_video.video.node_store import NodeFrameStore
+from agentic_video.video.source import Served
 from tests.video.conftest import kill_actor
 from tests.video.video_files import SPECS, make, number_in
 
@@ -89,3 +91,42 @@ def test_a_picture_without_pixels_can_t_be_had() -> None:
     bare = ImageRef.of(Frame(0, 0.0, np.zeros((28, 28, 3), np.uint8))).bare()
     with pytest.raises(ValueError, match="neither pixels nor a video"):
         FrameFetcher().fetch([bare])
+
+
+class Answering:
+    """In a store's place: gives its answers one after the other."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: list[Served | VideoError]) -> None:
+        self.answers = answers
+        self.serve = self
+        monkeypatch.setattr("ray.get", lambda answer: answer)
+        monkeypatch.setattr(FrameFetcher, "_store", lambda fetcher, ask: self)
+
+    def remote(self, *asked: object) -> Served | VideoError:
+        return self.answers.pop(0)
+
+
+def stored(path: str, shade: int = 0) -> Frame:
+    image = np.full((28, 28, 3), shade, np.uint8)
+    return Frame.stored(0, 0.0, image, Origin(path, 0, None), image_key(image))
+
+
+def test_what_passes_is_asked_for_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    late, full = VideoError("a.mp4", "timeout", "took too long"), VideoError("a.mp4", "machine", "no memory")
+    frame, other = stored("a.mp4"), stored("b.mp4", shade=255)
+    store = Answering(monkeypatch, [late, Served([other], 1, 1.0), full, Served([frame], 1, 1.0)])
+    with caplog.at_level(logging.WARNING):
+        fetched = FrameFetcher(pauses=(0.0, 0.0)).fetch([ImageRef.of(frame), ImageRef.of(other)])
+    assert set(fetched) == {frame.key, other.key} and not store.answers  # b.mp4 once, a.mp4 three times
+    assert caplog.messages == [
+        "frames are asked for again in 0 s: a.mp4: took too long [timeout]",
+        "frames are asked for again in 0 s: a.mp4: no memory [machine]",
+    ]
+
+
+@pytest.mark.parametrize(("reason", "tries"), [("timeout", 3), ("changed", 1), ("corrupt", 1)])
+def test_tries_come_to_an_end(monkeypatch: pytest.MonkeyPatch, reason: Reason, tries: int) -> None:
+    store = Answering(monkeypatch, [VideoError("a.mp4", reason, "can't be had")] * 5)
+    with pytest.raises(VideoError, match="can't be had"):
+        FrameFetcher(pauses=(0.0, 0.0)).fetch([ImageRef.of(stored("a.mp4"))])
+    assert len(store.answers) == 5 - tries

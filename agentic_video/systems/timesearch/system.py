@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
@@ -26,6 +26,7 @@ from agentic_video.systems.timesearch.grammar import (
     times_text,
 )
 from agentic_video.systems.timesearch.reward import (
+    SEQUENCE,
     TimeSearchWeights,
     accuracy,
     mixes,
@@ -34,7 +35,7 @@ from agentic_video.systems.timesearch.reward import (
 )
 from agentic_video.tools import seek_video_frames
 from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, pool_indices, within
+from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, places, pool_indices, within
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
@@ -218,7 +219,8 @@ class TimeSearch(System):
         """
         info = video.info
         pool = pool_indices(info.num_frames, info.duration, self.pool_fps, self.pool_max_frames)
-        candidates = within(pool, request.start, request.end, info.fps)
+        start, end = await places(video, (request.start, request.end), self.seek_size(info))
+        candidates = within(pool, start, end)
         if len(candidates) <= request.count:
             return candidates
         if not request.query:
@@ -255,6 +257,9 @@ class TimeSearch(System):
     async def accuracy(self, answer: str | None, qa: VideoQA, graders: Graders) -> float:
         """See :func:`~agentic_video.systems.timesearch.reward.accuracy`."""
         return await accuracy(answer, qa, self.answer_match, self.max_answer_chars, graders.judge)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return OPEN_ENDED if qa.answer_type == "open_ended" and qa.extra.get("type") != SEQUENCE else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = 0.0 if mixes(trajectory) else await self.accuracy(trajectory.answer, qa, graders)

@@ -18,6 +18,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 from tests.systems.timesearch.texts import BASE, LOOK, REPLY, Directions, call, score, seen, told
+from tests.tools.test_seek_video_frames import Slides
 
 
 class Asides:
@@ -135,6 +136,13 @@ def test_a_search_without_a_query_shows_evenly_spread_frames_of_the_stretch(qa: 
     assert "at 40.8s, 41.3s, 41.8s, 42.3s, 42.8s, 43.3s." in text
     # eight of 120
     assert seen(run(TimeSearch(), qa, call(), REPLY), 0)[0::7] == [0, 599]
+
+
+def test_in_a_video_of_variable_rate_the_stretch_is_the_asked_one(qa: VideoQA) -> None:
+    # The pool is 240 of 660 frames, 2.757 apart: places 21 to 26 (57.9, 60.6 ... 71.7) are frames 58, 61 ... 72, which
+    # are shown at 58, 60.1, 60.3, 60.6, 60.9 and 61.2 s. By the average rate the stretch would be frames 329 to 337.
+    trajectory = run(BASE, qa, call(start_time=59.8, end_time=61.1), REPLY, source=Slides())
+    assert seen(trajectory, 0) == [58, 61, 63, 66, 69, 72]
 
 
 def test_a_search_shows_what_matches_and_differs(qa: VideoQA) -> None:

@@ -220,7 +220,7 @@ class _Idle:
 
 
 class _Full(Exception):
-    """A frame that nobody has asked for would take the place of another one."""
+    """There is no room for a frame that nobody has asked for."""
 
 
 class _Released(Exception):
@@ -325,9 +325,9 @@ class FrameStore:
     async def aprefetch(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> int:
         """Have frames at hand before somebody asks for them, while nothing else wants the decoders.
 
-        At most half of the decoders do this, one at least, and none is kept from work that waits. No frame that is held
-        makes room: what doesn't fit is left out, and frames had ahead of time take half of the store at most. A failure
-        is counted and otherwise left to whoever asks for the frames.
+        At most half of the decoders do this, one at least, and none is kept from work that waits. Frames had ahead of
+        time take half of the store at most, for which the least recently used ones make room; what doesn't fit is left
+        out. A failure is counted and otherwise left to whoever asks for the frames.
 
         Args:
             path: Video file.
@@ -549,22 +549,23 @@ class FrameStore:
         """
         nbytes = stored.image.nbytes
         with self._lock:
+            self._is_used(key)  # it may have been dropped unused
             if request.ahead:
                 if not self._has_room_ahead(nbytes):
                     raise _Full
                 self._ahead[key] = nbytes
                 self._ahead_bytes += nbytes
                 self._prefetched += 1
-            else:
-                self._is_used(key)
             self._images[key] = stored
         request.images[key.index] = stored
         self._settle(job, key, stored)
 
     def _has_room_ahead(self, nbytes: int) -> bool:
-        """Whether a frame that nobody has asked for fits; the lock is held."""
-        if self._images.currsize + nbytes > self._images.maxsize:
-            return False
+        """Whether a frame that nobody has asked for fits; the lock is held.
+
+        A store is full after a few steps: were no frame to make room, nothing would be had ahead of time from then on.
+        The half of the store that was used last stays.
+        """
         if self._ahead_bytes + nbytes > self._images.maxsize / 2:
             for key in [key for key in self._ahead if key not in self._images]:
                 self._is_used(key)

@@ -352,15 +352,31 @@ def test_frames_had_ahead_of_time_are_there_when_asked_for(video: Video) -> None
     assert (stats.decoded, stats.hits, stats.prefetched, stats.prefetched_used) == (4, 3, 3, 2)
 
 
-def test_frames_ahead_of_time_take_nobodys_place(video: Video) -> None:
+def test_frames_ahead_of_time_take_half_of_a_store_that_is_full(video: Video) -> None:
     store, path = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1)), video("h264_b_frames")
-    store.frames(path, range(4))
-    assert asyncio.run(store.aprefetch(path, range(10, 20))) == 2  # no more fit
-    assert store.stats().evicted == 0
-    store.frames(path, range(4))
-    assert store.stats().decoded - store.stats().prefetched <= 5  # one that was decoded found no room
+    store.frames(path, range(6))
+    assert asyncio.run(store.aprefetch(path, range(10, 20))) == 3
+    assert store.stats().evicted == 3
+    decoded = store.stats().decoded
+    store.frames(path, [3, 4, 5])  # the half that was used last stays
+    assert asyncio.run(store.aprefetch(path, [10, 11, 12])) == 3
+    assert store.stats().decoded == decoded
+    # as long as nobody asks for them, they take no more
+    assert asyncio.run(store.aprefetch(path, range(20, 30))) == 0
+    assert store.stats().evicted == 3
+    store.frames(path, [10, 11, 12])
+    assert asyncio.run(store.aprefetch(path, range(20, 30))) == 3
+    assert (store.stats().evicted, store.stats().prefetched, store.stats().prefetched_used) == (6, 6, 3)
     empty = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1))
-    assert asyncio.run(empty.aprefetch(path, range(10, 20))) == 3  # half of the store
+    assert asyncio.run(empty.aprefetch(path, range(10, 20))) == 3
+
+
+def test_a_frame_had_ahead_of_time_twice_counts_once(video: Video) -> None:
+    store, path = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1)), video("h264_b_frames")
+    assert asyncio.run(store.aprefetch(path, [10])) == 1
+    store.frames(path, range(20, 26))  # all of the store
+    assert asyncio.run(store.aprefetch(path, [10])) == 1
+    assert asyncio.run(store.aprefetch(path, [11, 12])) == 2
 
 
 def test_failures_ahead_of_time_are_counted(video: Video) -> None:

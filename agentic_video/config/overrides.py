@@ -16,6 +16,18 @@ WORDS: Mapping[str, Sequence[str]] = {"trainer.test_freq": ("after_each_epoch",)
 """Words that verl takes where a number stands in its config."""
 UNREAD: Mapping[str, str] = {"actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad"}
 """Keys that stand in verl's config and that nothing reads (0.9.1), each with the one that is read in its place."""
+_REWARD = "agentic_video.reward.path and .name"
+REPLACED: Mapping[str, str] = {
+    "custom_reward_function": _REWARD,
+    "reward.custom_reward_function": _REWARD,
+    "reward.reward_manager.name": _REWARD,
+    "actor_rollout_ref.rollout.multi_turn.max_assistant_turns": "agentic_video.system.max_turns",
+    "actor_rollout_ref.rollout.multi_turn.max_user_turns": "agentic_video.system.max_turns",
+    "actor_rollout_ref.rollout.multi_turn.max_parallel_calls": "agentic_video.system.max_calls, where a system has it,",
+    "actor_rollout_ref.rollout.multi_turn.tool_config_path": "agentic_video.system._target_, a system with its tools,",
+}
+"""Keys, and blocks of keys, that verl's own agent loop and reward managers read, each with what these episodes have in
+its place: set, they would change nothing."""
 
 
 def check_overrides(overrides: Sequence[str], others: str = "an option") -> None:
@@ -60,11 +72,16 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
         config: What the overrides will change, composed without them.
 
     Raises:
-        SetupError: A key doesn't exist (the message has the nearest one), verl doesn't read it, or its value is of
+        SetupError: A key doesn't exist (the message has the nearest one), nothing reads it, or its value is of
             another kind.
     """
+    # who registers a reward manager of their own says where it comes from
+    own_manager = any(override.key_or_group == "reward.reward_manager.source" for override in overrides)
     for override in overrides:
         key = override.key_or_group
+        replaced = next((one for one in REPLACED if key == one or key.startswith(f"{one}.")), "")
+        if replaced and not (own_manager and replaced == "reward.reward_manager.name"):
+            raise SetupError(f"{key}: these episodes don't go by it; {REPLACED[replaced]} is what you want")
         if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
             continue
         if key in UNREAD:

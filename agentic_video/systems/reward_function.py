@@ -84,6 +84,25 @@ def load_function(path: str, name: str) -> RewardFunction:
     return found
 
 
+def check_function(config: RewardConfig) -> None:
+    """Make sure that the function which a config names can be loaded, and called as episodes will call it.
+
+    Raises:
+        ValueError: It can't; the message says which key to mend.
+    """
+    if not config.path:
+        return
+    function = load_function(config.path, config.name)
+    try:
+        inspect.signature(function).bind(None, None, None, **config.reward_kwargs)
+    except TypeError as error:
+        kwargs = "".join(f", {name}=..." for name in config.reward_kwargs)
+        raise ValueError(
+            f"agentic_video.reward: {config.name}{inspect.signature(function)} can't be called as "
+            f"{config.name}(trajectory, row, graders{kwargs}): {error}"
+        ) from error
+
+
 async def score_episode(
     system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, config: RewardConfig
 ) -> Score:

@@ -15,7 +15,7 @@ from agentic_video.graders.endpoint import EndpointConfig, EndpointError
 from agentic_video.graders.judge import Judge, Scale
 from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
-from agentic_video.systems.reward_function import load_function, score_episode
+from agentic_video.systems.reward_function import check_function, score_episode
 from agentic_video.training.credit import turn_rewards
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Frame
@@ -127,8 +127,7 @@ class VideoAgentRewardManager(RewardManagerBase):
     ):
         super().__init__(config, tokenizer, compute_score)
         self.settings = settings_of(config)
-        if self.settings.reward.path:
-            load_function(self.settings.reward.path, self.settings.reward.name)  # says now if it can't be had
+        check_function(self.settings.reward)  # says now if it can't be had
         reward_model = OmegaConf.select(config, "reward.reward_model.model_path")
         self.graders = graders_of(self.settings, reward_router_address, reward_model)
 

@@ -1,3 +1,4 @@
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.config.overrides import UNREAD, check_against, check_overrides, parse_overrides
+from agentic_video.config.overrides import REPLACED, UNREAD, check_against, check_overrides, parse_overrides
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -104,3 +105,17 @@ def test_a_key_is_called_unread_as_long_as_verl_doesn_t_read_it(config: DictConf
         if "config" not in file.relative_to(workers).parts and key.rpartition(".")[2] in file.read_text("utf-8")
     ]
     assert read == []
+
+
+@pytest.mark.parametrize("key", REPLACED)
+def test_what_only_verl_s_own_episodes_go_by_is_refused(config: DictConfig, key: str) -> None:
+    for text in (f"{key}=x", f"+{key}=x", f"{key}.deeper=x"):
+        with pytest.raises(
+            SetupError, match=rf"^{re.escape(key)}[a-z.]*: these episodes don't go by it; agentic_video"
+        ):
+            check_against(config, parse_overrides([text]))
+
+
+def test_a_reward_manager_of_one_s_own_is_let_through(config: DictConfig) -> None:
+    named = ["reward.reward_manager.source=importlib", "reward.reward_manager.name=Mine"]
+    check_against(config, parse_overrides(named))

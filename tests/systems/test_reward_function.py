@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.graders.base import Graders
-from agentic_video.systems.reward_function import RewardConfig, load_function, score_episode
+from agentic_video.systems.reward_function import RewardConfig, check_function, load_function, score_episode
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.action import Answer
 from agentic_video.types.row import VideoQA
@@ -89,6 +89,39 @@ def test_a_module_by_its_name() -> None:
 def test_what_cannot_be_loaded_is_named(path: str, name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         load_function(path, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "message"),
+    [
+        ("turns", {}, ""),
+        ("verls", {}, r"verls\(data_source, solution_str, ground_truth, extra_info\) can't be called as "),
+        ("budgeted", {"budget": 16}, ""),
+        ("budgeted", {"budgets": 16}, r"budgeted\(trajectory, row, graders, budgets=\.\.\.\): "),
+        ("budgeted", {}, "missing a required argument: 'budget'"),
+        ("anything", {"budget": 16}, ""),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_named(
+    tmp_path: Path, file: Path, name: str, kwargs: dict[str, int], message: str
+) -> None:
+    more = (
+        "def verls(data_source, solution_str, ground_truth, extra_info): ...\n"
+        "def budgeted(trajectory, row, graders, budget): ...\n"
+        "def anything(*args, **kwargs): ...\n"
+    )
+    written = tmp_path / "more_rewards.py"
+    written.write_text(file.read_text(encoding="utf-8") + more, encoding="utf-8")
+    config = RewardConfig(str(written), name, reward_kwargs=kwargs)
+    if not message:
+        check_function(config)
+        return
+    with pytest.raises(ValueError, match=message):
+        check_function(config)
+
+
+def test_without_a_function_there_is_nothing_to_check() -> None:
+    check_function(RewardConfig())
 
 
 def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:

@@ -32,8 +32,10 @@ NAMED = (
 )
 """Environment variables that the job gets from this command's, beside those that every job's processes get
 (:func:`agentic_video.launch.handover.forwarded`)."""
-EXCLUDED = [".git", ".venv", ".venv-gpu", ".venv-tools", "outputs", ".cache", "**/__pycache__"]
+EXCLUDED = [".git", ".venv", ".venv-gpu", ".venv-tools", "outputs", "site", ".cache", "**/__pycache__"]
 """What of the repository the cluster gets no copy of."""
+MAX_COPIED = 512 * 2**20
+"""Most bytes that Ray copies with a job."""
 POLL_SECONDS = 2.0
 
 
@@ -47,6 +49,39 @@ def entrypoint(recipe: Path, profile: Profile, overrides: Sequence[str], python:
 def copied(recipe: Path) -> dict[str, Any]:
     """What the job gets a copy of: the recipe's repository; of a wheel nothing, as the nodes have it installed."""
     return {} if recipe.parent == PACKAGED else {"working_dir": str(recipe.parents[1]), "excludes": EXCLUDED}
+
+
+def check_copied(recipe: Path) -> None:
+    """Make sure that Ray will copy the recipe's repository, before it packs gigabytes and refuses them.
+
+    Raises:
+        SetupError: It holds too much; the message names the largest part.
+    """
+    if recipe.parent == PACKAGED:
+        return
+    # hidden ones are caches, which .gitignore names and Ray leaves out
+    shown = (
+        part for part in recipe.parents[1].iterdir() if not part.name.startswith(".") and part.name not in EXCLUDED
+    )
+    parts = {part: _bytes_in(part) for part in shown}
+    if sum(parts.values()) > MAX_COPIED:
+        largest = max(parts, key=lambda part: parts[part])
+        raise SetupError(
+            f"{largest}: {parts[largest] / 2**20:,.0f} MiB would be copied with the job, and Ray takes "
+            f"{MAX_COPIED // 2**20} MiB of a repository: move it out of here, to storage that all nodes share"
+        )
+
+
+def _bytes_in(part: Path) -> int:
+    """Bytes of a file, or of a folder's files; links count nothing."""
+    if part.is_symlink() or not part.is_dir():
+        return 0 if part.is_symlink() else part.stat().st_size
+    return sum(
+        file.lstat().st_size
+        for folder, _, files in os.walk(part)
+        for file in (Path(folder, name) for name in files)
+        if "__pycache__" not in folder and not file.is_symlink()
+    )
 
 
 def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, environment: Mapping[str, str]) -> int:
@@ -68,6 +103,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
     if options.dry_run:
         print(command)
         return 0
+    check_copied(options.recipe)
     client = _connect(address)
     variables = {**forwarded(environment), **{name: environment[name] for name in NAMED if environment.get(name)}}
     if (keys := secrets(environment, config)) and SECRETS_FILE not in variables:
@@ -97,7 +133,7 @@ def _connect(address: str) -> "JobSubmissionClient":
         SetupError: Nothing answers there, or it asks for a token.
     """
     # Ray takes a second to import: only who submits waits for it.
-    from ray.exceptions import AuthenticationError
+    from ray.exceptions import AuthenticationError, RayError
     from ray.job_submission import JobSubmissionClient
 
     try:
@@ -107,8 +143,8 @@ def _connect(address: str) -> "JobSubmissionClient":
             f"the Ray cluster at {address} asks for a token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN, "
             "or start the cluster with RAY_AUTH_MODE=disabled where its network is your own"
         ) from error
-    except (ConnectionError, RuntimeError) as error:
-        raise SetupError(f"no Ray cluster answers at {address}: {error}") from error
+    except (ConnectionError, RuntimeError, RayError) as error:
+        raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
 
 
 def _follow(client: "JobSubmissionClient", job: str) -> int:

@@ -1,13 +1,15 @@
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
 from omegaconf import OmegaConf
+from ray.exceptions import RpcError
 
 from agentic_video.config.compose import PACKAGED
 from agentic_video.launch import submit as submitting
 from agentic_video.launch.options import LaunchOptions
-from agentic_video.launch.submit import copied, entrypoint, submit_job
+from agentic_video.launch.submit import check_copied, copied, entrypoint, submit_job
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -50,6 +52,36 @@ def test_a_dry_run_prints_the_job_s_command(capsys: pytest.CaptureFixture[str]) 
     environment = {"RAY_ADDRESS": "http://127.0.0.1:1", "CLUSTER_PYTHON": "/env/bin/python"}
     assert submit_job(LaunchOptions(RECIPE, submit=True, dry_run=True), "cluster", NOTHING, environment) == 0
     assert capsys.readouterr().out == f"{entrypoint(RECIPE, 'cluster', [], '/env/bin/python')}\n"
+
+
+def test_videos_in_the_clone_are_noticed_before_they_are_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = tmp_path / "recipes" / "videozoomer"
+    for folder in (recipe, tmp_path / "data" / "videos", tmp_path / "outputs", tmp_path / ".git"):
+        folder.mkdir(parents=True)
+    (recipe / "config.yaml").write_bytes(b"x" * 100)
+    for left_out in ("outputs/model", ".git/pack"):
+        (tmp_path / left_out).write_bytes(b"x" * 3000)
+    monkeypatch.setattr(submitting, "MAX_COPIED", 2**20)
+    check_copied(recipe)
+    with (tmp_path / "data/videos/long.mp4").open("wb") as video:
+        video.truncate(2**21)  # without a byte on disk
+    with pytest.raises(SetupError, match=r"/data: 2 MiB would be copied with the job, and Ray takes 1 MiB"):
+        check_copied(recipe)
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "data")
+    (tmp_path / "data/videos/long.mp4").unlink()
+    check_copied(recipe)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no"), RpcError("no\nanswer")])
+def test_whatever_keeps_a_cluster_from_answering_is_one_line(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def refuse(address: str) -> None:
+        raise error
+
+    monkeypatch.setattr("ray.job_submission.JobSubmissionClient", refuse)
+    with pytest.raises(SetupError, match=r"^no Ray cluster answers at head:6379: no( answer)?$"):
+        submit_job(LaunchOptions(RECIPE, submit=True), "cluster", NOTHING, {"RAY_ADDRESS": "head:6379"})
 
 
 def test_only_grpo_is_a_ray_job() -> None:

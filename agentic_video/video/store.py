@@ -444,7 +444,7 @@ class FrameStore:
 
     def _submit(self, path: str, run: Callable[[Job], T], spare: bool = False) -> Future[T]:
         with self._lock:
-            if self._stuck.get(path):
+            if self._stuck.get(path, 0) > 0:
                 raise VideoError(
                     path, "timeout", "a decoder is still stuck on this file; check the disk or leave the video out"
                 )
@@ -781,7 +781,7 @@ class FrameStore:
     def _on_stuck(self, job: Job, error: VideoError) -> None:
         self._count(error)
         with self._lock:
-            self._stuck[job.path] = self._stuck.get(job.path, 0) + 1
+            self._count_stuck(job.path, 1)
             claims = list(job.claims)
         # Others can't wait for it: what it really holds is lost to them anyway.
         self._drop(job, job.held)
@@ -790,9 +790,13 @@ class FrameStore:
 
     def _on_return(self, job: Job) -> None:
         with self._lock:
-            self._stuck[job.path] -= 1
-            if not self._stuck[job.path]:
-                del self._stuck[job.path]
+            self._count_stuck(job.path, -1)
+
+    def _count_stuck(self, path: str, more: int) -> None:
+        """A decoder more, or less, is stuck on a video; the lock is held. One that returns may be counted off first."""
+        self._stuck[path] = self._stuck.get(path, 0) + more
+        if not self._stuck[path]:
+            del self._stuck[path]
 
 
 def _develop(size: tuple[int, int] | None, negative: Developer) -> _Stored:

@@ -54,7 +54,7 @@ class Workers:
     Args:
         count: Most threads at a time, those that are stuck not counted.
         on_stuck: Called once with a job that is given up and the error that its future gets.
-        on_return: Called when such a job has ended after all.
+        on_return: Called when such a job has ended after all; before ``on_stuck`` where it ends just as it is given up.
     """
 
     def __init__(

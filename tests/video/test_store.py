@@ -28,6 +28,7 @@ from agentic_video.video.pyav import PyavReader
 from agentic_video.video.reader import Developer, VideoReader
 from agentic_video.video.sizes import resize
 from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.workers import Job
 from tests.video.video_files import number_in
 
 Video = Callable[[str], str]
@@ -243,6 +244,15 @@ def test_a_stuck_decoder_is_left_behind(video: Video, monkeypatch: pytest.Monkey
             time.sleep(0.01)
     else:
         pytest.fail("the video is still refused though its decoder came back")
+
+
+def test_a_decoder_may_return_before_it_is_known_to_be_stuck(video: Video) -> None:
+    store, path = FrameStore(), video("h264_b_frames")
+    job = Job(path, lambda job: None, 1.0)
+    store._on_return(job)
+    assert store.probe(path).num_frames
+    store._on_stuck(job, VideoError(path, "timeout", "no answer"))
+    assert store.probe(path).num_frames and not store._stuck
 
 
 def test_a_cancelled_request_does_not_cancel_others(video: Video) -> None:

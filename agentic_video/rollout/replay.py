@@ -33,7 +33,9 @@ class ReplayedSequence:
         response_ids: Everything after it.
         response_mask: 1 for each id that the model said in a turn with loss, 0 for every other.
         visuals: The images and clips in the order of their placeholders.
-        turns: Of each turn that the model said in it: its number in the episode, and its begin and end in ``ids``.
+        turns: Of each turn that the model said in it: its number in the episode, and its begin and end in ``ids``, what
+            it was made to start with included.
+        aside: The begin and end of the reply, likewise, where the sequence is an aside's.
     """
 
     prompt_ids: tuple[int, ...]
@@ -41,11 +43,18 @@ class ReplayedSequence:
     response_mask: tuple[int, ...]
     visuals: tuple[FrameRef | ClipRef, ...]
     turns: tuple[tuple[int, int, int], ...] = ()
+    aside: tuple[int, int] | None = None
 
     @property
     def ids(self) -> tuple[int, ...]:
         """The whole sequence."""
         return self.prompt_ids + self.response_ids
+
+    @property
+    def replies(self) -> tuple[tuple[int, int], ...]:
+        """Begin and end in ``ids`` of all that the model said, turns or an aside."""
+        turns = tuple((start, end) for _, start, end in self.turns)
+        return turns if self.aside is None else (*turns, self.aside)
 
     @property
     def loss_mask(self) -> tuple[int, ...]:
@@ -119,6 +128,7 @@ async def replay(
     prefix = system.reply_prefix
     if number := next((number for number, one in enumerate(trajectory.turns, 1) if not one.text.startswith(prefix)), 0):
         raise ReplayError(f"turn {number} doesn't begin with {prefix!r}, as the system has all turns begin")
+    begun = len(chat_format.prefix_ids(prefix))
     said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
@@ -148,29 +158,34 @@ async def replay(
                 "data.max_response_length)"
             )
         begin = len(policy.sequence.prompt_ids) + start
-        places[id(policy.sequence)].append((number - 1, begin, begin + len(ids)))
+        places[id(policy.sequence)].append((number - 1, begin - begun, begin + len(ids)))
         if not turn.loss_mask:
             policy.sequence.response_mask[start:] = [0] * len(ids)
         if number < len(said) and not await policy.show(_shown(turn.observation)):
             raise ReplayError(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
             )
-    return tuple(
-        ReplayedSequence(
-            tuple(one.prompt_ids),
-            tuple(one.response_ids),
-            tuple(one.response_mask),
-            tuple(cast(FrameRef | ClipRef, shown) for shown in one.visuals),
-            tuple(places[id(one)]),
-        )
-        for one in [*asides, *policy.sequences]
+    found = [_replayed(one, aside=place) for one, place in asides]
+    return (*found, *(_replayed(one, tuple(places[id(one)])) for one in policy.sequences))
+
+
+def _replayed(
+    one: TokenSequence, turns: tuple[tuple[int, int, int], ...] = (), aside: tuple[int, int] | None = None
+) -> ReplayedSequence:
+    return ReplayedSequence(
+        tuple(one.prompt_ids),
+        tuple(one.response_ids),
+        tuple(one.response_mask),
+        tuple(cast(FrameRef | ClipRef, shown) for shown in one.visuals),
+        turns,
+        aside,
     )
 
 
 async def _replay_asides(
     trajectory: Trajectory, system: System, chat_format: ChatFormat, limits: TokenLimits
-) -> list[TokenSequence]:
-    """The sequences of the asides that are learnt from.
+) -> list[tuple[TokenSequence, tuple[int, int]]]:
+    """The sequences of the asides that are learnt from, and where each one's reply is, its prefix included.
 
     Raises:
         ReplayError: One doesn't fit, or holds what no reply may hold.
@@ -192,7 +207,8 @@ async def _replay_asides(
                 "agentic_video.max_turn_tokens) or for what is left of prompt and response, or one of them is a token "
                 "that only the environment may write"
             )
-    return policy.aside_sequences
+    lengths = [len(chat_format.prefix_ids(one.prefix)) + len(ids) for one, ids in said]
+    return [(one, (len(one) - length, len(one))) for one, length in zip(policy.aside_sequences, lengths, strict=True)]
 
 
 def _messages(recorded: Sequence[RecordedMessage]) -> tuple[Message, ...]:

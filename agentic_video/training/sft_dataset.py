@@ -152,13 +152,12 @@ class TrajectoryDataset(Dataset):
         return tuple(map(self._with_loss_in_tags, sequences)) if self._sft.loss_tags else sequences
 
     def _with_loss_in_tags(self, sequence: ReplayedSequence) -> ReplayedSequence:
-        mask, prompt = list(sequence.response_mask), len(sequence.prompt_ids)
-        for _, start, end in sequence.turns:
-            ids = sequence.ids[start:end]
-            chosen = loss_in_tags(ids, self._sft.loss_tags, self._format.decode, frozenset(self._format.eos_ids))
-            place = slice(start - prompt, end - prompt)
-            mask[place] = [one & other for one, other in zip(mask[place], chosen, strict=True)]
-        return replace(sequence, response_mask=tuple(mask))
+        mask, endings = list(sequence.loss_mask), frozenset(self._format.eos_ids)
+        for start, end in sequence.replies:
+            # What a reply was made to start with may open a tag; it isn't learnt itself.
+            chosen = loss_in_tags(sequence.ids[start:end], self._sft.loss_tags, self._format.decode, endings)
+            mask[start:end] = [one & other for one, other in zip(mask[start:end], chosen, strict=True)]
+        return replace(sequence, response_mask=tuple(mask[len(sequence.prompt_ids) :]))
 
     def _hidden(self, sequence: ReplayedSequence) -> list[tuple[int, int, int, int]]:
         turns = [(start, end) for _, start, end in sequence.turns]

@@ -235,6 +235,10 @@ def test_prefixes_and_asides_are_replayed(
     for found, one in zip(sequences, expected, strict=True):
         assert (list(found.ids), list(found.response_mask)) == (one.ids, one.response_mask)
         assert len(found.visuals) == len(one.visuals)
+    replies = [[chat_format.decode(one.ids[start:end]) for start, end in one.replies] for one in sequences]
+    ended = chat_format.decode([min(chat_format.eos_ids)])
+    each = [[LOOK, REPLY + ended]] if context == "all" else [[LOOK], [REPLY + ended]]
+    assert replies == [["It is red" + ended], *each]
     # what no loss is taken on, has no asides to learn from; and a system may not learn from any
     first, last = recorded.turns
     masked = replace(recorded, turns=(replace(first, loss_mask=False), last))

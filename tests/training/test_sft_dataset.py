@@ -201,7 +201,7 @@ class Cropper(VideoZoomer):
         found = await super().observe(action, view)
         assert found is not None and found.frames
         cut = [crop(one, (0, 0, one.width // 2, one.height), (one.width, one.height)) for one in found.frames]
-        await view.ask([Message("user", (cut[0], "What is this?"))], max_tokens=20, prefix="It is")
+        await view.ask([Message("user", (cut[0], "What is this?"))], max_tokens=40, prefix="It is")
         return replace(found, parts=("Left half:", *cut, "whole:", *found.frames))
 
 
@@ -370,6 +370,11 @@ def learnt(setup: Setup, record: Record, tmp_path: Path) -> list[str]:
     """The texts that a record's only sequence has loss on, one for each run."""
     dataset = setup.dataset(written(tmp_path, record))
     (sample,) = [dataset[number] for number in range(len(dataset))]
+    return learnt_of(setup, sample)
+
+
+def learnt_of(setup: Setup, sample: dict[str, Any]) -> list[str]:
+    """The same of a sample."""
     ids, mask = sample["input_ids"].tolist(), sample["loss_mask"].tolist()
     pieces: list[list[int]] = []
     for number, one in enumerate(mask):
@@ -419,6 +424,49 @@ def test_loss_by_tag_within_the_last_turn(
     (text,) = learnt(setup, record, tmp_path)
     # the answer with its tags, and the token that ends the turn
     assert texts[1].endswith(text) and text.startswith("<answer>") and text.count("<") > 2
+
+
+def cropped(setup: Setup, qa: VideoQA) -> Record:
+    """An episode of :class:`Cropper`; each token is a character."""
+    chat_format, eos = setup.chat_format, min(setup.chat_format.eos_ids)
+    first = 'look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>'
+    aside, last = " <answer>red</answer>, I think", "seen</think><answer>B</answer>"
+    turns = [spelled(chat_format, first), *([*spelled(chat_format, text), eos] for text in (aside, last))]
+    return Record(qa, rollout(setup, qa, turns)[0])
+
+
+@pytest.mark.parametrize(
+    ("tags", "of_aside", "of_turns"),
+    [
+        ("answer", ["<answer>red</answer>", "<|im_end|>"], ["<answer>B</answer><|im_end|>"]),
+        ("think", ["<|im_end|>"], ["look</think>", "seen</think>", "<|im_end|>"]),
+    ],
+)
+def test_tags_of_asides_and_tags_that_a_prefix_opens(
+    tags: str,
+    of_aside: list[str],
+    of_turns: list[str],
+    rows: list[VideoQA],
+    checkpoints: dict[FamilyName, Path],
+    tmp_path: Path,
+) -> None:
+    target = f"agentic_video.system._target_={__name__}.Cropper"
+    setup = setup_of("videozoomer", checkpoints, target, f"agentic_video.sft.loss_tags=[{tags}]")
+    dataset = setup.dataset(written(tmp_path, cropped(setup, rows[0])))
+    assert [learnt_of(setup, dataset[number]) for number in range(len(dataset))] == [of_aside, of_turns]
+
+
+def test_a_tag_that_a_prefix_opens_can_be_hidden_from(
+    rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path
+) -> None:
+    target = f"agentic_video.system._target_={__name__}.Cropper"
+    options = ("agentic_video.sft.hidden=[[think,last,opening]]", "agentic_video.sft.hidden_probability=0.1")
+    setup = setup_of("videozoomer", checkpoints, target, *options)
+    dataset = setup.dataset(written(tmp_path, cropped(setup, rows[0])))
+    aside, episode = (dataset[number] for number in range(len(dataset)))
+    assert aside["multi_modal_inputs"][HIDDEN].tolist() == []
+    (query,) = {(start, end) for start, end, _, _ in episode["multi_modal_inputs"][HIDDEN].tolist()}
+    assert setup.chat_format.decode(episode["input_ids"].tolist()[slice(*query)]) == "seen"
 
 
 def test_a_sample_says_what_is_hidden(rows: list[VideoQA], checkpoints: dict[FamilyName, Path], tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 from verl.utils.model import compute_position_id_with_mask
 from verl.utils.rollout_trace import RolloutTraceConfig
+from verl.utils.tensordict_utils import get_non_tensor_data
 
 from agentic_video.config.settings import settings_of
 from agentic_video.report.held_out import GREEDY
@@ -141,13 +142,14 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
     """verl's manager with our workers (``rollout.agent.agent_loop_manager_class``), who get questions in turn.
 
     verl cuts each batch from the first worker on, so that the one or two questions with which dynamic sampling fills
-    up a batch always go to the first. Here the next batch goes on with the worker after the last.
+    up a batch always go to the first. Here the next batch goes on with the worker after the last. Validation goes round
+    by itself: what was had ahead of time for the next batch must not go to other workers.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(VideoAgentLoopWorker)
-        self._next_worker = 0
+        self._next_worker = self._next_validating = 0
 
     def generate_sequences(self, prompts: TensorDict) -> None:
         """Hand a batch to the workers, without waiting for its rollouts.
@@ -155,27 +157,33 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
         Args:
             prompts: One row a question.
         """
-        dealt = self._dealt(prompts)
-        self._next_worker = (self._next_worker + len(prompts)) % len(self.agent_loop_workers)
+        if get_non_tensor_data(prompts, "validate", False):
+            dealt, self._next_validating = self._dealt(prompts, self._next_validating)
+        else:
+            dealt, self._next_worker = self._dealt(prompts, self._next_worker)
         ray.get([worker.generate_sequences.remote(rows) for worker, rows in dealt])
 
-    def prefetch(self, prompts: TensorDict) -> None:
-        """Have the first views of the next batch decoded on the nodes that will play it, without waiting for them.
+    def prefetch(self, *batches: TensorDict) -> None:
+        """Have the first views of the next batches decoded on the nodes that will play them, without waiting for them.
 
         Args:
-            prompts: One row a question: what :meth:`generate_sequences` gets next.
+            batches: One row a question: what :meth:`generate_sequences` gets next for training, call by call.
         """
-        for worker, rows in self._dealt(prompts):
-            worker.prefetch.remote(list(rows["video_qa"]))
+        first = self._next_worker
+        for prompts in batches:
+            dealt, first = self._dealt(prompts, first)
+            for worker, rows in dealt:
+                worker.prefetch.remote(list(rows["video_qa"]))
 
-    def _dealt(self, prompts: TensorDict) -> list[tuple[Any, TensorDict]]:
-        """The workers that are next, with the rows of each."""
-        shares = turns(len(prompts), len(self.agent_loop_workers), self._next_worker)
+    def _dealt(self, prompts: TensorDict, first: int) -> tuple[list[tuple[Any, TensorDict]], int]:
+        """The workers from the first on, with the rows of each, and the one after the last."""
+        shares = turns(len(prompts), len(self.agent_loop_workers), first)
         ends = torch.tensor([count for _, count in shares]).cumsum(0).tolist()
-        return [
+        dealt = [
             (self.agent_loop_workers[worker], prompts[end - count : end])
             for (worker, count), end in zip(shares, ends, strict=True)
         ]
+        return dealt, (first + len(prompts)) % len(self.agent_loop_workers)
 
 
 def turns(rows: int, workers: int, first: int) -> list[tuple[int, int]]:

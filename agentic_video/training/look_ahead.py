@@ -43,13 +43,16 @@ class LookAhead(_Base):
         return prepared
 
     def _look_ahead(self) -> None:
-        size = self.config.data.train_batch_size + oversampled(self.config)
+        batch = self.config.data.train_batch_size
+        size = batch + oversampled(self.config)
         self._drawn = copy.deepcopy(self.train_dataloader.state_dict())
         chunks = [super()._fetch_one_gen_batch()]
         while sum(len(chunk) for chunk in chunks) < size:
             chunks.append(super()._fetch_one_gen_batch())
         self._ahead = deque(chunks)
-        self.agent_loop_manager.prefetch(tensordict_utils.concat_tensordict(chunks) if len(chunks) > 1 else chunks[0])
+        drawn = tensordict_utils.concat_tensordict(chunks) if len(chunks) > 1 else chunks[0]
+        more = [drawn[batch:]] if len(drawn) > batch else []  # as prepare_step hands them out
+        self.agent_loop_manager.prefetch(drawn[:batch], *more)
 
     def _fetch_one_gen_batch(self) -> TensorDict:
         chunk: TensorDict = self._ahead.popleft() if self._ahead else super()._fetch_one_gen_batch()

@@ -8,6 +8,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
+from verl.utils.tensordict_utils import assign_non_tensor_data
 
 from agentic_video.training import agent_loop_manager
 from agentic_video.training.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker
@@ -32,8 +33,8 @@ def trainer(*overrides: str) -> VideoAgentTrainer:
     return made
 
 
-def numbers(batch: Any) -> list[int]:
-    return [int(one) for one in batch["number"]]
+def numbers(*batches: Any) -> list[int]:
+    return [int(one) for batch in batches for one in batch["number"]]
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_the_order_stays_and_a_checkpoint_counts_what_was_played(saved: list[Any]) -> None:
     """Three steps of four rows of ten: the third begins the second epoch."""
     ahead, drawn, found = trainer(), [], []
-    ahead.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: drawn.append(numbers(batch)))
+    ahead.agent_loop_manager = SimpleNamespace(prefetch=lambda *batches: drawn.append(numbers(*batches)))
     for _ in range(4):
         found.append(numbers(ahead._next_train_batch(4)))
         ahead.on_sample_end()
@@ -77,7 +78,7 @@ def batches(rows: list[int]) -> list[list[int]]:
 
 def test_refills_come_after_what_was_drawn_ahead(saved: list[Any]) -> None:
     ahead = trainer()
-    ahead.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: None)
+    ahead.agent_loop_manager = SimpleNamespace(prefetch=lambda *batches: None)
     ahead.on_sample_end()
     assert [numbers(ahead._next_train_batch(count)) for count in (4, 1)] == [order(4), order(5)[4:]]
 
@@ -95,7 +96,9 @@ def test_nothing_is_drawn_after_the_last_step(saved: list[Any]) -> None:
     assert not last._ahead and saved == []
 
 
-def test_the_workers_that_will_play_a_batch_get_it_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("validated", [False, True])
+def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch and the questions beyond it, whatever is validated in the meantime."""
     monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
     got: list[tuple[str, int, list[str]]] = []
 
@@ -108,12 +111,22 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(monkeypatch: pytest.Mon
         )
 
     manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
-    manager.agent_loop_workers, manager._next_worker = [worker(number) for number in range(2)], 1
-    batch = trainer()._next_train_batch(3)
-    manager.prefetch(batch)
+    manager.agent_loop_workers = [worker(number) for number in range(2)]
+    manager._next_worker, manager._next_validating = 1, 0
+    made = trainer()
+    batch, more, validation = made._next_train_batch(3), made._next_train_batch(2), made._next_train_batch(1)
+    manager.prefetch(batch, more)
+    if validated:
+        assign_non_tensor_data(validation, "validate", True)
+        manager.generate_sequences(validation)
+        manager.generate_sequences(validation)
+        # one worker after the other
+        assert [got.pop(-2)[:2], got.pop()[:2]] == [("play", 0), ("play", 1)]
     manager.generate_sequences(batch)
-    ids = [str(number) for number in numbers(batch)]
-    assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in ((1, ids[:2]), (0, ids[2:]))]
+    manager.generate_sequences(more)
+    ids, others = ([str(number) for number in numbers(one)] for one in (batch, more))
+    dealt = [(1, ids[:2]), (0, ids[2:]), (0, others[:1]), (1, others[1:])]
+    assert got == [(what, who, rows) for what in ("ahead", "play") for who, rows in dealt]
 
 
 def test_a_worker_looks_past_rows_that_can_t_be_read() -> None:
@@ -126,15 +139,15 @@ def test_more_questions_than_the_batch_are_played_from_the_start(
 ) -> None:
     played: list[list[int]] = []
     monkeypatch.setattr(PPOTrainerSync, "_submit_batch_to_rollout", lambda self, batch: played.append(numbers(batch)))
-    drawn: list[list[int]] = []
+    drawn: list[list[list[int]]] = []
     more = "agentic_video.oversample=1.5"
     for overrides, sizes in (((), [4]), ((more,), [4, 2]), ((more, "algorithm.filter_groups.enable=False"), [4])):
         made = trainer(*overrides)
-        made.agent_loop_manager = SimpleNamespace(prefetch=lambda batch: drawn.append(numbers(batch)))
+        made.agent_loop_manager = SimpleNamespace(prefetch=lambda *batches: drawn.append(list(map(numbers, batches))))
         made.prepare_step()
         assert [len(batch) for batch in played] == sizes
         made.on_sample_end()
         made.prepare_step()
-        # what was looked ahead for is what is played next
-        assert [number for batch in played[len(sizes) :] for number in batch] == drawn[-1]
+        # what was looked ahead for is what is played next, and handed out in the same pieces
+        assert played[len(sizes) :] == drawn[-1]
         played.clear()

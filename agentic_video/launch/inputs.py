@@ -1,19 +1,22 @@
 """The model and the data that a user names, looked at before anything is built or started."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.overrides import parse_overrides
+from agentic_video.config.settings import Settings, settings_of
 from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
+from agentic_video.systems.base import Grader, System
 from agentic_video.types.record import RecordError, load_records
-from agentic_video.types.row import RowError
+from agentic_video.types.row import RowError, VideoQA
 from agentic_video.utils.errors import SetupError, one_line
 
 MODEL_KEYS: Mapping[Stage, str] = {
@@ -95,11 +98,20 @@ def check_inputs(
     """
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         _check_model(inputs.model, options, profile)
-    found = [
-        _usable(files, options.stage)
+    there = [
+        files
         for files in (inputs.train, inputs.val if inputs.val != inputs.train else ())
         if files and not (elsewhere and not all(Path(file).exists() for file in files))
     ]
+    found = []
+    if there:
+        settings = settings_of(config)
+        asked = _missing_graders(config, settings, profile)
+        for files in there:
+            rows = _usable(files, options.stage, settings.system.name)
+            if options.stage == "grpo" and _says_needs(settings):
+                _check_needs(files, rows, settings.system, asked)
+            found.append([qa.video for qa in rows])
     videos = tuple({os.path.dirname(video): video for videos in found for video in videos}.values())[:MAX_FOLDERS]
     counts = [len(videos) for videos in found]
     if not counts or not inputs.train:
@@ -149,31 +161,87 @@ def _hub_problem(name: str) -> str:
     return f"the hub can't be reached ({type(error).__name__})"
 
 
-def _usable(files: Sequence[str], stage: Stage) -> list[str]:
-    """The videos of the rows, or records, of some files that can be used; the others are named.
+def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
+    """The rows, or those of the records, of some files that can be used; the others are named.
+
+    Args:
+        system: Name of the one that is trained.
 
     Raises:
-        SetupError: A file can't be read, or nothing in it can be used.
+        SetupError: A file can't be read, nothing in it can be used, or its records are another system's.
     """
     try:
         if stage == "grpo":
-            found, problems = load_rows(files)
-            videos, kind = [one.video for one in found], "row"
+            (found, problems), kind = load_rows(files), "row"
         else:
-            records, problems = load_records(files)
+            (records, problems), kind = load_records(files), "record"
+            if others := [one.trajectory.system for one in records if one.trajectory.system != system]:
+                raise SetupError(
+                    f"{', '.join(files)}: {len(others)} of {len(records)} records are episodes of {others[0]}, not of "
+                    f"{system}, which is trained (trajectory.system): name files of its own"
+                )
             there = {one.qa.video: os.path.isfile(one.qa.video) for one in records}
             gone = [one for one in records if not there[one.qa.video]]
             problems = [*problems, *(f"{one.qa.id}: {one.qa.video}: no such file" for one in gone)]
-            videos, kind = [one.qa.video for one in records if there[one.qa.video]], "record"
+            found = [one.qa for one in records if there[one.qa.video]]
     except (RowError, RecordError) as error:
         raise SetupError(str(error)) from error
     for problem in problems[:MAX_REPORTED]:
         print(f"{kind} left out: {problem}", flush=True)
     if problems:
-        print(f"{len(problems)} of {len(videos) + len(problems)} {kind}s left out", flush=True)
-    if not videos:
+        print(f"{len(problems)} of {len(found) + len(problems)} {kind}s left out", flush=True)
+    if not found:
         raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
-    return videos
+    return found
+
+
+def _missing_graders(config: DictConfig, settings: Settings, profile: Profile) -> set[Grader]:
+    """Whom a run's rewards can't ask, as no server is named and verl serves none."""
+    served = bool(OmegaConf.select(config, "reward.reward_model.enable"))
+    named: Mapping[Grader, EndpointConfig] = {"judge": settings.judge, "verifier": settings.verifier}
+    missing = {name for name, one in named.items() if not (one.model if one.base_url else served)}
+    if profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.verifier"):
+        missing.discard("verifier")  # the launcher serves one
+    return missing
+
+
+def _says_needs(settings: Settings) -> bool:
+    """Whether a system's ``needs`` is about the reward that a run has: one of the user's own may ask nobody."""
+    if settings.reward.path and settings.reward.mode == "replace":
+        return False
+    lineage = type(settings.system).__mro__
+    needs, score, grade = (
+        next(place for place, cls in enumerate(lineage) if name in vars(cls)) for name in ("needs", "score", "grade")
+    )
+    return needs <= min(score, grade)
+
+
+def _check_needs(files: Sequence[str], rows: Sequence[VideoQA], system: System, missing: Collection[Grader]) -> None:
+    """Make sure that the reward of each row's episodes can be had: a failed one has its whole group replaced.
+
+    Raises:
+        SetupError: Of some it can't; the message says of how many, and what to set.
+    """
+    unnamed: dict[tuple[Grader, str], int] = {}
+    faults: list[str] = []
+    for qa in rows:
+        try:
+            for need in system.needs(qa).items():
+                if need[0] in missing:
+                    unnamed[need] = unnamed.get(need, 0) + 1
+        except RowError as error:
+            faults.append(str(error))
+    where = ", ".join(files)
+    if faults:
+        raise SetupError(
+            f"{where}: {len(faults)} of {len(rows)} rows can't be scored: mend them or leave them out; the first: "
+            f"{faults[0]}"
+        )
+    for (grader, what), count in unnamed.items():
+        raise SetupError(
+            f"{where}: {count} of {len(rows)} rows {what}: set agentic_video.{grader}.base_url and "
+            f"agentic_video.{grader}.model, or leave them out"
+        )
 
 
 def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:

@@ -18,6 +18,12 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Aside, Trajectory, Turn
 
+Grader = Literal["judge", "verifier"]
+"""Whom a reward may ask (:class:`~agentic_video.graders.base.Graders`)."""
+
+OPEN_ENDED: Mapping[Grader, str] = {"judge": "are open ended"}
+"""What :meth:`System.needs` says of rows whose answers a judge reads."""
+
 Context = Literal["all", "latest_evidence"]
 """What of an episode the agent has before it: everything, or all text with the latest images only."""
 
@@ -243,6 +249,17 @@ class System(ABC):
             EndpointError: An answer couldn't be judged.
         """
         return await grade_answer(trajectory.answer, qa, cast(MatchRule, self.answer_match), graders.judge)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        """Whom :meth:`score` may ask about a question's episodes, each with what its rows are (``are open ended``).
+
+        A run asks it of all rows before it starts: without a grader their groups would fail one after the other. It
+        isn't asked of a subclass that has a ``score`` or a ``grade`` of its own, and not this. Here: nobody.
+
+        Raises:
+            RowError: The row lacks what the score is made of.
+        """
+        return {}
 
     @abstractmethod
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:

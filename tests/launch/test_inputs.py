@@ -1,24 +1,61 @@
 import json
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.graders.base import Graders
 from agentic_video.launch import inputs as looking
 from agentic_video.launch.inputs import Checked, Inputs, check_inputs, input_overrides, named_inputs
 from agentic_video.launch.options import LaunchOptions, Profile
+from agentic_video.systems.videozoomer import VideoZoomer
+from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
+from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
 OPTIONS = LaunchOptions(RECIPES / "videozoomer")
-CONFIG = OmegaConf.create({"data": {"train_batch_size": 6}})
-assert isinstance(CONFIG, DictConfig)
 
 
-def write_rows(folder: Path, count: int, video: str = "v.mp4") -> str:
+def config_of(
+    system: str = "videozoomer.VideoZoomer", constants: Mapping[str, object] = {}, **more: object
+) -> DictConfig:
+    target = system if system.startswith("tests.") else f"agentic_video.systems.{system}"
+    block = {"system": {"_target_": target, **constants}}
+    return OmegaConf.merge({"data": {"train_batch_size": 6}, "agentic_video": block}, more)  # type: ignore[return-value]
+
+
+CONFIG = config_of()
+JUDGED = (
+    "videozoomer.VideoZoomer",
+    "framethinker.FrameThinker",
+    "framemind.FrameMind",
+    "longvt.LongVT",
+    "timesearch.TimeSearch",
+    "videoo3.VideoO3",
+)
+"""The systems whose open answers a judge grades, whatever their constants."""
+
+
+@dataclass(frozen=True)
+class Own(VideoZoomer):
+    """A system with a reward of its own, which says nothing of what it needs."""
+
+    async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+        return Score(1.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Renamed(VideoZoomer):
+    """A system with another's reward."""
+
+
+def write_rows(folder: Path, count: int, video: str = "v.mp4", **fields: object) -> str:
     (folder / "v.mp4").write_bytes(b"video")
-    row = {"data_source": "mine", "video": video, "question": "?", "options": ["x", "y"], "answer": "A"}
+    row = {"data_source": "mine", "video": video, "question": "?", "options": ["x", "y"], "answer": "A", **fields}
     file = folder / "rows.jsonl"
     file.write_text("".join(f"{json.dumps({'id': str(number), **row})}\n" for number in range(count)))
     return str(file)
@@ -32,8 +69,14 @@ def make_checkpoint(folder: Path, weights: int = 10) -> str:
     return str(folder / "mine")
 
 
-def check(inputs: Inputs, profile: Profile = "laptop", options: LaunchOptions = OPTIONS, **more: bool) -> Checked:
-    return check_inputs(inputs, options, profile, CONFIG, **more)  # type: ignore[arg-type]
+def check(
+    inputs: Inputs,
+    profile: Profile = "laptop",
+    options: LaunchOptions = OPTIONS,
+    config: DictConfig = CONFIG,
+    elsewhere: bool = False,
+) -> Checked:
+    return check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
 
 
 def test_overrides_come_before_variables() -> None:
@@ -140,3 +183,90 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
 def test_files_of_the_other_kind_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"rows\.jsonl: no usable record; the first: .*line 1"):
         check(Inputs(train=(write_rows(tmp_path, 4),)), options=replace(OPTIONS, stage="sft"))
+
+
+OPEN = {"options": [], "answer": "a red ball"}
+SERVED = {"base_url": "http://here/v1", "model": "one"}
+
+
+@pytest.mark.parametrize(
+    ("system", "constants", "fields", "said"),
+    [
+        ("videozoomer.VideoZoomer", {}, {}, None),
+        *((name, {}, OPEN, "6 of 6 rows are open ended: set agentic_video.judge.base_url and") for name in JUDGED),
+        (
+            "eva.Eva",
+            {},
+            {},
+            r"6 of 6 rows are multiple choice, which are verified .*csv=False: set agentic_video\.verifier\.base_url",
+        ),
+        ("eva.Eva", {"csv": False}, {}, None),
+        ("eva.Eva", {}, OPEN, None),  # by ROUGE
+        ("paravt.ParaVT", {}, OPEN, None),  # by its words
+        ("timesearch.TimeSearch", {}, {**OPEN, "answer": "2-1", "extra_info": {"type": "sequence"}}, None),
+        (
+            "videobrain.VideoBrain",
+            {},
+            {"extra_info": {"class": "direct"}},
+            "6 of 6 rows are multiple choice, judged unless",
+        ),
+        ("videobrain.VideoBrain", {"answer_match": "robust"}, {"extra_info": {"class": "direct"}}, None),
+        (
+            "videobrain.VideoBrain",
+            {},
+            {},
+            r"6 of 6 rows can't be scored: .*the first: row 0: field 'extra_info\.class'",
+        ),
+        ("tests.launch.test_inputs.Own", {}, OPEN, None),
+        ("tests.launch.test_inputs.Renamed", {}, OPEN, "6 of 6 rows are open ended"),
+    ],
+)
+def test_whom_a_reward_asks_must_be_there(
+    system: str, constants: dict[str, object], fields: dict[str, object], said: str | None, tmp_path: Path
+) -> None:
+    rows = Inputs(train=(write_rows(tmp_path, 6, **fields),))
+    if said is None:
+        assert check(rows, config=config_of(system, constants)).rows == 6
+        return
+    with pytest.raises(SetupError, match=rf"^\S+rows\.jsonl: {said}"):
+        check(rows, config=config_of(system, constants))
+
+
+def test_a_grader_may_be_named_or_served_or_not_be_wanted(tmp_path: Path) -> None:
+    train, val = write_rows(tmp_path, 6), tmp_path / "val.jsonl"
+    lines = Path(write_rows(tmp_path, 6)).read_text() + Path(write_rows(tmp_path, 2, **OPEN)).read_text()
+    val.write_text(lines)
+    write_rows(tmp_path, 6)
+    rows = Inputs(train=(train,), val=(str(val),))
+    for more in (
+        {},
+        {"judge": {"base_url": "http://here/v1"}},
+        {"reward": {"path": "a.py", "name": "f", "mode": "add"}},
+    ):
+        with pytest.raises(SetupError, match=r"val\.jsonl: 2 of 8 rows are open ended: .* or leave them out$"):
+            check(rows, config=config_of(agentic_video=more))
+    check(rows, config=config_of(agentic_video={"judge": SERVED}))
+    check(rows, config=config_of(reward={"reward_model": {"enable": True}}))
+    check(rows, config=config_of(agentic_video={"reward": {"path": "a.py", "name": "f"}}))
+    # the launcher serves a verifier beside a laptop's job
+    eva = config_of("eva.Eva", agentic_video={"toyworld": {"verifier": True}})
+    check(Inputs(train=(train,)), config=eva)
+    with pytest.raises(SetupError, match="are verified"):
+        check(Inputs(train=(train,)), "cluster", config=eva)
+
+
+def test_records_must_be_of_the_system_that_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "v.mp4").write_bytes(b"video")
+    row = {"id": "1", "video": "v.mp4", "question": "?", "answer": "red"}
+    file = tmp_path / "records.jsonl"
+
+    def write(*systems: str) -> Inputs:
+        played = {"qa_id": "1", "opening": [], "turns": [], "end": "answer"}
+        lines = [{"version": 2, "video_qa": row, "trajectory": {**played, "system": system}} for system in systems]
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return Inputs(train=(str(file),))
+
+    sft = replace(OPTIONS, stage="sft")
+    assert check(write(*["videozoomer"] * 6), options=sft).rows == 6
+    with pytest.raises(SetupError, match=r"records\.jsonl: 2 of 6 records are episodes of eva, not of videozoomer"):
+        check(write(*["videozoomer"] * 4, "eva", "eva"), options=sft)

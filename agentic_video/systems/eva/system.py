@@ -4,14 +4,14 @@
 the released evaluation code's elsewhere; docs/fidelity.md lists each with its source.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import EpisodeView, Grader, System
 from agentic_video.systems.eva.grammar import (
     CALL_OPEN,
     LABELS,
@@ -202,6 +202,11 @@ class Eva(System):
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         """See :meth:`System.demonstration_score`; without self-verification, for which there is no policy yet."""
         return await replace(self, csv=False).score(trajectory, qa, graders)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        if not self.csv or qa.answer_type != "multiple_choice":
+            return {}
+        return {"verifier": "are multiple choice, which are verified unless agentic_video.system.csv=False"}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = credited = await self.grade(trajectory, qa, graders)

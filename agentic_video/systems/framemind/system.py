@@ -4,13 +4,14 @@ Ge et al., "FrameMind: Frame-Interleaved Video Reasoning via Reinforcement Learn
 paper's prompts are pictures: ours are our own. docs/fidelity.md lists each constant with its source.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import Context, EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, Context, EpisodeView, Grader, System
 from agentic_video.systems.framemind.grammar import LABELS, TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
 from agentic_video.systems.framemind.reward import FrameMindWeights, framemind_score
@@ -178,6 +179,9 @@ class FrameMind(System):
             for part, after in zip(parts, following, strict=True)
             if isinstance(part, str) and isinstance(after, str)
         )
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)

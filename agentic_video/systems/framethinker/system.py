@@ -6,14 +6,14 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.framethinker.consistency import ConsistencyRules, failed_checks
 from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, LABELS, labelled, parse_turn, read_steps
 from agentic_video.systems.framethinker.reward import FrameThinkerWeights, framethinker_score
@@ -206,6 +206,9 @@ class FrameThinker(System):
             # options isn't an answer.
             answer = (answer.split(maxsplit=1) or [""])[0]
         return await grade_answer(answer, qa, self.answer_match, graders.judge)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         steps = read_steps(trajectory)

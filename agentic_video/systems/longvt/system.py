@@ -14,7 +14,7 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.grounding.looks import NOTE
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.longvt.grammar import parse_turn, reply
 from agentic_video.systems.longvt.reward import LongVTWeights, TimeReward, format_ok, longvt_score, time_reward
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
@@ -226,6 +226,9 @@ class LongVT(System):
                 except ToolError:
                     continue
         return {} if last is None else {NOTE: list(last.interval)}
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         fits = len(trajectory.answer or "") < self.max_answer_chars

@@ -4,6 +4,7 @@
 gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -11,7 +12,7 @@ from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError, Judge
 from agentic_video.grounding.answer import grade_intervals
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
@@ -175,6 +176,12 @@ class VideoBrain(System):
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
         return gate_fault(trajectory, self.duplicate_margin)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        question_class(qa)
+        if qa.answer_type == "multiple_choice" and self.answer_match == "judge":
+            return {"judge": "are multiple choice, judged unless agentic_video.system.answer_match=robust"}
+        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         kind = question_class(qa)

@@ -4,13 +4,14 @@ Ding et al., "VideoZoomer: Reinforcement-Learned Temporal Focusing for Long Vide
 paper's where it gives them, the released code's elsewhere; docs/fidelity.md lists each with its source.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
@@ -150,6 +151,9 @@ class VideoZoomer(System):
 
     def _refusal(self, reason: str, notice: str) -> Observation:
         return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)

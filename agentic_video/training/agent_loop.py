@@ -340,6 +340,8 @@ class VideoAgentLoop(AgentLoopBase):
         qa = VideoQA.from_row(row["video_qa"], f"row {row.get('index')}")
         rollout_index = int(row.get("session_id", 0))
         rollouts = self.rollout_config.val_kwargs.n if row.get(VALIDATE) else self.rollout_config.n
+        if row.get(GREEDY):
+            rollouts = 1  # played once: the router would keep room for others
         whose = RequestId(str(row.get("uid") or uuid4().hex), str(rollout_index), rollouts)
         engine = VerlEngine(self.server_manager, sampling_params, whose.unique(), self.rollout_config.name)
         system = self.settings.system

@@ -18,6 +18,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigW
 from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.settings import Settings, settings_of
+from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.costs import COSTS
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError
@@ -305,6 +306,11 @@ def test_whose_a_request_is(zoomer: DictConfig, chat_format: ChatFormat, qa: Vid
     assert first != again and RequestId.read(first) == RequestId.read(again) == ("u", "1", 8)
     # of a validation's rollouts, one a question here
     assert RequestId.read(whose(uid="u", **{VALIDATE: True})) == ("u", "0", 1)
+    # of several, but a greedy one is played once
+    zoomer.actor_rollout_ref.rollout.val_kwargs.n = 4
+    for greedy, rollouts in ((False, 4), (True, 1)):
+        validated = whose(uid="u", **{VALIDATE: True, GREEDY: greedy})
+        assert RequestId.read(validated) == ("u", "0", rollouts)
     # without verl's uid it is a group of its own
     assert RequestId.read(whose()).group != RequestId.read(whose()).group
 

@@ -1,5 +1,6 @@
 """The model and the data that a user names, looked at before anything is built or started."""
 
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
+from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader, System
 from agentic_video.types.record import RecordError, load_records
 from agentic_video.types.row import RowError, VideoQA
@@ -30,6 +32,11 @@ MAX_FOLDERS = 64
 """Folders of videos that each node of a cluster is asked for."""
 LAPTOP_BYTES = 4 << 30
 """Larger weights aren't trained without a GPU unless the laptop profile is asked for by name."""
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "tokenizer": ("tokenizer.json", "vocab.json"),
+    "image processor": ("processor_config.json", "preprocessor_config.json"),
+}
+"""Files of a checkpoint beside its weights; without a processor verl goes on, and each rollout fails."""
 BATCH_KEY, MINI_BATCH_KEY = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
@@ -97,7 +104,8 @@ def check_inputs(
         SetupError: Something isn't there, can't be read, or is too little; the message says what to set.
     """
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
-        _check_model(inputs.model, options, profile)
+        tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
+        _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
     there = [
         files
         for files in (inputs.train, inputs.val if inputs.val != inputs.train else ())
@@ -121,16 +129,18 @@ def check_inputs(
     return Checked(tuple(_fitted(least, inputs, options, profile, config)), counts[0], videos)
 
 
-def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:
+def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
     """Make sure that a checkpoint can be loaded, as far as its name and its folder tell.
+
+    Args:
+        own_tokenizer: Whether tokenizer and processor are the checkpoint's own.
 
     Raises:
         SetupError: It can't.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
-        if not (folder / "config.json").is_file():
-            raise SetupError(f"MODEL_PATH={model}: no checkpoint in Hugging Face's format (config.json is missing)")
+        _check_folder(folder, f"MODEL_PATH={model}", own_tokenizer=own_tokenizer)
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
         if profile in ON_TOYWORLD and options.profile is None and weights > LAPTOP_BYTES:
             raise SetupError(
@@ -143,6 +153,52 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile) -> None:
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
     if problem := _hub_problem(model):
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
+
+
+def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
+    """Make sure that a folder is a whole checkpoint of a model that can be trained.
+
+    Args:
+        named: How messages name it.
+        own_tokenizer: Whether tokenizer and processor are its own.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    from agentic_video.evaluation.model import require_checkpoint
+
+    if not (folder / "config.json").is_file():
+        raise SetupError(f"{named}: no checkpoint in Hugging Face's format (config.json is missing)")
+    kind = _json_of(folder / "config.json", named).get("model_type")
+    if kind not in FAMILIES:
+        raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
+    require_checkpoint(str(folder), "vllm", "MODEL_PATH")
+    for index in folder.glob("*.index.json"):
+        shards = _json_of(index, named).get("weight_map")
+        if gone := sorted({str(one) for one in dict(shards or {}).values() if not (folder / str(one)).is_file()}):
+            raise SetupError(f"{named}: {gone[0]} is missing, which {index.name} lists: copy or download it again")
+    if not own_tokenizer:
+        return
+    for what, files in NEEDED.items():
+        if not any((folder / file).is_file() for file in files):
+            raise SetupError(
+                f"{named}: no {what} ({' or '.join(files)}): copy it from the model that this one was made of"
+            )
+
+
+def _json_of(file: Path, named: str) -> dict[str, Any]:
+    """What a checkpoint's file holds.
+
+    Raises:
+        SetupError: It is no JSON object.
+    """
+    try:
+        read = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SetupError(f"{named}: {file.name} can't be read: {one_line(error)}") from error
+    if not isinstance(read, dict):
+        raise SetupError(f"{named}: {file.name} holds no JSON object")
+    return read
 
 
 def _hub_problem(name: str) -> str:

@@ -9,13 +9,14 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.graders.base import Graders
 from agentic_video.launch import inputs as looking
 from agentic_video.launch.inputs import Checked, Inputs, check_inputs, input_overrides, named_inputs
-from agentic_video.launch.options import LaunchOptions, Profile
+from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
+from tests.launch.checkpoints import write_checkpoint
 
 OPTIONS = LaunchOptions(RECIPES / "videozoomer")
 
@@ -59,14 +60,6 @@ def write_rows(folder: Path, count: int, video: str = "v.mp4", **fields: object)
     file = folder / "rows.jsonl"
     file.write_text("".join(f"{json.dumps({'id': str(number), **row})}\n" for number in range(count)))
     return str(file)
-
-
-def make_checkpoint(folder: Path, weights: int = 10) -> str:
-    (folder / "mine").mkdir()
-    (folder / "mine" / "config.json").write_text("{}")
-    with (folder / "mine" / "model.safetensors").open("wb") as file:
-        file.truncate(weights)  # a sparse file: it takes no room
-    return str(folder / "mine")
 
 
 def check(
@@ -133,11 +126,44 @@ def test_a_hub_that_can_t_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_folder_must_be_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"no checkpoint in Hugging Face's format \(config\.json is missing\)"):
         check(Inputs(str(tmp_path)))
-    check(Inputs(make_checkpoint(tmp_path)))
+    check(Inputs(str(write_checkpoint(tmp_path / "mine"))))
+
+
+@pytest.mark.parametrize("stage", ["grpo", "sft", "kto"])
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("config.json", "{", r"MODEL_PATH=\S+: config\.json can't be read: "),
+        ("config.json", "[]", r"MODEL_PATH=\S+: config\.json holds no JSON object"),
+        (
+            "config.json",
+            '{"model_type": "qwen2"}',
+            r"MODEL_PATH=\S+: its model_type is 'qwen2'; what can be trained is qwen2_5_vl, qwen3_vl$",
+        ),
+        ("model.safetensors", None, r"MODEL_PATH \S+: no weights in Hugging Face's format there; "),
+        (
+            "model.safetensors.index.json",
+            '{"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}',
+            r"MODEL_PATH=\S+: model-2\.safetensors is missing, which model\.safetensors\.index\.json lists",
+        ),
+        ("tokenizer.json", None, r"MODEL_PATH=\S+: no tokenizer \(tokenizer\.json or vocab\.json\): copy it from"),
+        ("processor_config.json", None, r"MODEL_PATH=\S+: no image processor \(processor_config\.json or prepro"),
+    ],
+)
+def test_a_checkpoint_must_be_whole(stage: Stage, file: str, content: str | None, said: str, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "mine")
+    if content is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(content)
+    with pytest.raises(SetupError, match=f"^{said}"):
+        check(Inputs(str(folder)), options=replace(OPTIONS, stage=stage))
+    if file == "processor_config.json" and stage == "grpo":  # another folder's may be named
+        check(Inputs(str(folder)), config=config_of(actor_rollout_ref={"model": {"tokenizer_path": "/elsewhere"}}))
 
 
 def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:
-    model = make_checkpoint(tmp_path, 16_000_000_000)
+    model = str(write_checkpoint(tmp_path / "mine", 16_000_000_000))
     with pytest.raises(SetupError, match=r"16 GB of weights, but this machine has no GPU .* --profile laptop$"):
         check(Inputs(model))
     check(Inputs(model), options=replace(OPTIONS, profile="laptop"))

@@ -20,6 +20,7 @@ from agentic_video.launch.nodes import Cluster, Node, Wanted
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
+from tests.launch.checkpoints import write_checkpoint
 
 RECIPE = RECIPES / "framethinker"
 
@@ -66,10 +67,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    return folder
+    return write_checkpoint(tmp_path / "mine")
 
 
 def command_of(options: LaunchOptions, capsys: pytest.CaptureFixture[str]) -> list[str]:

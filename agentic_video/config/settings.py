@@ -13,6 +13,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import RewardConfig
 from agentic_video.types.trajectory import EndReason
+from agentic_video.utils.errors import SetupError
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
@@ -126,8 +127,17 @@ def settings_of(config: DictConfig) -> Settings:
 
 
 def limits_of(config: DictConfig) -> TokenLimits:
-    """The token budgets of an episode in a run's config."""
+    """The token budgets of an episode in a run's config.
+
+    Raises:
+        SetupError: A sequence of the engine has no room for more than the prompt.
+    """
     rollout = config.actor_rollout_ref.rollout
+    if (rollout.max_model_len or 1 << 30) <= rollout.prompt_length:
+        raise SetupError(
+            f"actor_rollout_ref.rollout.max_model_len={rollout.max_model_len} leaves no token beyond "
+            f"data.max_prompt_length={rollout.prompt_length}; set it to their sum with data.max_response_length"
+        )
     return TokenLimits(
         prompt=rollout.prompt_length,
         response=min(rollout.response_length, (rollout.max_model_len or 1 << 30) - rollout.prompt_length),

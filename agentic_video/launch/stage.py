@@ -8,12 +8,15 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
-from agentic_video.config.features import check_verl_features
+from agentic_video.config.features import TRAINER_MODES, check_verl_features
 from agentic_video.config.overrides import parse_overrides
-from agentic_video.config.settings import settings_of
+from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
+from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
+from agentic_video.planning.plan import Sizes, impossible
+from agentic_video.planning.shapes import shape_of
 from agentic_video.systems.reward_function import load_function
 from agentic_video.utils.errors import SetupError, one_line
 
@@ -87,6 +90,74 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         raise SetupError(
             "actor_rollout_ref.rollout.n: a group of one has no advantages, and algorithm.filter_groups.enable would "
             "drop every group; set n to 2 or more"
+        )
+    if stage == "grpo":
+        limits = limits_of(config)
+        for finding in impossible(_sizes(config, limits.prompt + limits.response)):
+            raise SetupError(f"{finding.text}: set {' '.join(finding.changes)}")
+        _check_engine(config)
+
+
+def _sizes(config: DictConfig, longest: int) -> Sizes:
+    """The sizes of a GRPO run.
+
+    Args:
+        longest: Tokens of its longest sequence.
+    """
+    part = config.actor_rollout_ref
+    budgets = {
+        f"{ACTOR}.ppo_max_token_len_per_gpu": (part.actor.use_dynamic_bsz, part.actor.ppo_max_token_len_per_gpu),
+        f"{ROLLOUT}.log_prob_max_token_len_per_gpu": (
+            part.rollout.log_prob_use_dynamic_bsz,
+            part.rollout.log_prob_max_token_len_per_gpu,
+        ),
+        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": (
+            part.ref.log_prob_use_dynamic_bsz,
+            part.ref.log_prob_max_token_len_per_gpu,
+        ),
+    }
+    engine = part.rollout.tensor_model_parallel_size
+    engine *= part.rollout.data_parallel_size * part.rollout.pipeline_model_parallel_size
+    own_gpus = config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"]
+    return Sizes(
+        gpus=config.trainer.nnodes * config.trainer.n_gpus_per_node,
+        ulysses=part.actor.ulysses_sequence_parallel_size,
+        micro_tokens={key: tokens for key, (dynamic, tokens) in budgets.items() if dynamic},
+        longest=longest,
+        engine=1 if own_gpus else engine,
+        questions=config.data.train_batch_size,
+        mini_batch=part.actor.ppo_mini_batch_size,
+        rollouts=part.rollout.n,
+        heads=_heads(config),
+    )
+
+
+def _heads(config: DictConfig) -> int:
+    """Attention heads of the model; 0 where it isn't in a folder here, or isn't one: what is wrong is said later."""
+    try:
+        folder = Path(str(OmegaConf.select(config, f"{MODEL}.path") or "")).expanduser()
+        return shape_of(str(folder)).text.heads if (folder / "config.json").is_file() else 0
+    except (OmegaConfBaseException, SetupError):
+        return 0
+
+
+def _check_engine(config: DictConfig) -> None:
+    """Make sure that vLLM gets what it takes.
+
+    Raises:
+        SetupError: It doesn't.
+    """
+    share = config.actor_rollout_ref.rollout.gpu_memory_utilization
+    if not 0 < share <= 1:
+        raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share}")
+    limit = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.image"
+    taken = OmegaConf.select(config, limit, throw_on_missing=False)
+    system = config.agentic_video.system
+    # of clips an episode has fewer than of images
+    if taken is not None and system.get("frames_as") != "video" and system.get("max_images", 0) > taken:
+        raise SetupError(
+            f"agentic_video.system.max_images={system.max_images}: vLLM is told to take {taken} images of an episode; "
+            f"set {limit}={system.max_images}"
         )
 
 

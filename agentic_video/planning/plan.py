@@ -1,7 +1,7 @@
 """Whether a run fits its machines: the parts of each phase, what is beyond them, and what to change."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -467,39 +467,93 @@ def _more_gpus(job: Job, phase: Callable[[Job], Phase]) -> str:
     return "; no key is enough: take a smaller model, or shorter sequences"
 
 
-def _wrong(job: Job) -> Iterator[Finding]:
-    """Sizes that verl or vLLM refuses."""
-    machines = job.machines
-    if job.micro_tokens * job.ulysses < job.longest:
-        least = math.ceil(job.longest / job.ulysses)
+@dataclass(frozen=True)
+class Sizes:
+    """Numbers of a run that must go together, whatever its memory.
+
+    Attributes:
+        gpus: In all.
+        ulysses: GPUs that share a sequence.
+        micro_tokens: Tokens of a micro-batch on one GPU, by key.
+        longest: Tokens of the longest sequence.
+        engine: GPUs of an engine; 1 for engines on GPUs of their own.
+        questions: Of a step.
+        mini_batch: Questions of an update.
+        rollouts: Of each question.
+        heads: Attention heads of the model; 0 where it isn't known.
+    """
+
+    gpus: int
+    ulysses: int
+    micro_tokens: Mapping[str, int]
+    longest: int
+    engine: int
+    questions: int
+    mini_batch: int
+    rollouts: int
+    heads: int = 0
+
+
+def impossible(sizes: Sizes) -> Iterator[Finding]:
+    """Sizes that verl or vLLM refuses, some of them only after a step of rollouts."""
+    for key, tokens in sizes.micro_tokens.items():
+        # seqlen_balancing.py: "max_token_len must be greater than the sequence length"
+        if tokens * sizes.ulysses < sizes.longest:
+            yield Finding(
+                "does not fit",
+                f"a sequence may have {sizes.longest} tokens, a micro-batch ({key}) holds {tokens * sizes.ulysses}",
+                (f"{key}={math.ceil(sizes.longest / sizes.ulysses)}",),
+            )
+    # engine_workers.py: "rollout world_size is not divisible"; vLLM: "attention heads must be divisible"
+    for number, what in ((sizes.gpus, "GPUs"), (sizes.heads, "attention heads")):
+        if number % sizes.engine:
+            yield Finding(
+                "does not fit",
+                f"{number} {what} can't be shared by engines of {sizes.engine}",
+                (f"{ROLLOUT}.tensor_model_parallel_size=1",),
+            )
+        if number % sizes.ulysses:
+            yield Finding(
+                "does not fit",
+                f"{number} {what} can't be shared by {sizes.ulysses} GPUs a sequence",
+                (f"{ACTOR}.ulysses_sequence_parallel_size=1",),
+            )
+    # engine_workers.py, train_mini_batch: asserted at the first update
+    ranks = max(1, sizes.gpus // sizes.ulysses)
+    if (size := sizes.mini_batch * sizes.rollouts) % ranks:
+        step = ranks // math.gcd(ranks, sizes.rollouts)
+        fit = math.ceil(sizes.mini_batch / step) * step
         yield Finding(
             "does not fit",
-            f"a sequence may have {job.longest} tokens, a micro-batch holds {job.micro_tokens * job.ulysses}",
-            (f"{ACTOR}.ppo_max_token_len_per_gpu={least}",),
+            f"{size} episodes of an update ({ACTOR}.ppo_mini_batch_size={sizes.mini_batch} times "
+            f"{ROLLOUT}.n={sizes.rollouts}) can't be shared by {ranks} ranks",
+            (
+                f"{ACTOR}.ppo_mini_batch_size={fit}",
+                f"data.train_batch_size={max(fit, math.ceil(sizes.questions / fit) * fit)}",
+            ),
         )
+
+
+def _wrong(job: Job) -> Iterator[Finding]:
+    """Sizes that can't be, and those by which episodes are shorter than they may be."""
+    yield from impossible(
+        Sizes(
+            job.machines.gpus,
+            job.ulysses,
+            {f"{ACTOR}.ppo_max_token_len_per_gpu": job.micro_tokens},
+            job.longest,
+            job.tensor_parallel,
+            job.questions,
+            job.mini_batch,
+            job.rollouts,
+            job.shape.text.heads,
+        )
+    )
     if job.model_len < job.longest:
         yield Finding(
             "does not fit",
             f"a sequence may have {job.longest} tokens, an engine takes {job.model_len}",
             (f"{ROLLOUT}.max_model_len={job.longest}",),
-        )
-    if machines.gpus % job.tensor_parallel:
-        yield Finding(
-            "does not fit",
-            f"{machines.gpus} GPUs can't be shared by engines of {job.tensor_parallel}",
-            (f"{ROLLOUT}.tensor_model_parallel_size=1",),
-        )
-    ranks = max(1, machines.gpus // job.ulysses)
-    if (size := job.mini_batch * job.rollouts) % ranks:
-        step = ranks // math.gcd(ranks, job.rollouts)
-        fit = math.ceil(job.mini_batch / step) * step
-        yield Finding(
-            "does not fit",
-            f"{size} episodes of an update can't be shared by {ranks} ranks",
-            (
-                f"{ACTOR}.ppo_mini_batch_size={fit}",
-                f"data.train_batch_size={max(fit, math.ceil(job.questions / fit) * fit)}",
-            ),
         )
 
 

@@ -272,18 +272,18 @@ def test_a_rehearsal_has_ray_nodes_of_its_own(
 
     @contextmanager
     def nodes(count: int, folder: Path, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-        assert count == 3
+        assert count == 4
         yield {"RAY_ADDRESS": "127.0.0.1:1"}
 
     monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
-    monkeypatch.setenv("NNODES", "3")
+    monkeypatch.setenv("NNODES", "4")
     monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "ray_nodes", nodes)
     monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("127.0.0.1", 16, 1, 0),)))
     assert launch(LaunchOptions(RECIPE, profile="rehearsal")) == 1
     (command,) = started
     assert command[command.index("--config-name") + 1 :][:2] == ["cluster", "+profile=rehearsal"]
-    assert "trainer.nnodes=3" in command and "data.train_files=t.parquet" in command
+    assert "trainer.nnodes=4" in command and "data.train_files=t.parquet" in command
     assert not [word for word in command if "num_workers" in word]  # the yaml's
 
 

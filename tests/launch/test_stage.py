@@ -14,8 +14,9 @@ from agentic_video.launch.stage import (
     worker_overrides,
     world_size,
 )
+from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
-from tests.config.configs import RECIPES
+from tests.config.configs import RECIPES, set_environment
 
 RECIPE = RECIPES / "framethinker"
 
@@ -156,3 +157,68 @@ def test_how_many_steps_a_run_has() -> None:
     sft = checked_config(LaunchOptions(RECIPES / "videozoomer", "sft"), "cluster", 8, {})
     # one epoch of whole batches of 64
     assert (total_steps(sft, 200), total_steps(sft, 0)) == (3, 0)
+
+
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "said"),
+    [
+        # verl asserts it at the first update, after a whole step of rollouts
+        (
+            "paravt",
+            "trainer.nnodes=2",
+            rf"56 episodes of an update \({ACTOR}\.ppo_mini_batch_size=7 times {ROLLOUT}\.n=8\) can't be shared by 16 "
+            rf"ranks: set {ACTOR}\.ppo_mini_batch_size=8 data\.train_batch_size=8",
+        ),
+        ("videozoomer", "trainer.n_gpus_per_node=6", "can't be shared by 6 ranks: set "),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.tensor_model_parallel_size=3",
+            rf"8 GPUs can't be shared by engines of 3: set {ROLLOUT}\.tensor_model_parallel_size=1",
+        ),
+        (
+            "videozoomer",
+            f"{ACTOR}.ppo_max_token_len_per_gpu=16384",
+            rf"a sequence may have 53248 tokens, a micro-batch \({ACTOR}\.ppo_max_token_len_per_gpu\) holds 16384: set "
+            rf"{ACTOR}\.ppo_max_token_len_per_gpu=53248$",
+        ),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.log_prob_max_token_len_per_gpu=16384",
+            rf"a micro-batch \({ROLLOUT}\.log_prob_max_token_len_per_gpu\) holds 16384",
+        ),
+        ("videozoomer", f"{ROLLOUT}.gpu_memory_utilization=6", "must be above 0 and at most 1, got 6"),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.max_model_len=8192 data.max_prompt_length=20480",
+            rf"^{ROLLOUT}\.max_model_len=8192 leaves no token beyond data\.max_prompt_length=20480; set",
+        ),
+        (
+            "videozoomer",
+            "agentic_video.system.max_images=400",
+            r"^agentic_video\.system\.max_images=400: vLLM is told to take 128 images .*; set \S+\.image=400$",
+        ),
+        ("framethinker", "actor_rollout_ref.model.path={folder}", "28 attention heads can't be shared by"),
+    ],
+)
+def test_sizes_that_can_t_be_are_refused(
+    recipe: str, overrides: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_environment(monkeypatch)
+    texts = overrides.format(folder=tmp_path).split()
+    if "{folder}" in overrides:
+        shape = published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"]
+        monkeypatch.setattr("agentic_video.launch.stage.shape_of", lambda folder: shape)
+        (tmp_path / "config.json").touch()
+        texts.append(f"{ROLLOUT}.tensor_model_parallel_size=8")
+    with pytest.raises(SetupError, match=said):
+        checked_config(LaunchOptions(RECIPES / recipe, overrides=tuple(texts)), "cluster", 8, {})
+
+
+def test_an_engine_may_take_less_than_the_longest_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    # episodes are then shorter, and their sequences fit a smaller micro-batch
+    overrides = (f"{ROLLOUT}.max_model_len=30000", f"{ACTOR}.ppo_max_token_len_per_gpu=30000")
+    assert checked_config(LaunchOptions(RECIPES / "videozoomer", overrides=overrides), "cluster", 8, {})

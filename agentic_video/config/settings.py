@@ -214,6 +214,11 @@ def _build(block: DictConfig) -> Settings:
             f"agentic_video.credit=turn: {system.name} has a sequence for each turn (context={system.context}), "
             "which verl gives the same advantage; leave it at trajectory"
         )
+    if credit == "turn" and system.train_asides:
+        raise ValueError(
+            "agentic_video.credit=turn: agentic_video.system.train_asides=True makes each aside a sequence of its own, "
+            "which would count as one more rollout's first turn; set credit=trajectory, or train_asides=False"
+        )
     return Settings(
         system=system,
         credit=credit,

@@ -151,3 +151,13 @@ def test_credit_by_turn_needs_one_sequence_an_episode() -> None:
         credit("token")
     with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: framemind has a sequence for each turn"):
         credit("turn", "agentic_video.systems.framemind.system.FrameMind")
+
+
+def test_credit_by_turn_has_no_place_for_asides() -> None:
+    def paravt(credit: str, asides: bool) -> Settings:
+        system = {"_target_": "agentic_video.systems.paravt.system.ParaVT", "train_asides": asides}
+        return settings_of(OmegaConf.create({"agentic_video": {"system": system, "credit": credit}}))
+
+    assert paravt("trajectory", True) and paravt("turn", False)
+    with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: agentic_video\.system\.train_asides=True makes"):
+        paravt("turn", True)

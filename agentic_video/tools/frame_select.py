@@ -6,7 +6,7 @@ evaluation code keeps a call within a budget of visual tokens by showing fewer a
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentic_video.tools.arguments import number, read_json_values
@@ -112,7 +112,8 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest
         info: Facts about the video.
 
     Returns:
-        The request, with no more frames than the video has within the window.
+        The request, with no more frames than the video has within the window. Where the rate varies they aren't known
+        from the facts: see :func:`no_more_than`.
 
     Raises:
         ToolError: The request is illegal; the message says why.
@@ -129,8 +130,20 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest
     if resize <= 0:
         raise ToolError("resize must be above 0")
     start, end = max(start, 0.0), min(end, info.duration)
-    there = int((end - start) * info.fps + 1e-6) + 1
+    there = info.num_frames if info.variable_frame_rate else int((end - start) * info.fps + 1e-6) + 1
     return SelectRequest(start, end, min(int(count), there), resize)
+
+
+def no_more_than(request: SelectRequest, first: float, last: float) -> SelectRequest:
+    """A request with no more frames than there are between two places of a video, ends included, but at least one.
+
+    Args:
+        request: A legal one.
+        first: Where its start lies (:func:`~agentic_video.tools.seek_video_frames.places`).
+        last: And its end.
+    """
+    there = max(1, math.floor(last) - math.ceil(first) + 1)
+    return replace(request, count=min(request.count, there))
 
 
 def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits) -> Selection:

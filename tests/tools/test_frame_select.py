@@ -13,6 +13,7 @@ from agentic_video.tools.frame_select import (
     SelectLimits,
     SelectRequest,
     check_select,
+    no_more_than,
     plan_selection,
     read_calls,
 )
@@ -74,6 +75,16 @@ def test_no_more_frames_than_the_window_has() -> None:
     assert check_select(ask(end_time=10.2, nframes=100), HD).count == 6
     assert check_select(ask(end_time=10, nframes=100), HD).count == 1
     assert check_select(ask(nframes=1e300), HD).count == 251
+
+
+def test_where_the_rate_varies_places_say_how_many_there_are() -> None:
+    varying = replace(HD, variable_frame_rate=True)
+    request = check_select(ask(nframes=100, end_time=10.2), varying)
+    assert request.count == 100
+    # frames 4, 5 and 6 lie between 3.5 and 6; none between two places that are both between the same frames
+    assert no_more_than(request, 3.5, 6.0).count == 3
+    assert no_more_than(request, 3.5, 3.5).count == 1
+    assert check_select(ask(nframes=1e300), varying).count == 1500
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ from agentic_video.systems.eva.verification import verify_choice
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
-from agentic_video.tools.base import ToolError
-from agentic_video.tools.frame_select import NAME, Selection, SelectLimits, check_select, plan_selection
+from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.frame_select import NAME, Selection, SelectLimits, check_select, no_more_than, plan_selection
+from agentic_video.tools.seek_video_frames import places
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Message, Observation, Part, frames_of
 from agentic_video.types.row import VideoQA
@@ -161,7 +162,7 @@ class Eva(System):
         plans: list[Selection] = []
         for number, call in enumerate(action.calls[: self.max_calls], start=1):
             try:
-                plans.append(self.plan(call, view.video.info))
+                plans.append(await self.plan(call, view.video))
             except ToolError as error:
                 errors.append(f"call {number}: {error}")
         legal = len(plans)
@@ -178,15 +179,22 @@ class Eva(System):
             errors.append(f"only {self.max_calls} calls fit in a turn")
         return self._reply(view.qa, parts, errors, legal, len(action.calls) - legal)
 
-    def plan(self, call: ToolCall, info: VideoInfo) -> Selection:
+    async def plan(self, call: ToolCall, video: Video) -> Selection:
         """What a call shows.
 
         Raises:
             ToolError: The call is illegal.
+            VideoError: A frame can't be read.
         """
         if call.name != NAME:
             raise ToolError(f"there is no such tool, only {NAME}")
-        return plan_selection(check_select(call.arguments, info), info, self.limits())
+        info = video.info
+        request = check_select(call.arguments, info)
+        planned = plan_selection(request, info, self.limits())
+        if not info.variable_frame_rate or len(planned.times) == 1:
+            return planned
+        first, last = await places(video, (request.start, request.end), planned.size)
+        return plan_selection(no_more_than(request, first, last), info, self.limits())
 
     def _reply(self, qa: VideoQA, shown: Sequence[Part], errors: list[str], legal: int, illegal: int) -> Observation:
         told = "".join(f"\nError: {error}." for error in errors)

@@ -21,6 +21,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 from tests.systems.eva.texts import LOOK, REPLY, SMALL, call, refs, run
+from tests.tools.test_seek_video_frames import Slides
 
 
 def test_the_first_turn_shows_question_length_and_resolution_and_no_frame(qa: VideoQA) -> None:
@@ -73,6 +74,15 @@ def test_frames_are_where_and_as_large_as_asked(qa: VideoQA) -> None:
     assert [ref.time for ref in refs(trajectory)] == [41.0, 41.7, 42.3, 43.0]
     # 640 x 360 to the nearest multiples of 28
     assert {(ref.width, ref.height) for ref in refs(trajectory)} == {(644, 364)}
+
+
+@pytest.mark.parametrize(("start", "end", "count"), [(0, 10, 11), (60, 60.4, 5), (7.2, 7.8, 1)])
+def test_no_more_frames_than_a_video_of_variable_rate_has_there(
+    qa: VideoQA, start: float, end: float, count: int
+) -> None:
+    # by the average of 5.5 a second there would be 56, 3 and 4; between 7 and 8 s there is no frame, and one is shown
+    trajectory = run(SMALL, qa, Slides(), "<think>x</think>" + call(start, end, 16), REPLY)
+    assert len(refs(trajectory)) == count
 
 
 def test_several_calls_are_carried_out_in_order_and_numbered_through(qa: VideoQA, source: MemorySource) -> None:

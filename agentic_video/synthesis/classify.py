@@ -19,7 +19,7 @@ from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import finished, key_of
 from agentic_video.evaluation.runner import play_one
 from agentic_video.synthesis.classes import CLASSES, SetOptions, class_of, demonstration, set_sizes, side_of
-from agentic_video.synthesis.inputs import Questions, drawn, read_questions, report_problems
+from agentic_video.synthesis.inputs import Questions, content_of, drawn, read_questions, report_problems
 from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage
 from agentic_video.systems.base import System
@@ -87,7 +87,7 @@ def classify(options: ClassifyOptions) -> Finished:
     with open_job(options.job.out.resolve(), settings, "classification") as job:
         if players:
             played = asyncio.run(_play(job, players, rows, options))
-            for (played_side, data_source, name, _), record in played.items():
+            for (played_side, data_source, name, *_), record in played.items():
                 results[str(played_side)].setdefault((str(data_source), str(name)), []).append(record)
         more = write_sets(job, rows, results, options.sets, players["teacher"].system if "teacher" in players else None)
         text = job.write_report("Classification", options.job.prices, {**more, **questions.numbers})
@@ -234,7 +234,7 @@ async def _play(
         retriever = next(iter(contexts.values())).retriever()
         works = {side: _work(players[side], contexts[side], retriever, options.samples) for side in players}
         items: dict[Key, tuple[str, VideoQA, int]] = {
-            (side, *key_of(qa), number): (side, qa, number)
+            (side, *key_of(qa), number, content_of(qa)): (side, qa, number)
             for side in players
             for qa in rows
             for number in range(options.samples)

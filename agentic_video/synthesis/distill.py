@@ -16,7 +16,7 @@ from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, spoken, transcript
-from agentic_video.synthesis.inputs import read_questions
+from agentic_video.synthesis.inputs import content_of, read_questions
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.team import Experience, ExperienceBank, TeamOptions, TeamPolicy
@@ -158,7 +158,7 @@ async def _play(
         size = team.bank_round if team and team.experiences > 0 else max(1, len(rows))
         for start in range(0, len(rows), size):
             items: Mapping[Key, _Item] = {
-                (qa.data_source, qa.id, sample): _Item(qa, sample)
+                (qa.data_source, qa.id, sample, content_of(qa)): _Item(qa, sample)
                 for qa in rows[start : start + size]
                 for sample in range(options.samples)
             }

@@ -217,8 +217,8 @@ def example_text(failures: Sequence[VideoQA]) -> str:
 
 async def _ask(
     job: Job, videos: Sequence[tuple[str, Path]], failures: Sequence[VideoQA], chat: ChatConfig, options: EnhanceOptions
-) -> dict[Key, Outcome]:
-    """One request for each video; the outcomes hold the replies as they are, cut."""
+) -> dict[str, Outcome]:
+    """One request for each video; the outcomes, by its name, hold the replies as they are, cut."""
     endpoint, store = Endpoint(chat, "teacher"), FrameStore(StoreConfig())
 
     async def work(video: tuple[str, Path]) -> Outcome:
@@ -241,10 +241,17 @@ async def _ask(
         return Outcome(verdict, {"reply": reply, "examples": [qa.id for qa in shown]}, usage)
 
     try:
-        items: dict[Key, tuple[str, Path]] = {(name,): (name, path) for name, path in videos}
-        return await job.play(items, work, options.job.concurrency)
+        items: dict[Key, tuple[str, Path]] = {(name, _begins(path)): (name, path) for name, path in videos}
+        outcomes = await job.play(items, work, options.job.concurrency)
+        return {str(name): outcome for (name, _), outcome in outcomes.items()}
     finally:
         store.close()
+
+
+def _begins(path: Path) -> str:
+    """What tells a video from another one of its name: its size and how it begins."""
+    with path.open("rb") as file:
+        return digest(path.stat().st_size, file.read(2**16).hex())[:16]
 
 
 def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[dict[str, Any]]:
@@ -258,7 +265,7 @@ def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[d
 
 def new_rows(
     videos: Sequence[tuple[str, Path]],
-    outcomes: Mapping[Key, Outcome],
+    outcomes: Mapping[str, Outcome],
     known: Known,
     rules: Rules,
     faults: Counter[str],
@@ -277,7 +284,7 @@ def new_rows(
         teacher: Who wrote them.
     """
     for name, path in videos:
-        outcome = outcomes.get((name,))
+        outcome = outcomes.get(name)
         if outcome is None:
             continue
         for offer in read_offers(outcome.result["reply"], rules) or ():

@@ -1,6 +1,8 @@
 """What the commands read, and how they choose from it: recorded episodes of runs and evaluations, without chance."""
 
 import hashlib
+import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -111,10 +113,10 @@ def first(items: Sequence[T], limit: int) -> Sequence[T]:
 
 
 def grade_of(record: Record) -> float | None:
-    """The recorded accuracy, else whether a choice is right; None where nothing says."""
+    """The recorded accuracy, else whether a choice is right; None where nothing says, or the answer is hidden."""
     if "acc" in record.rewards:
         return record.rewards["acc"]
-    if record.qa.answer_type == "multiple_choice":
+    if not record.qa.hidden and record.qa.answer_type == "multiple_choice":
         return float(match_choice(record.trajectory.answer, record.qa, "robust"))
     return None
 
@@ -138,6 +140,11 @@ def digest(*parts: object) -> str:
     # A length before each part: ("ab", "c") must not be ("a", "bc"). Half a surrogate pair is no UTF-8.
     text = "".join(f"{len(str(part))}:{part}" for part in parts)
     return hashlib.sha1(text.encode("utf-8", errors="surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def content_of(qa: VideoQA) -> str:
+    """A short name for all that a question says, but for its video's folder: another one when its answer is mended."""
+    return digest(json.dumps({**qa.to_row(), "video": os.path.basename(qa.video)}))[:16]
 
 
 def drawn(names: Iterable[T], count: int, seed: int) -> set[T]:

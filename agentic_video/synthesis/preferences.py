@@ -20,6 +20,7 @@ from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
 from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
+    content_of,
     digest,
     drawn,
     grade_of,
@@ -232,7 +233,8 @@ async def _judge(
     items: dict[Key, Record] = {}
     for record in records:
         # By content, so that a run which has gone on, or a file that was moved, is no other job.
-        items.setdefault((*key_of(record.qa), digest(json.dumps(record.trajectory.to_dict()))[:16]), record)
+        said = digest(json.dumps(record.trajectory.to_dict()), grade_of(record))[:16]
+        items.setdefault((*key_of(record.qa), said, content_of(record.qa)), record)
 
     async def work(record: Record) -> Outcome:
         grade, usage, evidence = grade_of(record), Usage(), ""
@@ -259,7 +261,7 @@ async def _play(job: Job, teacher: Teacher, rows: Sequence[VideoQA], options: Pr
         retriever = context.retriever()
         contexts = [context.with_backend(backend) for backend in teacher.backends(context, options.samples)]
         items: dict[Key, tuple[VideoQA, int]] = {
-            (*key_of(qa), number): (qa, number) for qa in rows for number in range(options.samples)
+            (*key_of(qa), number, content_of(qa)): (qa, number) for qa in rows for number in range(options.samples)
         }
 
         async def work(item: tuple[VideoQA, int]) -> Outcome:

@@ -7,7 +7,6 @@ on. What ends right is kept: the flawed turns as context, the correction to lear
 import asyncio
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
 from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside, read_object
 from agentic_video.synthesis.distill import write_outputs
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, first, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, content_of, digest, first, read_episodes
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
@@ -112,16 +111,15 @@ async def _play(job: Job, teacher: Teacher, records: Sequence[Record], options: 
 async def failures(
     records: Sequence[Record], teacher: Teacher, context: EvalContext, least_acc: float
 ) -> dict[Key, Record]:
-    """The episodes that the agent itself made fail, by data source, id and number among those of the question.
+    """The episodes that the agent itself made fail, each once, by data source, id and what was said and asked.
 
     An answer without a grade in its record is graded; one that can't be is left out.
     """
     found: dict[Key, Record] = {}
-    seen: Counter[tuple[str, str]] = Counter()
     for record in records:
         qa, trajectory = record.qa, record.trajectory
-        key = (qa.data_source, qa.id, seen[qa.data_source, qa.id])
-        seen[qa.data_source, qa.id] += 1
+        # By content: where a folder has got an episode more, the others are still what they were.
+        key = (qa.data_source, qa.id, digest(json.dumps(trajectory.to_dict()))[:16], content_of(qa))
         if trajectory.system != teacher.system.name or trajectory.end in NO_FAULT_OF_ITS_OWN:
             continue
         acc: float | None = 0.0

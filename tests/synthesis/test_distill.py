@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,22 @@ def test_killed_half_way(asked: list[VideoQA], data: Path, tmp_path: Path, capsy
         assert "min_acc = 1.0, and now it is 0.5" in capsys.readouterr().err
 
 
+def test_a_row_that_was_mended_is_asked_about_anew(asked: list[VideoQA], tmp_path: Path) -> None:
+    # Else an answer that was found to be wrong would be taught.
+    data, out, question = tmp_path / "rows.jsonl", tmp_path / "out", asked[0]
+    server = Oracle({"q0": Part(oracle_turns("videozoomer", question))})
+    with server.running() as url:
+        for qa, requests, kept in (
+            (question, 2, 1),
+            (replace(question, answer=wrong_letter(question)), 4, 0),
+            (question, 4, 1),
+        ):
+            data.write_text(json.dumps(qa.to_row()) + "\n")
+            assert main(command("videozoomer", "distill", url, data, out)) == 0
+            assert len(server.asked) == requests
+            assert [row["video_qa"]["answer"] for row in lines(out / "kept.jsonl")] == [question.answer] * kept
+
+
 def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     server = Oracle({qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked})
@@ -116,7 +133,7 @@ def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_
     with server.running() as url:
         arguments = command("videozoomer", "distill", url, data, out, "--limit", "4")
         assert main(arguments) == 1
-        assert [row["key"] for row in lines(out / "failures.jsonl")] == [[asked[2].data_source, "q2", 0]]
+        assert [row["key"][:3] for row in lines(out / "failures.jsonl")] == [[asked[2].data_source, "q2", 0]]
         assert json.loads((out / "report.json").read_text())["failed"] == 1
         server.parts["q2"].broken = False
         assert main(arguments) == 0

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -157,8 +158,23 @@ def test_a_video_that_cannot_be_read_fails_alone(made: Path, serve: Serve) -> No
     (made / "videos" / "broken.mp4").write_bytes(b"no video")
     assert main(command(made, "out", serve(says))) == 1
     failed = json.loads((made / "out" / "failures.jsonl").read_text())
-    assert failed["key"] == ["broken.mp4"]
+    assert failed["key"][0] == "broken.mp4"
     assert len(load_rows([made / "out" / "rows.jsonl"])[0]) == 6
+
+
+def test_another_video_of_the_same_name_is_asked_about(made: Path, serve: Serve) -> None:
+    server = serve(says)
+    first, second = sorted((made / "videos/deep").iterdir())[:2]
+    for month, source in (("may", first), ("june", second)):
+        (made / month).mkdir()
+        shutil.copy(source, made / month / "0000.mp4")
+    arguments = command(made, "out", server)
+    for number, month in enumerate(("may", "june", "may"), start=1):
+        arguments[arguments.index("--videos") + 1] = str(made / month)
+        assert main(arguments) == 0
+        assert len(server.bodies) == min(number, 2)
+        (row,) = load_rows([made / "out" / "rows.jsonl"])[0]
+        assert row.video == str(made / month / "0000.mp4")
 
 
 def test_videos_are_found_in_folders_and_lists(made: Path) -> None:

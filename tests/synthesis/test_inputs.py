@@ -53,6 +53,8 @@ def test_a_grade_is_the_recorded_one_or_what_the_choice_says() -> None:
     assert grade_of(record(answer="A", rewards={"acc": 0.5})) == 0.5
     assert (grade_of(record(answer="B")), grade_of(record(answer="A"))) == (1.0, 0.0)
     assert grade_of(record(qa=OPEN, answer="a red cup")) is None
+    hidden = replace(CHOICE, answer="", extra={"answer_hidden": True})
+    assert hidden.hidden and grade_of(record(qa=hidden, answer="A")) is None, "nobody knows"
 
 
 def test_names_are_apart_wherever_their_parts_meet() -> None:

@@ -135,6 +135,25 @@ def test_a_correction_that_repeats_or_ignores_what_came_before_is_none(asked: li
     assert [row["video_qa"]["id"] for row in lines(tmp_path / "out" / "kept.jsonl")] == ["q1"]
 
 
+def test_an_episode_more_leaves_the_others_what_they_are(asked: list[VideoQA], tmp_path: Path) -> None:
+    # An evaluation plays again what failed: its folder may get another episode of a question.
+    first, second = (
+        Record(asked[0], rollout(asked[0], one, wrong_answer(asked[0])), {"acc": 0.0}) for one in (FAR, ILLEGAL)
+    )
+    server, out = Oracle({"q0": Part(diagnosis=FLAW, corrected=corrected(asked[0]))}), tmp_path / "out"
+    episodes = tmp_path / "episodes-000.jsonl"
+    requests = []
+    with server.running() as url:
+        for records in ([second], [first, second], [first, second, second]):
+            with episodes.open("w", encoding="utf-8") as file:
+                for record in records:
+                    write_record(file, record)
+            assert main(command("videozoomer", "reflect", url, episodes, out)) == 0
+            requests.append(len(server.asked))
+    assert [row["trajectory"]["turns"][0]["text"] for row in lines(out / "kept.jsonl")] == [FAR, ILLEGAL]
+    assert requests[1] == 2 * requests[0] and requests[2] == requests[1], "each is corrected once"
+
+
 def test_the_teacher_sees_the_failed_attempt_with_its_frames(out: Path, server: Oracle, failed: Path) -> None:
     diagnosis = next(body for body in server.asked if "[q0]" in str(body) and "Do not continue" in str(body))
     shown = len(load_records([failed])[0][0].trajectory.frames)

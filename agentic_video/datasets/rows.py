@@ -48,7 +48,7 @@ def placed_rows(path: Path) -> list[tuple[str, Any]]:
         if path.suffix == ".parquet":
             return [(f"{path} row {number}", row) for number, row in enumerate(pq.read_table(path).to_pylist())]
         if path.suffix in (".jsonl", ".json"):
-            with path.open(encoding="utf-8") as lines:
+            with path.open(encoding="utf-8-sig") as lines:
                 return [
                     (where, _row_of_line(line, where))
                     for number, line in enumerate(lines, start=1)

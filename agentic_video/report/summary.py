@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,10 @@ def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:
     is one."""
     records: list[Mapping[str, Any]] = []
     for file in sorted((folder / "episodes").glob("step_*.jsonl"))[-4:]:
-        records += [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                with suppress(ValueError):  # the last one of a job that still runs may be half written
+                    records.append(json.loads(line))
     used = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"]["tool"]]
     right = list({r["video_qa"]["id"]: r for r in used}.values())
     wrong = [r for r in records if r["reward_extra_info"]["acc"] < 1.0]

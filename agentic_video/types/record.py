@@ -194,7 +194,7 @@ def _read(path: Path) -> Iterator[Record | RecordError]:
             where = f"{path} line {number}"
             try:
                 try:
-                    raw = json.loads(line.decode("utf-8"))
+                    raw = json.loads(line.decode("utf-8-sig"))
                 except (ValueError, RecursionError) as error:
                     raise RecordError(f"{where}: not a json object in UTF-8: {error}") from error
                 record = Record.from_dict(raw, where)

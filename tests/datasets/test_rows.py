@@ -100,6 +100,11 @@ def test_blank_lines_are_no_rows(folder: Path) -> None:
     assert read_rows(folder / "rows.json") == [{"a": 1}, {"a": 2}]
 
 
+def test_a_byte_order_mark_is_no_part_of_a_row(folder: Path) -> None:
+    (folder / "rows.jsonl").write_bytes(b"\xef\xbb\xbf" + b'{"a": 1}\r\n{"a": 2}\r\n')
+    assert read_rows(folder / "rows.jsonl") == [{"a": 1}, {"a": 2}]
+
+
 def test_what_is_wrong_with_a_video(folder: Path) -> None:
     good, empty = str(folder / "good.mp4"), str(folder / "empty.mp4")
     assert video_problem(good, "exists") == "" and "the file is empty" in video_problem(empty, "exists")

@@ -77,6 +77,14 @@ def test_the_three_episodes_are_of_different_questions(tmp_path: Path) -> None:
     assert chosen == [("b", 1.0), ("c", 1.0), ("c", 0.0)]
 
 
+def test_episodes_are_read_whatever_was_said_and_as_far_as_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "episodes").mkdir()
+    odd = {**record("a"), "provenance": {"said": "one\u2028two\u2029three\u0085four"}}
+    lines = json.dumps(odd, ensure_ascii=False) + "\n" + json.dumps(record("b"))[:40]
+    (tmp_path / "episodes" / "step_000001.jsonl").write_text(lines, encoding="utf-8")
+    assert sample_episodes(tmp_path) == [json.loads(json.dumps(odd))]
+
+
 def test_a_later_attempt_wins_and_a_cut_line_is_passed_over(tmp_path: Path) -> None:
     run_folder(tmp_path, [0.1, 0.2])
     (tmp_path / "metrics-002.jsonl").write_text(json.dumps({"step": 2, "data": {"episode/reward": 0.7, "x": "y"}}))

@@ -215,6 +215,12 @@ def test_bad_lines_are_counted_and_the_rest_is_kept(tmp_path: Path) -> None:
         list(read_records(path))
 
 
+def test_a_byte_order_mark_is_no_part_of_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(line_of(FULL)).encode() + b"\r\n")
+    assert load_records([path]) == ([FULL], [])
+
+
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="can't be read"):
         load_records([tmp_path / "no.jsonl"])

@@ -331,6 +331,7 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
                 "action": _action(turn.action),
                 "num_tokens": turn.num_tokens,
                 "finished": turn.finished,
+                "loss": turn.loss_mask,
                 "parts": _parts(turn.observation),
                 "legal": turn.legal_calls,
                 "illegal": turn.illegal_calls,

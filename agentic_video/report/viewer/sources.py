@@ -302,7 +302,7 @@ def _is_file(path: Path) -> bool:
 def _record(line: bytes, where: str, problems: list[str]) -> Record | None:
     """A line's record. Those of versions of the trainer that wrote no ``version`` are read as well."""
     try:
-        raw = json.loads(line.decode("utf-8"))
+        raw = json.loads(line.decode("utf-8-sig"))
         return Record.from_dict({"version": 1, **raw} if isinstance(raw, dict) else raw, where)
     except RecordError as error:
         problems.append(str(error))

@@ -168,6 +168,10 @@ def test_detail_has_frames_actions_and_tokens() -> None:
     # one log-probability for two ids: not told which
     assert detail["turns"][1]["tokens"] == [["D", None], ["E", None]]
     assert detail["provenance"] == {"model": "m"}
+    assert [turn["loss"] for turn in detail["turns"]] == [True] * len(detail["turns"])
+    first, *others = one.trajectory.turns
+    flawed = replace(one, trajectory=replace(one.trajectory, turns=(replace(first, loss_mask=False), *others)))
+    assert [turn["loss"] for turn in detail_of(flawed)["turns"]] == [False, *(True for _ in others)]
     assert detail_of(illegal("no"))["turns"][0]["tokens"] is None
     for nonsense in ("x", [1], {}, [["a"]]):
         assert detail_of(record(provenance={LOG_PROBS: nonsense}))["turns"][0]["tokens"][0] == ["#11 ", None]

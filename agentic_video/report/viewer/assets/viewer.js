@@ -813,8 +813,9 @@
       const swap = () => body.replaceChildren(withTokens && turn.tokens ? tokensOf(turn.tokens) : plain);
       swaps.push(swap);
       if (withTokens) swap();
-      const message = el("div", { cls: "message model" },
+      const message = el("div", { cls: turn.loss === false ? "message" : "message model" },
         el("div", { cls: "who" }, el("strong", null, "turn " + (k + 1)), plural(turn.num_tokens, "token"),
+          turn.loss === false ? chip("written by the model, not trained on", "mid") : null,
           turn.finished ? null : chip("cut at its token limit", "mid"),
           turn.legal ? chip(plural(turn.legal, "call") + " carried out", "good") : null,
           turn.illegal ? chip(turn.illegal + " refused", "bad") : null),

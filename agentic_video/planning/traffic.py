@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from agentic_video.planning.job import Job
-from agentic_video.planning.memory import BF16, FP32, GIB, kv_bytes, optimizer_bytes, weight_bytes
+from agentic_video.planning.memory import BF16, FP32, GIB, gradient_bytes, kv_bytes, optimizer_bytes, weight_bytes
 
 PATCH_VALUE = FP32
 """Bytes of a number of a patch as stock verl sends it through TransferQueue: the image processor's float32."""
@@ -149,6 +149,8 @@ def host_parts(job: Job) -> dict[str, float]:
         parts["groups beyond the batch, at most"] = shown + queued
     if job.streamed or job.param_offload:
         parts["weights"] = weight_bytes(shape, precision) * share
+    if job.streamed:  # each gradient is copied there as soon as it is reduced (torch's foreach_reduce)
+        parts["gradients"] = gradient_bytes(shape, precision) * share
     if job.streamed or job.optimizer_offload:
         parts["optimizer"] = optimizer_bytes(shape, precision) * share
     if job.reference:  # FSDP2 keeps it in main memory, in the type of fsdp_config (engine:478)
@@ -211,7 +213,9 @@ def seconds(job: Job) -> dict[str, float]:
     scale = episode.width * episode.height / MEASURED_PIXELS
     waves = math.ceil(job.episodes / job.engines / max(1, job.sequences))
     running = min(job.sequences, math.ceil(job.episodes / job.engines))
-    read = job.shape.parameters * BF16 / job.tensor_parallel + running * job.typical * kv_bytes(job.shape.text)
+    read = job.shape.parameters * BF16 / job.tensor_parallel + running * job.typical * kv_bytes(
+        job.shape.text, job.tensor_parallel
+    )
     generating = waves * episode.said_tokens * read / HBM / EFFICIENCY
     prefill = job.episodes * job.typical * 2 * job.shape.parameters / (job.machines.gpus * FLOPS * EFFICIENCY)
     return {

@@ -106,6 +106,29 @@ def test_main_memory_of_a_step(job: Job) -> None:
     assert traffic.host_parts(replace(job, reference=False))["images that the trainer keeps"] == 8 * GIB
 
 
+def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: Job) -> None:
+    streamed = plan("videozoomer", 16, "actor_rollout_ref.actor.fsdp_config.offload_policy=True").job
+    assert streamed.streamed and not job.streamed
+    parts = traffic.host_parts(streamed)
+    # float32, half of 16 GPUs': of gradients as much as of weights, of AdamW's moments twice as much
+    assert parts["gradients"] == parts["weights"] == parts["optimizer"] / 2 == job.shape.parameters * 4 / 2
+    assert "gradients" not in traffic.host_parts(job)
+
+
+def test_an_engine_on_more_gpus_reads_its_part_of_the_cache_on_each(job: Job) -> None:
+    one = traffic.seconds(job)["generating, at least"]
+    four = traffic.seconds(replace(job, tensor_parallel=4))["generating, at least"]
+    prefill = job.episodes * job.typical * 2 * job.shape.parameters / (16 * traffic.FLOPS * traffic.EFFICIENCY)
+    # 16 engines of 128 sequences, or 4 of 512: each GPU reads as much of their caches, and a quarter of the weights
+    assert job.sequences >= 128
+    running, waves = min(job.sequences, 512), -(-512 // job.sequences)
+    cache = 2 * 28 * 4 * 128 * 2 * job.typical
+    weights = job.shape.parameters * 2
+    says = job.episode.said_tokens / traffic.HBM / traffic.EFFICIENCY
+    assert one - prefill == pytest.approx(says * (weights + 128 * cache))
+    assert four - prefill == pytest.approx(says * waves * (weights / 4 + running * cache / 4))
+
+
 def test_a_node_s_decoders_may_need_as_much_as_their_key_says(job: Job) -> None:
     # auto: as much as the store keeps (2 GiB by default; a 16th of the memory, up to 32 GiB, on a cluster), at most 8
     assert traffic.host_parts(job)["decoders, at most"] == 8 * GIB < job.store_bytes

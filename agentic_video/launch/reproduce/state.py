@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -105,19 +106,39 @@ class State:
 def identity(path: Path) -> str:
     """What an input is, so that a change is noticed: a file's content, a checkpoint's or a folder's files.
 
-    Of a folder only the files in itself count: of a checkpoint all, of others those that may be annotations.
+    Of a checkpoint the files in its folder count. Of another folder it is those that may be annotations, wherever below
+    it they are, as converters find them; hidden folders are left out.
     """
     if path.is_file():
-        facts = path.stat()
-        if facts.st_size > READ_BYTES:
-            return f"{facts.st_size} bytes of {facts.st_mtime_ns}"
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return _content(path, READ_BYTES)
     if not path.is_dir():
         return ""
-    checkpoint = (path / "config.json").is_file()
-    files = sorted(one for one in path.iterdir() if one.is_file() and (checkpoint or one.suffix in ANNOTATIONS))
-    facts_of = [(one.name, one.stat().st_size, one.stat().st_mtime_ns if checkpoint else 0) for one in files]
-    return hashlib.sha256(json.dumps(facts_of).encode()).hexdigest()[:16]
+    if (path / "config.json").is_file():
+        files = sorted(one for one in path.iterdir() if one.is_file())
+        facts: list[Any] = [(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files]
+    else:
+        facts, left = [], READ_BYTES
+        for one in _annotations(path):
+            facts.append((one.relative_to(path).as_posix(), _content(one, left)))
+            left = max(0, left - one.stat().st_size)
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def _annotations(folder: Path) -> list[Path]:
+    """Files below a folder that may be annotations, in the order of their paths."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += (Path(place, name) for name in names if Path(name).suffix in ANNOTATIONS)
+    return sorted(one for one in found if one.is_file())
+
+
+def _content(file: Path, most: int) -> str:
+    """What a file holds, or, where that is more than so many bytes, its size and time."""
+    facts = file.stat()
+    if facts.st_size > most:
+        return f"{facts.st_size} bytes of {facts.st_mtime_ns}"
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:16]
 
 
 def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -72,6 +72,19 @@ def test_a_folder_of_downloads_is_its_annotations(tmp_path: Path) -> None:
     assert identity(tmp_path) == before
     (tmp_path / "more.json").write_text("1")
     assert identity(tmp_path) != before
+    (tmp_path / "more.json").unlink()
+    (tmp_path / "rows.json").write_text("2")
+    assert identity(tmp_path) != before, "as long, but not the same"
+    (tmp_path / "rows.json").write_text("1")
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "x.json").write_text("1")
+    assert identity(tmp_path) == before
+    (tmp_path / "json" / "deep").mkdir(parents=True)
+    (tmp_path / "json" / "deep" / "x.parquet").write_text("1")
+    deep = identity(tmp_path)
+    assert deep != before, "converters find it there"
+    (tmp_path / "json" / "deep" / "x.parquet").write_text("2")
+    assert identity(tmp_path) != deep
 
 
 def test_nothing_is_nothing(tmp_path: Path) -> None:

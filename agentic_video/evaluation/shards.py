@@ -16,6 +16,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.threads import take_image_threads
 
 POLL_SECONDS = 1.0
 """Between two looks at what shards wrote."""
@@ -78,6 +79,8 @@ def count_shards(asked: int | None, model: ModelSpec) -> int:
 
 def play_shard(plan: Plan, rows: Sequence[VideoQA], shard: int) -> None:
     """One shard, in a process of its own."""
+    if plan.model.engine == "vllm":
+        take_image_threads(int(plan.model.vllm.get("tensor_parallel_size", 1)))
     asyncio.run(play_rows(plan, rows, shard, lambda one: None))
 
 

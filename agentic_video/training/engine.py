@@ -50,6 +50,20 @@ class VideoEngine(FSDPEngineWithLMHead):
         self._hides = False
         self._draws = random.Random(0)  # the same on all ranks
 
+    def _build_lora_module(self, module: Any) -> Any:
+        """See verl's; nothing is computed backwards through a vision tower of which nothing is trained.
+
+        verl asks transformers for inputs that need gradients, so that they reach the adapters, and gets them at the
+        vision tower too: it would be computed once more and differentiated, for nothing.
+        """
+        wrapped = super()._build_lora_module(module)
+        for name, tower in module.named_modules():
+            if name.rpartition(".")[2] == "visual" and not any(one.requires_grad for one in tower.parameters()):
+                for hook in getattr(module, "_require_grads_hooks", ()):
+                    if any(hook.id in part._forward_hooks for part in tower.modules()):
+                        hook.remove()
+        return wrapped
+
     def train_batch(self, data: TensorDict, loss_function: Any) -> Any:
         """See verl's."""
         self._hides = self._draws.random() < self.hidden_probability

@@ -18,10 +18,28 @@ VERL_VERSION = "0.9.1"
 FAILED_BATCHES, LEAST_FAILED = 3, 24
 """So many batches of groups, and at least so many groups, may fail one after the other before a run ends."""
 
+PATIENCE_SECONDS = 7200
+"""How long a rank waits for another."""
+
 
 def on_cpu() -> bool:
     """Whether verl was told to run without accelerators."""
     return os.environ.get("VERL_PLATFORM", "").lower() == "cpu"
+
+
+def patient_process_group(distributed: ModuleType) -> None:
+    """Ranks wait for each other as long as for a checkpoint on a slow file system.
+
+    verl has a key for it (``actor_rollout_ref.nccl_timeout``) and nothing that reads it, so that torch's ten minutes
+    hold. All ranks wait while rank 0 writes the Hugging Face checkpoint, 33 GB of a 7B model: at 50 MB/s the run would
+    end there, and again after each resume.
+    """
+    original = distributed.initialize_global_process_group_ray
+
+    def initialize_global_process_group_ray(timeout_second: float | None = None, backend: str | None = None) -> Any:
+        return original(timeout_second=timeout_second or PATIENCE_SECONDS, backend=backend)
+
+    distributed.initialize_global_process_group_ray = initialize_global_process_group_ray  # type: ignore[attr-defined]
 
 
 def gloo_process_group(distributed: ModuleType) -> None:

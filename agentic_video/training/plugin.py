@@ -61,6 +61,12 @@ def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.limited_drops(replay_buffer)
 
 
+def _patch_distributed(distributed: ModuleType) -> None:
+    patches.patient_process_group(distributed)
+    if patches.on_cpu():
+        patches.gloo_process_group(distributed)
+
+
 def _patch_vllm_rollout(vllm_rollout: ModuleType) -> None:
     patches.own_weight_socket(vllm_rollout)
     patches.failed_weights(vllm_rollout)
@@ -91,6 +97,7 @@ def install() -> None:
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
         "verl.utils.fsdp_utils": loudly(patches.fused_head),
+        "verl.utils.distributed": loudly(_patch_distributed),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.checkpoint_manager": loudly(patches.whole_checkpoints),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(patches.merged_lora),
@@ -102,7 +109,6 @@ def install() -> None:
         os.environ.setdefault("VERL_ENGINE_DEVICE", "cuda")
         hooks["verl.plugin.platform.platform_manager"] = loudly(_register_cpu_platform)
         hooks["verl.utils.torch_functional"] = loudly(patches.vectorised_logprobs)
-        hooks["verl.utils.distributed"] = loudly(patches.gloo_process_group)
         hooks["torch.distributed.fsdp"] = loudly(patches.unpinned_offload)
     for module, hook in hooks.items():
         register_post_import_hook(hook, module)

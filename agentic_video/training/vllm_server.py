@@ -15,6 +15,7 @@ from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import teach_clips
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES, ImageStats, MissingImages, ReferenceEngine
 from agentic_video.training.patches import unique_job
+from agentic_video.utils.threads import take_image_threads
 from agentic_video.video.fetch import FrameFetcher
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class VideoServer(vLLMHttpServer):
         """As verl's."""
         teach_clips()
         await super().run_server(args)
+        take_image_threads(self.gpus_per_node)  # of this replica; the engine's own processes are there by now
         processor = self.model_config.processor
         clips = getattr(processor, "video_processor", None) is not None
         chat_format = ChatFormat.of(processor, self.model_config.tokenizer) if clips else None

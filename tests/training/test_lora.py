@@ -2,11 +2,13 @@
 it: the adapters, or merged weights."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy
 
+from agentic_video.training.engine import VideoEngine
 from tests.planning.models import TINY, model_of
 from tests.training.test_fused_head import batch, computed, forwards, gradients, group, sharded  # noqa: F401
 
@@ -54,3 +56,20 @@ def test_the_reference_model_is_the_model_with_its_adapters_off() -> None:
             (off, _) = computed(adapted, inputs, fused=True)
         (alone, _) = computed(sharded("qwen2_5_vl", fused=True), inputs, fused=True)
     assert torch.equal(off, alone) and not torch.equal(mine, alone)
+
+
+@pytest.mark.parametrize("exclude", [".*visual.*", None])
+@pytest.mark.parametrize("family", TINY)
+def test_nothing_is_computed_backwards_through_a_vision_tower_without_adapters(
+    family: str, exclude: str | None
+) -> None:
+    engine = VideoEngine.__new__(VideoEngine)
+    lora = {"lora_adapter_path": None, "lora_rank": RANK, "lora_alpha": ALPHA, "target_parameters": None}
+    engine.model_config = SimpleNamespace(**lora, target_modules="all-linear", exclude_modules=exclude)
+    model = model_of(TINY[family])
+    engine._build_lora_module(model)
+    inner, vision = model.model, model.config.vision_config
+    patches = torch.rand(4, vision.in_channels * vision.temporal_patch_size * vision.patch_size**2)
+    seen = inner.visual(patches, grid_thw=torch.tensor([[1, 2, 2]])).pooler_output
+    assert seen.requires_grad == (exclude is None)
+    assert inner.language_model.embed_tokens(torch.tensor([1])).requires_grad, "the adapters' gradients come this way"

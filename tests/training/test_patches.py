@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from itertools import count, islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -40,6 +41,19 @@ def test_process_group_is_asked_for_gloo(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda **kwargs: asked.update(kwargs))
     distributed.initialize_global_process_group_ray()
     assert asked["backend"] == "gloo"
+
+
+def test_ranks_wait_longer_for_each_other_than_a_checkpoint_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import verl.utils.distributed as distributed
+
+    asked = {}
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda **kwargs: asked.update(kwargs))
+    distributed.initialize_global_process_group_ray(timeout_second=None)
+    # 33 GB at 10 MB/s: 55 minutes
+    assert timedelta(hours=1) < asked["timeout"] <= timedelta(hours=10)
+    distributed.initialize_global_process_group_ray(timeout_second=60)
+    assert asked["timeout"] == timedelta(seconds=60)
 
 
 def positions(*lengths: int) -> list[torch.Tensor]:

@@ -11,10 +11,12 @@ from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.systems.prompts import load_prompt, packaged_prompts
 from agentic_video.systems.reward_function import RewardConfig
 from agentic_video.types.trajectory import EndReason
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.retrieval.config import RetrievalConfig
+from agentic_video.video.sizes import PixelBudget
 from agentic_video.video.store import StoreConfig
 
 MAX_PICTURES = 64
@@ -245,8 +247,37 @@ def _system(values: Any) -> System:
         value = getattr(system, one.name)
         if isinstance(value, int) and isinstance(one.default, int) and value < 0 <= one.default:
             raise ValueError(f"{where}.{one.name} can't be negative, got {value}")
+    _check_prompts(system, where)
+    if {"min_pixels", "max_pixels"} <= {one.name for one in fields(cls)}:
+        constants: Any = system
+        try:
+            PixelBudget(constants.min_pixels, constants.max_pixels, system.size_factor)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
     for end in system.untrained_ends:
         if end not in list(EndReason):
             known = ", ".join(EndReason)
             raise ValueError(f"{where}.untrained_ends: {end!r} is no reason why an episode ends; there are {known}")
     return system
+
+
+def _check_prompts(constants: Any, where: str) -> None:
+    """Make sure that there are the templates that a system, or a part of it, names.
+
+    A field names one where its default does. ``prompt`` of somebody's own system is asked only where it looks like a
+    name or a path: it may hold the text itself.
+
+    Raises:
+        ValueError: There is none of a name; the message has the key.
+    """
+    for one in fields(constants):
+        value = getattr(constants, one.name)
+        if is_dataclass(value):
+            _check_prompts(value, f"{where}.{one.name}")
+        elif isinstance(value, str) and value:
+            named = one.default in packaged_prompts() or (one.name == "prompt" and len(value.split()) == 1)
+            try:
+                if named:
+                    load_prompt(value)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{where}.{one.name}: {one_line(error)}") from error

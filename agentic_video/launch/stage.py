@@ -12,7 +12,7 @@ from agentic_video.config.features import TRAINER_MODES, check_verl_features
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
-from agentic_video.launch.options import LaunchOptions, Profile, Stage
+from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
 from agentic_video.planning.plan import Sizes, impossible
@@ -66,6 +66,11 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
         settings = settings_of(config)
         if settings.reward.path:
             load_function(settings.reward.path, settings.reward.name)
+        # the launcher trains a retrieval model for the synthetic world where a recipe wants one
+        own_clip = profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.clip")
+        finds = options.stage == "grpo" and settings.system.overview == "retrieval"
+        if finds and not settings.retrieval.model and not own_clip:
+            raise SetupError("agentic_video.system.overview=retrieval: needs agentic_video.retrieval.model")
         check_sizes(config, options.stage)
         check_verl_features(config)
     except (OmegaConfBaseException, ValueError) as error:
@@ -154,7 +159,8 @@ def _check_engine(config: DictConfig) -> None:
     taken = OmegaConf.select(config, limit, throw_on_missing=False)
     system = config.agentic_video.system
     # of clips an episode has fewer than of images
-    if taken is not None and system.get("frames_as") != "video" and system.get("max_images", 0) > taken:
+    shows = 0 if system.get("frames_as") == "video" else system.get("max_images", 0)
+    if config.actor_rollout_ref.rollout.name == "vllm" and taken is not None and shows > taken:
         raise SetupError(
             f"agentic_video.system.max_images={system.max_images}: vLLM is told to take {taken} images of an episode; "
             f"set {limit}={system.max_images}"

@@ -1,6 +1,7 @@
 """The config's block ``agentic_video`` as typed settings."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,15 @@ def test_lists_become_tuples() -> None:
         ({"weights": {"tol": 1}}, r"agentic_video\.system\.weights\.tol: unknown key; did you mean tool\?"),
         ({"weights": 3}, r"agentic_video\.system\.weights: expected keys and values, got 3"),
         ({"overview": "some"}, r"agentic_video\.system\.overview: expected one of uniform, "),
+        ({"prompt": "nofile.txt"}, r"agentic_video\.system\.prompt: prompt 'nofile\.txt' is neither one of "),
+        (
+            {"min_pixels": 200_000},
+            r"agentic_video\.system: max_pixels \(100352\) must be at least min_pixels",
+        ),
+        (
+            {"_target_": "agentic_video.systems.framethinker.FrameThinker", "guard": {"prompt": "no such"}},
+            r"agentic_video\.system\.guard\.prompt: prompt 'no such' is neither",
+        ),
         ({"_target_": "agentic_video.systems.Nothing"}, r"agentic_video\.system\._target_: "),
         ({"_target_": "agentic_video.types.row.VideoQA"}, r"agentic_video\.system\._target_: .* is not a System"),
     ],
@@ -161,3 +171,19 @@ def test_credit_by_turn_has_no_place_for_asides() -> None:
     assert paravt("trajectory", True) and paravt("turn", False)
     with pytest.raises(ValueError, match=r"agentic_video\.credit=turn: agentic_video\.system\.train_asides=True makes"):
         paravt("turn", True)
+
+
+@dataclass(frozen=True)
+class Spoken(VideoZoomer):
+    """A system whose prompt is the text itself."""
+
+    prompt: str = "Look at these frames."
+
+
+def test_a_prompt_may_be_a_file_or_a_text(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("Look.")
+    assert settings_of(block(prompt=str(tmp_path / "mine.txt"))).system.prompt
+    target = "tests.config.test_settings.Spoken"
+    assert settings_of(block(_target_=target)).system.prompt == "Look at these frames."
+    with pytest.raises(ValueError, match=r"system\.prompt: prompt 'nofile\.txt'"):
+        settings_of(block(_target_=target, prompt="nofile.txt"))

@@ -222,3 +222,13 @@ def test_an_engine_may_take_less_than_the_longest_sequence(monkeypatch: pytest.M
     # episodes are then shorter, and their sequences fit a smaller micro-batch
     overrides = (f"{ROLLOUT}.max_model_len=30000", f"{ACTOR}.ppo_max_token_len_per_gpu=30000")
     assert checked_config(LaunchOptions(RECIPES / "videozoomer", overrides=overrides), "cluster", 8, {})
+
+
+def test_frames_found_by_text_need_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    overview = ("agentic_video.system.overview=retrieval",)
+    zoomer, brain = (RECIPES / name for name in ("videozoomer", "videobrain"))
+    with pytest.raises(SetupError, match=r"system\.overview=retrieval: needs agentic_video\.retrieval\.model$"):
+        checked_config(LaunchOptions(zoomer, overrides=overview), "cluster", 8, {})
+    assert checked_config(LaunchOptions(brain, overrides=overview), "cluster", 8, {})  # its calls need one, too
+    assert checked_config(LaunchOptions(brain, overrides=overview), "laptop", 0, {})  # which trains a tiny one

@@ -91,6 +91,28 @@ def _files(value: Any) -> tuple[str, ...]:
     return tuple(map(str, value)) if isinstance(value, list) else tuple(filter(None, str(value).split(",")))
 
 
+def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
+    """Make sure that a model and data are named where a profile makes none.
+
+    Raises:
+        SetupError: They aren't; the message says what each must be.
+    """
+    named = {"MODEL_PATH": inputs.model, "TRAIN_FILES": inputs.train}
+    missing = [name for name, value in named.items() if not value]
+    if profile in ON_TOYWORLD or not missing:
+        return
+    data = (
+        "a parquet or jsonl file of rows (the columns are in docs/data.md)"
+        if stage == "grpo"
+        else "a jsonl file of trajectory records (the fields are in docs/data.md)"
+    )
+    raise SetupError(
+        f"{' and '.join(missing)} not set, which the {profile} profile needs. MODEL_PATH is the checkpoint to "
+        f"train (the recipe's README says which), TRAIN_FILES {data}. To run the small job on the synthetic world "
+        "instead: --profile laptop"
+    )
+
+
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
 ) -> Checked:

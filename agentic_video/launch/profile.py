@@ -21,11 +21,11 @@ def choose_profile(
         asked: The profile that the command names, if any.
         gpus: Number of GPUs of this machine.
         environment: Environment variables.
-        stage: What is trained; says what its data must be.
+        stage: What is trained.
         runs_here: Whether it is to be started; False where its command is only printed.
 
     Raises:
-        SetupError: The cluster profile lacks a model, data, or something to run on.
+        SetupError: The cluster profile lacks something to run on.
     """
     on_ray = on_ray_cluster(stage, environment)
     profile: Profile = asked or ("cluster" if gpus or on_ray else "laptop")
@@ -38,17 +38,6 @@ def choose_profile(
         raise SetupError(f"--profile {profile} is GRPO's; {stage} has laptop and cluster")
     if profile in ON_TOYWORLD:
         return profile
-    if missing := [name for name in ("MODEL_PATH", "TRAIN_FILES") if not environment.get(name)]:
-        data = (
-            "a parquet or jsonl file of rows (the columns are in docs/data.md)"
-            if stage == "grpo"
-            else "a jsonl file of trajectory records (the fields are in docs/data.md)"
-        )
-        raise SetupError(
-            f"{' and '.join(missing)} not set, which the {profile} profile needs. MODEL_PATH is the checkpoint to "
-            f"train (the recipe's README says which), TRAIN_FILES {data}. To run the small job on the synthetic world "
-            "instead: --profile laptop"
-        )
     if runs_here and not gpus and not on_ray:
         cluster = ", and RAY_ADDRESS names no cluster" if stage == "grpo" else ""
         raise SetupError(

@@ -12,6 +12,7 @@ from agentic_video.config.features import TRAINER_MODES, check_verl_features
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
+from agentic_video.launch.inputs import named_inputs, require_inputs
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
@@ -55,8 +56,10 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
         environment: Environment variables; ``NNODES`` and ``GPUS_PER_NODE`` set the sizes of a cluster.
 
     Raises:
-        SetupError: The config doesn't compose, or a key's value makes no sense; the message names the key.
+        SetupError: No model or no data is named, the config doesn't compose, or a key's value makes no sense; the
+            message names the key.
     """
+    require_inputs(named_inputs(options.stage, options.overrides, environment), profile, options.stage)
     overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)

@@ -8,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.graders.base import Graders
 from agentic_video.launch import inputs as looking
-from agentic_video.launch.inputs import Checked, Inputs, check_inputs, input_overrides, named_inputs
+from agentic_video.launch.inputs import Checked, Inputs, check_inputs, input_overrides, named_inputs, require_inputs
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -81,6 +81,18 @@ def test_overrides_come_before_variables() -> None:
     assert named_inputs("grpo", [], {"TRAIN_FILES": "t"}) == Inputs("", ("t",), ("t",))
     assert named_inputs("sft", [], {"TRAIN_FILES": "a,b", "VAL_FILES": "c"}) == Inputs("", ("a", "b"), ("c",))
     assert named_inputs("grpo", [], {"VAL_FILES": "v"}) == Inputs("", (), ("v",))
+
+
+def test_a_cluster_s_job_without_model_or_data_says_what_to_set() -> None:
+    with pytest.raises(SetupError, match=r"^MODEL_PATH and TRAIN_FILES not set, which the single profile needs"):
+        require_inputs(Inputs(), "single", "grpo")
+    with pytest.raises(SetupError, match=r"^TRAIN_FILES not set.* parquet or jsonl file of rows .*docs/data\.md"):
+        require_inputs(Inputs("m"), "cluster", "grpo")
+    with pytest.raises(SetupError, match=r"jsonl file of trajectory records .*docs/data\.md"):
+        require_inputs(Inputs(), "cluster", "sft")
+    for profile in ("laptop", "rehearsal"):
+        require_inputs(Inputs(), profile, "grpo")  # type: ignore[arg-type]
+    require_inputs(Inputs("m", ("t",)), "cluster", "kto")
 
 
 def test_what_is_named_reaches_verl_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

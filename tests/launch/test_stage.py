@@ -3,10 +3,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
-    checked_config,
+    checked_config as config_of_a_start,
+)
+from agentic_video.launch.stage import (
     folder_overrides,
     ray_overrides,
     stage_command,
@@ -19,6 +22,16 @@ from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, set_environment
 
 RECIPE = RECIPES / "framethinker"
+
+
+NAMED = {"MODEL_PATH": "m", "TRAIN_FILES": "t"}
+
+
+def checked_config(
+    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str] = {}
+) -> DictConfig:
+    """The config of a run whose model and data are named."""
+    return config_of_a_start(options, profile, gpus, {**NAMED, **environment})
 
 
 def command_of(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
@@ -232,3 +245,10 @@ def test_frames_found_by_text_need_a_model(monkeypatch: pytest.MonkeyPatch) -> N
         checked_config(LaunchOptions(zoomer, overrides=overview), "cluster", 8, {})
     assert checked_config(LaunchOptions(brain, overrides=overview), "cluster", 8, {})  # its calls need one, too
     assert checked_config(LaunchOptions(brain, overrides=overview), "laptop", 0, {})  # which trains a tiny one
+
+
+def test_overrides_name_a_model_and_data_as_variables_do() -> None:
+    options = LaunchOptions(RECIPES / "videozoomer", "sft", overrides=("data.train_files=kept.jsonl",))
+    assert config_of_a_start(options, "cluster", 8, {"MODEL_PATH": "m"})
+    with pytest.raises(SetupError, match=r"^MODEL_PATH not set, which the cluster profile needs"):
+        config_of_a_start(options, "cluster", 8, {})

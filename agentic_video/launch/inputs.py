@@ -88,7 +88,9 @@ def _files(value: Any) -> tuple[str, ...]:
     """Files as an override names them, in a list, or a variable, separated by commas."""
     if not value:
         return ()
-    return tuple(map(str, value)) if isinstance(value, list) else tuple(filter(None, str(value).split(",")))
+    if isinstance(value, list):
+        return tuple(map(str, value))
+    return tuple(filter(None, (file.strip() for file in str(value).split(","))))
 
 
 def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:

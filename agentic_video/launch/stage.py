@@ -60,6 +60,8 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
             message names the key.
     """
     require_inputs(named_inputs(options.stage, options.overrides, environment), profile, options.stage)
+    if profile != "laptop":
+        _check_counts(environment)
     overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
@@ -79,6 +81,18 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     except (OmegaConfBaseException, ValueError) as error:
         raise SetupError(one_line(error)) from error
     return config
+
+
+def _check_counts(environment: Mapping[str, str]) -> None:
+    """Make sure that the variables which set a cluster's sizes are counts.
+
+    Raises:
+        SetupError: One isn't.
+    """
+    for name, what in (("NNODES", "machines"), ("GPUS_PER_NODE", "GPUs of each machine")):
+        value = environment.get(name)
+        if value and not (value.isascii() and value.isdecimal() and int(value)):
+            raise SetupError(f"{name}={value}: must be the number of {what}, e.g. {name}=2")
 
 
 def check_sizes(config: DictConfig, stage: Stage) -> None:

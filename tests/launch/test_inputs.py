@@ -79,7 +79,7 @@ def test_overrides_come_before_variables() -> None:
     assert named_inputs("grpo", overrides, environment) == Inputs("o", ("a", "b"), ("c",))
     assert named_inputs("sft", ["model.path=o"], {}) == Inputs("o")
     assert named_inputs("grpo", [], {"TRAIN_FILES": "t"}) == Inputs("", ("t",), ("t",))
-    assert named_inputs("sft", [], {"TRAIN_FILES": "a,b", "VAL_FILES": "c"}) == Inputs("", ("a", "b"), ("c",))
+    assert named_inputs("sft", [], {"TRAIN_FILES": "a, b ,", "VAL_FILES": " c"}) == Inputs("", ("a", "b"), ("c",))
     assert named_inputs("grpo", [], {"VAL_FILES": "v"}) == Inputs("", (), ("v",))
 
 

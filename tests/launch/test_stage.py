@@ -252,3 +252,11 @@ def test_overrides_name_a_model_and_data_as_variables_do() -> None:
     assert config_of_a_start(options, "cluster", 8, {"MODEL_PATH": "m"})
     with pytest.raises(SetupError, match=r"^MODEL_PATH not set, which the cluster profile needs"):
         config_of_a_start(options, "cluster", 8, {})
+
+
+@pytest.mark.parametrize("value", ["eight", "0", "-1", "2x", "8.0"])
+@pytest.mark.parametrize("name", ["NNODES", "GPUS_PER_NODE"])
+def test_variables_that_are_no_counts_are_named(name: str, value: str) -> None:
+    with pytest.raises(SetupError, match=f"^{name}={value}: must be the number of "):
+        checked_config(LaunchOptions(RECIPE), "cluster", 8, {"RAY_ADDRESS": "auto", name: value})
+    assert checked_config(LaunchOptions(RECIPE), "laptop", 0, {name: value})

@@ -18,7 +18,7 @@ from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
 from agentic_video.planning.plan import Sizes, impossible
 from agentic_video.planning.shapes import shape_of
-from agentic_video.systems.reward_function import load_function
+from agentic_video.systems.reward_function import check_function
 from agentic_video.utils.errors import SetupError, one_line
 
 POSITIVE = (
@@ -69,8 +69,7 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
             chosen = next((text for text in overrides if text.startswith(CHOICE)), "actor_rollout_ref")
             raise SetupError(f"{chosen} is GRPO's (run_grpo.sh): {options.stage} has no rollouts; leave it out")
         settings = settings_of(config)
-        if settings.reward.path:
-            load_function(settings.reward.path, settings.reward.name)
+        check_function(settings.reward)
         # the launcher trains a retrieval model for the synthetic world where a recipe wants one
         own_clip = profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.clip")
         finds = options.stage == "grpo" and settings.system.overview == "retrieval"

@@ -34,7 +34,7 @@ def test_one_checkpoint_s_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (one,) = chosen(arguments)
     options = options_of(arguments, 8, one)
     assert (options.model.model, options.model.engine) == ("zsgvivo/videozoomer", "vllm"), "not MODEL_PATH"
-    assert options.recipe == RECIPES / "videozoomer" and options.model.temperature == 1.0
+    assert options.recipe == RECIPES / "videozoomer" and options.model.temperature == 0.0
     assert options.folder == tmp_path / "checkpoints-eval/rows/videozoomer-7b/agent"
     # what the user says comes after what the table says
     assert options.overrides[-1] == "agentic_video.system.max_turns=2"

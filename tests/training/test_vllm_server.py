@@ -89,5 +89,6 @@ def test_the_engine_is_wrapped_when_the_server_runs(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(vLLMHttpServer, "run_server", run)
     made = server(None)
+    made.gpus_per_node = 1
     asyncio.run(made.run_server(None))  # type: ignore[arg-type]
     assert isinstance(made.engine, ReferenceEngine) and made.engine.prompts is engine.prompts

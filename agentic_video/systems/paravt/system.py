@@ -8,6 +8,7 @@ constants are those of the released training code; its evaluation shows the fram
 import asyncio
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -15,7 +16,7 @@ from typing import Literal, get_args
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.paravt.grammar import (
     CUT_MARK,
@@ -256,6 +257,9 @@ class ParaVT(System):
         )
         aside = await view.ask((Message("user", (*frames, "\n" + asked.strip())),), max_tokens=self.summary_tokens)
         return (reply(harmless(aside.text) + ("" if aside.finished else CUT_MARK)),)
+
+    def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return OPEN_ENDED if qa.answer_type == "open_ended" and self.open_match == "judge" else {}
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         if qa.answer_type == "open_ended" and self.open_match != "judge":

@@ -350,3 +350,9 @@ def test_answers_that_the_released_rule_takes_for_right(said: str, source: Memor
         qa = VideoQA("q", "v", "What?", letter, options=("red", "green", "blue"))
         played = run(SMALL, qa, source, f"seen it all</think><answer>{said}</answer>")
         assert asyncio.run(SMALL.score(played, qa, Graders())).acc == 0.0
+
+
+def test_only_open_answers_that_a_judge_grades_need_one(qa: VideoQA) -> None:
+    free = replace(qa, answer_type="open_ended", options=(), answer="a red ball")
+    assert (ParaVT().needs(free), ParaVT(open_match="judge").needs(qa)) == ({}, {})
+    assert set(ParaVT(open_match="judge").needs(free)) == {"judge"}

@@ -85,6 +85,7 @@ def distill(options: DistillOptions) -> Finished:
         _check_team(teacher, team)
     questions = read_questions(options.data).first(options.job.limit)
     rows = questions.rows
+    teacher.check_judge(rows)
     critic = critic_backend(options.critic, teacher) if options.critic else None
     settings = {
         **teacher.identity(),

@@ -126,6 +126,19 @@ def test_a_row_that_was_mended_is_asked_about_anew(asked: list[VideoQA], tmp_pat
             assert [row["video_qa"]["answer"] for row in lines(out / "kept.jsonl")] == [question.answer] * kept
 
 
+def test_a_judge_that_is_missing_is_noticed_before_the_teacher_is_asked(
+    asked: list[VideoQA], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    free = replace(asked[0], answer="it is red", answer_type="open_ended", options=())
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(qa.to_row()) + "\n" for qa in (free, asked[1])))
+    server = Oracle({})
+    with server.running() as url:
+        assert main(command("videozoomer", "distill", url, data, tmp_path / "out")) == 2
+    assert "1 of 2 rows are open ended: set agentic_video.judge.base_url" in capsys.readouterr().err
+    assert server.asked == []
+
+
 def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     server = Oracle({qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked})

@@ -135,14 +135,15 @@ def limits_of(config: DictConfig) -> TokenLimits:
         SetupError: A sequence of the engine has no room for more than the prompt.
     """
     rollout = config.actor_rollout_ref.rollout
-    if (rollout.max_model_len or 1 << 30) <= rollout.prompt_length:
+    room = (rollout.max_model_len or 1 << 30) - rollout.prompt_length
+    if room <= 0:
         raise SetupError(
             f"actor_rollout_ref.rollout.max_model_len={rollout.max_model_len} leaves no token beyond "
             f"data.max_prompt_length={rollout.prompt_length}; set it to their sum with data.max_response_length"
         )
     return TokenLimits(
         prompt=rollout.prompt_length,
-        response=min(rollout.response_length, (rollout.max_model_len or 1 << 30) - rollout.prompt_length),
+        response=min(rollout.response_length, room),
         turn=int(config.agentic_video.get("max_turn_tokens", 0)) or rollout.response_length,
     )
 

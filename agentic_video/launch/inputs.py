@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.planning.shapes import FAMILIES
-from agentic_video.systems.base import Grader, System
+from agentic_video.systems.base import Grader
+from agentic_video.systems.needs import check_needs
 from agentic_video.types.record import RecordError, load_records
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.utils.errors import SetupError, one_line
@@ -141,8 +142,9 @@ def check_inputs(
         asked = _missing_graders(config, settings, profile)
         for files in there:
             rows = _usable(files, options.stage, settings.system.name)
-            if options.stage == "grpo" and _says_needs(settings):
-                _check_needs(files, rows, settings.system, asked)
+            # a reward of the user's own in its place may ask nobody
+            if options.stage == "grpo" and not (settings.reward.path and settings.reward.mode == "replace"):
+                check_needs(", ".join(files), rows, settings.system, asked)
             found.append([qa.video for qa in rows])
     videos = tuple({os.path.dirname(video): video for videos in found for video in videos}.values())[:MAX_FOLDERS]
     counts = [len(videos) for videos in found]
@@ -283,45 +285,6 @@ def _missing_graders(config: DictConfig, settings: Settings, profile: Profile) -
     if profile in ON_TOYWORLD and OmegaConf.select(config, "agentic_video.toyworld.verifier"):
         missing.discard("verifier")  # the launcher serves one
     return missing
-
-
-def _says_needs(settings: Settings) -> bool:
-    """Whether a system's ``needs`` is about the reward that a run has: one of the user's own may ask nobody."""
-    if settings.reward.path and settings.reward.mode == "replace":
-        return False
-    lineage = type(settings.system).__mro__
-    needs, score, grade = (
-        next(place for place, cls in enumerate(lineage) if name in vars(cls)) for name in ("needs", "score", "grade")
-    )
-    return needs <= min(score, grade)
-
-
-def _check_needs(files: Sequence[str], rows: Sequence[VideoQA], system: System, missing: Collection[Grader]) -> None:
-    """Make sure that the reward of each row's episodes can be had: a failed one has its whole group replaced.
-
-    Raises:
-        SetupError: Of some it can't; the message says of how many, and what to set.
-    """
-    unnamed: dict[tuple[Grader, str], int] = {}
-    faults: list[str] = []
-    for qa in rows:
-        try:
-            for need in system.needs(qa).items():
-                if need[0] in missing:
-                    unnamed[need] = unnamed.get(need, 0) + 1
-        except RowError as error:
-            faults.append(str(error))
-    where = ", ".join(files)
-    if faults:
-        raise SetupError(
-            f"{where}: {len(faults)} of {len(rows)} rows can't be scored: mend them or leave them out; the first: "
-            f"{faults[0]}"
-        )
-    for (grader, what), count in unnamed.items():
-        raise SetupError(
-            f"{where}: {count} of {len(rows)} rows {what}: set agentic_video.{grader}.base_url and "
-            f"agentic_video.{grader}.model, or leave them out"
-        )
 
 
 def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:

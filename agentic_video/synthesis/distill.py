@@ -21,6 +21,7 @@ from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, O
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.team import Experience, ExperienceBank, TeamOptions, TeamPolicy
 from agentic_video.synthesis.verify import verify
+from agentic_video.systems.needs import check_needs
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Retriever
 from agentic_video.types.message import Message
@@ -85,7 +86,8 @@ def distill(options: DistillOptions) -> Finished:
         _check_team(teacher, team)
     questions = read_questions(options.data).first(options.job.limit)
     rows = questions.rows
-    teacher.check_judge(rows)
+    if not teacher.settings.judge.base_url:  # a verifier isn't asked about demonstrations
+        check_needs(", ".join(map(str, options.data)), rows, teacher.system, {"judge"})
     critic = critic_backend(options.critic, teacher) if options.critic else None
     settings = {
         **teacher.identity(),

@@ -4,7 +4,6 @@ A teacher is any model that an evaluation can play: an OpenAI-compatible server,
 """
 
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
-from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
@@ -138,20 +136,6 @@ class Teacher:
         """
         if samples > 1 and self.spec.temperature == 0:
             raise SetupError("--samples says the same each time at temperature 0: set --temperature")
-
-    def check_judge(self, rows: Sequence[VideoQA]) -> None:
-        """Whether the answers to rows can be graded: else each would be paid for and then fail.
-
-        Raises:
-            SetupError: A judge is needed, and none is named.
-            RowError: A row lacks what its score is made of.
-        """
-        needed = [what for qa in rows if (what := self.system.needs(qa).get("judge"))]
-        if needed and not self.settings.judge.base_url:
-            raise SetupError(
-                f"{len(needed)} of {len(rows)} rows {needed[0]}: set agentic_video.judge.base_url and "
-                "agentic_video.judge.model, or leave them out"
-            )
 
 
 def prepare(options: TeacherOptions) -> Teacher:

@@ -2,6 +2,8 @@
 
 import os
 
+from agentic_video.utils.resources import cpu_limit
+
 VARIABLE = "OMP_NUM_THREADS"
 MOST = 8
 
@@ -32,4 +34,4 @@ def take_image_threads(gpus_each: int) -> None:
     gpus = next((node["Resources"].get("GPU", 0) for node in ray.nodes() if node["NodeID"] == here), 0)
     if gpus:
         engines = max(1, int(gpus) // max(1, gpus_each))
-        os.environ[VARIABLE] = str(image_threads(engines, os.cpu_count() or 1))
+        os.environ[VARIABLE] = str(image_threads(engines, cpu_limit()))

@@ -32,7 +32,7 @@ def test_a_node_s_share(monkeypatch: pytest.MonkeyPatch, gpus: int, each: int, b
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     monkeypatch.setattr("ray.nodes", lambda: nodes)
     monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))
-    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr("agentic_video.utils.threads.cpu_limit", lambda: 64)
     monkeypatch.setenv(VARIABLE, before)
     take_image_threads(each)
     assert os.environ[VARIABLE] == after

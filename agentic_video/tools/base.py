@@ -1,5 +1,6 @@
 """What every video tool has in common."""
 
+import math
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -65,6 +66,25 @@ class Video:
     def finds(self) -> bool:
         """Whether frames can be found by text."""
         return self._retriever is not None
+
+    async def places(self, times: Sequence[float], size: tuple[int, int]) -> list[float]:
+        """Where times lie among the frames: a frame's own is its number, those between two frames lie between theirs.
+
+        Args:
+            times: Seconds. Where the rate varies, the frame closest to each is looked at: nothing else says when it is
+                shown.
+            size: (width, height) in pixels of frames that are looked at.
+
+        Raises:
+            VideoError: A frame can't be read.
+        """
+        if not self.info.variable_frame_rate:
+            return [time * self.info.fps for time in times]
+        frames = await self.frames_at(times, size)
+        return [
+            frame.index if abs(time - frame.time) < 1e-6 else frame.index + math.copysign(0.5, time - frame.time)
+            for time, frame in zip(times, frames, strict=True)
+        ]
 
     async def best_matches(self, prompt: str, indices: Sequence[int], count: int) -> list[int]:
         """The ``count`` frame numbers among ``indices`` whose frames match the prompt best, in order of time.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentic_video.tools.base import ToolError, Video
+from agentic_video.tools.base import ToolError
 from agentic_video.video.sampling import uniform_indices
 
 NAME = "seek_video_frames"
@@ -92,32 +92,12 @@ def pool_indices(num_frames: int, duration: float, fps: float, max_frames: int) 
     return uniform_indices(num_frames, min(wanted, num_frames))
 
 
-async def places(video: Video, times: Sequence[float], size: tuple[int, int]) -> list[float]:
-    """Where times lie among a video's frames: a frame's own is its number, those between two frames lie between theirs.
-
-    Args:
-        video: Where its rate varies, the frame closest to each time is looked at: nothing else says when it is shown.
-        times: Seconds.
-        size: (width, height) in pixels of frames that are looked at.
-
-    Raises:
-        VideoError: A frame can't be read.
-    """
-    if not video.info.variable_frame_rate:
-        return [time * video.info.fps for time in times]
-    frames = await video.frames_at(times, size)
-    return [
-        frame.index if abs(time - frame.time) < 1e-6 else frame.index + math.copysign(0.5, time - frame.time)
-        for time, frame in zip(times, frames, strict=True)
-    ]
-
-
 def within(pool: Sequence[int], start: float, end: float) -> list[int]:
     """The frames of a pool between two places, and the nearest one on each side, so that no stretch is empty.
 
     Args:
         pool: Frame numbers, ascending.
-        start: A place (:func:`places`).
+        start: A place (:meth:`~agentic_video.tools.base.Video.places`).
         end: One that isn't before ``start``.
     """
     # A time that should be a frame's own isn't past it by a rounding error.

@@ -1,12 +1,32 @@
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from agentic_video.tools.base import Video
+from agentic_video.types.frame import Frame
+from agentic_video.video.sampling import nearest_indices
 from tests.conftest import MemorySource
+
+
+class Slides(MemorySource):
+    """A minute of one frame a second, then one of ten: 660 frames, 5.5 a second on average."""
+
+    times = [float(second) for second in range(60)] + [60 + number / 10 for number in range(600)]
+
+    def __init__(self) -> None:
+        super().__init__(duration=120.0, fps=5.5)
+        self.info = replace(self.info, variable_frame_rate=True)
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        frames = await super().aframes(path, indices, size)
+        return [replace(frame, time=self.times[frame.index]) for frame in frames]
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        return await self.aframes(path, nearest_indices(self.times, times), size)
 
 
 class Scores:
@@ -56,3 +76,26 @@ def test_similarities_are_those_of_the_video_s_own_frames(source: MemorySource) 
     relevance, alike = asyncio.run(Video("memory", source.info, source, retriever).similarities("red", [7, 3]))
     assert relevance.tolist() == [0.5, 0.25] and alike.tolist() == [[1.0, 0.0], [0.0, 1.0]]
     assert retriever.asked == [("memory", [7, 3], "red")]
+
+
+@pytest.mark.parametrize(
+    ("time", "place"),
+    [
+        (7.0, 7),  # a frame's own
+        (7.1, 7.5),
+        (7.9, 7.5),  # closest is 8, which is later
+        (60.0, 60),
+        (61.0, 70),
+        (61.04, 70.5),
+        (120.0, 659.5),  # the last is at 119.9
+    ],
+)
+def test_times_of_a_variable_rate_are_those_of_frames(time: float, place: float) -> None:
+    video = Video("memory", Slides().info, Slides())
+    assert asyncio.run(video.places([time], (28, 28))) == [place]
+
+
+def test_a_constant_rate_needs_no_frames() -> None:
+    source = MemorySource()
+    assert asyncio.run(Video("memory", source.info, source).places([1.0, 2.55], (28, 28))) == pytest.approx([10, 25.5])
+    assert not source.requested

@@ -1,38 +1,15 @@
 """``seek_video_frames``: what is forgiven, what is refused, which frames are searched."""
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, places, pool_indices, within
-from agentic_video.types.frame import Frame
-from agentic_video.video.sampling import nearest_indices
-from tests.conftest import MemorySource
+from agentic_video.tools.base import ToolError
+from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, pool_indices, within
 
 DURATION = 60.0
-
-
-class Slides(MemorySource):
-    """A minute of one frame a second, then one of ten: 660 frames, 5.5 a second on average."""
-
-    times = [float(second) for second in range(60)] + [60 + number / 10 for number in range(600)]
-
-    def __init__(self) -> None:
-        super().__init__(duration=120.0, fps=5.5)
-        self.info = replace(self.info, variable_frame_rate=True)
-
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        frames = await super().aframes(path, indices, size)
-        return [replace(frame, time=self.times[frame.index]) for frame in frames]
-
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        return await self.aframes(path, nearest_indices(self.times, times), size)
 
 
 def seek(**arguments: Any) -> SeekRequest:
@@ -122,26 +99,3 @@ def test_no_stretch_is_empty(num_frames: int, one: float, other: float, fps: flo
     assert found and set(found) <= set(pool)
     if min(one, other) <= 0 and max(one, other) >= num_frames / fps:
         assert found == pool
-
-
-@pytest.mark.parametrize(
-    ("time", "place"),
-    [
-        (7.0, 7),  # a frame's own
-        (7.1, 7.5),
-        (7.9, 7.5),  # closest is 8, which is later
-        (60.0, 60),
-        (61.0, 70),
-        (61.04, 70.5),
-        (120.0, 659.5),  # the last is at 119.9
-    ],
-)
-def test_times_of_a_variable_rate_are_those_of_frames(time: float, place: float) -> None:
-    video = Video("memory", Slides().info, Slides())
-    assert asyncio.run(places(video, [time], (28, 28))) == [place]
-
-
-def test_a_constant_rate_needs_no_frames() -> None:
-    source = MemorySource()
-    assert asyncio.run(places(Video("memory", source.info, source), [1.0, 2.55], (28, 28))) == pytest.approx([10, 25.5])
-    assert not source.requested

@@ -28,7 +28,6 @@ from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.frame_select import NAME, Selection, SelectLimits, check_select, no_more_than, plan_selection
-from agentic_video.tools.seek_video_frames import places
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Message, Observation, Part, frames_of
 from agentic_video.types.row import VideoQA
@@ -193,7 +192,7 @@ class Eva(System):
         planned = plan_selection(request, info, self.limits())
         if not info.variable_frame_rate or len(planned.times) == 1:
             return planned
-        first, last = await places(video, (request.start, request.end), planned.size)
+        first, last = await video.places((request.start, request.end), planned.size)
         return plan_selection(no_more_than(request, first, last), info, self.limits())
 
     def _reply(self, qa: VideoQA, shown: Sequence[Part], errors: list[str], legal: int, illegal: int) -> Observation:

@@ -35,7 +35,7 @@ from agentic_video.systems.timesearch.reward import (
 )
 from agentic_video.tools import seek_video_frames
 from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, places, pool_indices, within
+from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, pool_indices, within
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
@@ -219,7 +219,7 @@ class TimeSearch(System):
         """
         info = video.info
         pool = pool_indices(info.num_frames, info.duration, self.pool_fps, self.pool_max_frames)
-        start, end = await places(video, (request.start, request.end), self.seek_size(info))
+        start, end = await video.places((request.start, request.end), self.seek_size(info))
         candidates = within(pool, start, end)
         if len(candidates) <= request.count:
             return candidates

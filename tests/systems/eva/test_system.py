@@ -21,7 +21,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 from tests.systems.eva.texts import LOOK, REPLY, SMALL, call, refs, run
-from tests.tools.test_seek_video_frames import Slides
+from tests.tools.test_base import Slides
 
 
 def test_the_first_turn_shows_question_length_and_resolution_and_no_frame(qa: VideoQA) -> None:

@@ -18,7 +18,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory
 from tests.conftest import MemorySource
 from tests.systems.timesearch.texts import BASE, LOOK, REPLY, Directions, call, score, seen, told
-from tests.tools.test_seek_video_frames import Slides
+from tests.tools.test_base import Slides
 
 
 class Asides:

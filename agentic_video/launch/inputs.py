@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, St
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
-from agentic_video.types.record import RecordError, load_records
+from agentic_video.types.record import RecordError, each_record
 from agentic_video.types.row import RowError, VideoQA
+from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
 
 MODEL_KEYS: Mapping[Stage, str] = {
@@ -256,16 +258,7 @@ def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
         if stage == "grpo":
             (found, problems), kind = load_rows(files), "row"
         else:
-            (records, problems), kind = load_records(files), "record"
-            if others := [one.trajectory.system for one in records if one.trajectory.system != system]:
-                raise SetupError(
-                    f"{', '.join(files)}: {len(others)} of {len(records)} records are episodes of {others[0]}, not of "
-                    f"{system}, which is trained (trajectory.system): name files of its own"
-                )
-            there = {one.qa.video: os.path.isfile(one.qa.video) for one in records}
-            gone = [one for one in records if not there[one.qa.video]]
-            problems = [*problems, *(f"{one.qa.id}: {one.qa.video}: no such file" for one in gone)]
-            found = [one.qa for one in records if there[one.qa.video]]
+            (found, problems), kind = _usable_records(files, system), "record"
     except (RowError, RecordError) as error:
         raise SetupError(str(error)) from error
     for problem in problems[:MAX_REPORTED]:
@@ -275,6 +268,37 @@ def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
     if not found:
         raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
     return found
+
+
+def _usable_records(files: Sequence[str], system: str) -> tuple[list[VideoQA], list[str]]:
+    """What the usable records of some files ask, and what is wrong with the others. Only questions are held in memory.
+
+    Raises:
+        RecordError: A file can't be read.
+        SetupError: Records are another system's.
+    """
+    asked: list[VideoQA] = []
+    problems: list[str] = []
+    systems: Counter[str] = Counter()
+    there: dict[str, bool] = {}
+    for record in each_record(files):
+        if isinstance(record, RecordError):
+            problems.append(printable(str(record)))
+            continue
+        video = record.qa.video
+        systems[record.trajectory.system] += 1
+        if video not in there:
+            there[video] = os.path.isfile(video)
+        if there[video]:
+            asked.append(record.qa)
+        else:
+            problems.append(f"{record.qa.id}: {video}: no such file")
+    if others := [name for name in systems if name != system]:
+        raise SetupError(
+            f"{', '.join(files)}: {systems.total() - systems[system]} of {systems.total()} records are episodes of "
+            f"{others[0]}, not of {system}, which is trained (trajectory.system): name files of its own"
+        )
+    return asked, problems
 
 
 def _missing_graders(config: DictConfig, settings: Settings, profile: Profile) -> set[Grader]:

@@ -16,6 +16,9 @@ from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
 
+Question = tuple[str, str, str]
+"""Data source, id and video of one."""
+
 
 @dataclass(frozen=True)
 class FilterOptions:
@@ -82,24 +85,26 @@ def fault_of(record: Record, min_acc: float, min_iou: float) -> str | None:
     return f"whose last look overlaps the evidence by less than {min_iou:g}" if found < min_iou else None
 
 
-def kept_of(records: Iterable[Record], options: FilterOptions, left_out: Counter[str]) -> Iterator[Record]:
+def kept_of(
+    records: Iterable[Record], options: FilterOptions, kept: Counter[Question], left_out: Counter[str]
+) -> Iterator[Record]:
     """The episodes that are worth imitating, in their order.
 
     Args:
         records: Episodes.
         options: See there.
+        kept: Counts them by question.
         left_out: Counts the others by reason.
     """
-    counts: Counter[tuple[str, str, str]] = Counter()
     for record in records:
         fault = fault_of(record, options.min_acc, options.min_iou)
         question = (record.qa.data_source, record.qa.id, record.qa.video)
-        if fault is None and options.per_question is not None and counts[question] >= options.per_question:
+        if fault is None and options.per_question is not None and kept[question] >= options.per_question:
             fault = f"beyond {options.per_question} of a question"
         if fault is not None:
             left_out[fault] += 1
             continue
-        counts[question] += 1
+        kept[question] += 1
         yield record
 
 
@@ -114,7 +119,6 @@ def filter_episodes(options: FilterOptions) -> Filtered:
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
     records = read_episodes(options.records, options.from_step)
     left_out: Counter[str] = Counter()
-    kept = list(kept_of(records, options, left_out))
-    write_whole(options.out, (json_line(record.to_dict()) for record in kept))
-    questions = {(record.qa.data_source, record.qa.id, record.qa.video) for record in kept}
-    return Filtered(len(records), len(kept), len(questions), left_out)
+    kept: Counter[Question] = Counter()
+    write_whole(options.out, (json_line(record.to_dict()) for record in kept_of(records, options, kept, left_out)))
+    return Filtered(kept.total() + left_out.total(), kept.total(), len(kept), left_out)

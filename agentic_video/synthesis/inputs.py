@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +13,7 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
 from agentic_video.graders.answer import match_choice
-from agentic_video.types.record import Record, RecordError, load_records
+from agentic_video.types.record import Record, RecordError, each_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
 from agentic_video.types.trajectory import EndReason
@@ -51,24 +51,53 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def read_episodes(paths: Sequence[Path], from_step: int = 0) -> list[Record]:
-    """The records that paths name (see :func:`episode_files`); bad lines are reported and left out.
+def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]:
+    """The records that paths name (see :func:`episode_files`), one after the other: a long run's don't fit into memory.
+
+    Bad lines are left out, and reported at the end.
 
     Args:
         paths: Files of records, or folders of runs or evaluations.
         from_step: Only episodes from this step of the run on; 0: all.
 
     Raises:
-        SetupError: A path can't be read, or no record is left.
+        SetupError: A path can't be read (raised by the call); no record is left (raised at the end).
     """
+    return _episodes(episode_files(paths), from_step)
+
+
+def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
+    problems, any_good = list[str](), False
     try:
-        records, problems = load_records(episode_files(paths))
+        for record in each_record(files):
+            if isinstance(record, RecordError):
+                problems.append(str(record))
+                continue
+            any_good = True
+            if not from_step or step_of(record) >= from_step:
+                yield record
     except RecordError as error:
         raise SetupError(str(error)) from error
     report_problems(problems, "record")
-    if not records:
-        raise SetupError(f"no usable record in {', '.join(map(str, paths))}")
-    return [record for record in records if step_of(record) >= from_step] if from_step else records
+    if not any_good:
+        raise SetupError(f"no usable record in {', '.join(map(str, files))}")
+
+
+class Counted(Iterator[T]):
+    """Passes things on.
+
+    Attributes:
+        count: How many there have been.
+    """
+
+    def __init__(self, items: Iterable[T]):
+        self._items = iter(items)
+        self.count = 0
+
+    def __next__(self) -> T:
+        item = next(self._items)
+        self.count += 1
+        return item
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ else it answered. :mod:`agentic_video.synthesis.enhance` shows them to a teacher
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Counted, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -44,6 +44,34 @@ class Failed:
         return replace(self.qa, extra={**self.qa.extra, FIELD: mined}).to_row()
 
 
+@dataclass
+class _Episodes:
+    """What is kept of a question's episodes.
+
+    Attributes:
+        qa: As the last one asked it.
+        grades: Their sum.
+        count: How many there are.
+        wrong: How often each wrong answer was given.
+    """
+
+    qa: VideoQA
+    grades: float = 0.0
+    count: int = 0
+    wrong: Counter[str] = field(default_factory=Counter)
+
+    def add(self, record: Record, right_from: float) -> None:
+        grade, answer = record.rewards["acc"], record.trajectory.answer
+        self.qa = record.qa
+        self.grades += grade
+        self.count += 1
+        if answer and grade < right_from:
+            self.wrong[answer[:MAX_ANSWER_CHARS]] += 1
+
+    def most_said(self) -> tuple[str, ...]:
+        return tuple(sorted(self.wrong, key=lambda answer: (-self.wrong[answer], answer))[:MAX_ANSWERS])
+
+
 def failed_questions(
     records: Iterable[Record], below: float, min_episodes: int = 1, right_from: float = 0.5
 ) -> tuple[list[Failed], Counter[str]]:
@@ -58,7 +86,7 @@ def failed_questions(
     Returns:
         The failed questions, the least accurate first, and how many episodes and questions were left out and why.
     """
-    groups: dict[tuple[str, str, str], list[Record]] = {}
+    groups: dict[tuple[str, str, str], _Episodes] = {}
     counts: Counter[str] = Counter()
     for record in records:
         if record.trajectory.end in NO_FAULT_OF_ITS_OWN:
@@ -66,28 +94,19 @@ def failed_questions(
         elif "acc" not in record.rewards:
             counts["episodes without a grade (reward_extra_info.acc)"] += 1
         else:
-            groups.setdefault((record.qa.data_source, record.qa.id, record.qa.video), []).append(record)
+            key = (record.qa.data_source, record.qa.id, record.qa.video)
+            groups.setdefault(key, _Episodes(record.qa)).add(record, right_from)
     failed = []
-    for members in groups.values():
-        accuracy = sum(member.rewards["acc"] for member in members) / len(members)
-        if len(members) < min_episodes:
+    for episodes in groups.values():
+        accuracy = episodes.grades / episodes.count
+        if episodes.count < min_episodes:
             counts[f"questions with fewer than {min_episodes} episodes"] += 1
         elif accuracy >= below:
             counts[f"questions with an accuracy from {below:g} on"] += 1
         else:
-            answers = _wrong_answers(members, right_from)
-            failed.append(Failed(_plain(members[-1].qa), accuracy, len(members), answers))
+            failed.append(Failed(_plain(episodes.qa), accuracy, episodes.count, episodes.most_said()))
     failed.sort(key=lambda one: (one.accuracy, one.qa.data_source, one.qa.id, one.qa.video))
     return failed, counts
-
-
-def _wrong_answers(records: Sequence[Record], right_from: float) -> tuple[str, ...]:
-    said = Counter(
-        record.trajectory.answer[:MAX_ANSWER_CHARS]
-        for record in records
-        if record.trajectory.answer and record.rewards["acc"] < right_from
-    )
-    return tuple(sorted(said, key=lambda answer: (-said[answer], answer))[:MAX_ANSWERS])
 
 
 def _plain(qa: VideoQA) -> VideoQA:
@@ -144,8 +163,8 @@ def mine(options: MineOptions) -> Mined:
     """
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
-    records = read_episodes(options.records, options.from_step)
+    records = Counted(read_episodes(options.records, options.from_step))
     failed, counts = failed_questions(records, options.below, options.min_episodes, options.right_from)
     rows = failed[: options.limit]
     write_whole(options.out, (json_line(one.to_row()) for one in rows))
-    return Mined(len(records), len(failed), tuple(rows), counts)
+    return Mined(records.count, len(failed), tuple(rows), counts)

@@ -190,7 +190,7 @@ def label(options: PreferenceOptions) -> Finished:
     if not options.records and not options.data:
         raise SetupError("name --records, or rows with --data and who plays them with --teacher")
     check_files(options.data, "--data")
-    records = read_episodes(options.records) if options.records else []
+    records = list(read_episodes(options.records)) if options.records else []
     judge = chat_config(options.judge, "--judge", "--judge-name")
     lines, complete = [], True
     if options.player is not None:

@@ -7,7 +7,7 @@ on. What ends right is kept: the flawed turns as context, the correction to lear
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
 from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside, read_object
 from agentic_video.synthesis.distill import write_outputs
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, content_of, digest, first, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Counted, content_of, digest, first, read_episodes
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
@@ -84,7 +84,7 @@ def reflect(options: ReflectOptions) -> Finished:
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config is wrong.
     """
-    records = read_episodes(options.rollouts)
+    records = Counted(read_episodes(options.rollouts))
     teacher = prepare(options.teacher)
     settings = {
         **teacher.identity(),
@@ -97,19 +97,19 @@ def reflect(options: ReflectOptions) -> Finished:
         return Finished(write_outputs(job, options.job, title), not job.failures)
 
 
-async def _play(job: Job, teacher: Teacher, records: Sequence[Record], options: ReflectOptions) -> None:
+async def _play(job: Job, teacher: Teacher, records: Counted[Record], options: ReflectOptions) -> None:
     context = teacher.context(job.folder, options.job.concurrency)
     try:
         failed = await failures(records, teacher, context, options.min_acc)
         items = dict(first(list(failed.items()), options.job.limit))
-        print(f"{len(records)} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
+        print(f"{records.count} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
         await job.play(items, Reflector(teacher, context, options.min_acc).reflect, options.job.concurrency)
     finally:
         context.close()
 
 
 async def failures(
-    records: Sequence[Record], teacher: Teacher, context: EvalContext, least_acc: float
+    records: Iterable[Record], teacher: Teacher, context: EvalContext, least_acc: float
 ) -> dict[Key, Record]:
     """The episodes that the agent itself made fail, each once, by data source, id and what was said and asked.
 

@@ -6,8 +6,8 @@ decides. No model is asked.
 
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -94,7 +94,29 @@ def _inside(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
     return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def summarise(records: Sequence[Record]) -> dict[str, object]:
+@dataclass
+class _Tally:
+    """What is kept of some episodes: their number, their calls, and the sum and number of their grades."""
+
+    count: int = 0
+    calls: int = 0
+    grades: float = 0.0
+    graded: int = 0
+
+    def add(self, record: Record) -> None:
+        self.count += 1
+        self.calls += record.trajectory.tool_calls
+        if (grade := grade_of(record)) is not None:
+            self.grades += grade
+            self.graded += 1
+
+    def row(self, total: int) -> dict[str, object]:
+        accuracy = self.grades / self.graded if self.graded else None
+        calls = self.calls / self.count if self.count else 0.0
+        return asdict(Row(self.count, self.count / total, accuracy, calls))
+
+
+def summarise(records: Iterable[Record]) -> dict[str, object]:
     """Count trajectories by template, and by number of actions.
 
     Args:
@@ -104,29 +126,18 @@ def summarise(records: Sequence[Record]) -> dict[str, object]:
         ``trajectories``, ``all`` (a :class:`Row`), ``templates`` (one for each name), ``actions`` (one for each number
         of calls, as text).
     """
-    by_template: dict[str, list[Record]] = {name: [] for name in get_args(Template)}
-    by_calls: dict[int, list[Record]] = defaultdict(list)
+    every = _Tally()
+    by_template = {name: _Tally() for name in get_args(Template)}
+    by_calls: dict[int, _Tally] = defaultdict(_Tally)
     for record in records:
-        by_template[template_of(record.trajectory)].append(record)
-        by_calls[record.trajectory.tool_calls].append(record)
-    total = len(records)
+        for tally in every, by_template[template_of(record.trajectory)], by_calls[record.trajectory.tool_calls]:
+            tally.add(record)
     return {
-        "trajectories": total,
-        "all": asdict(_row(records, total)),
-        "templates": {name: asdict(_row(members, total)) for name, members in by_template.items()},
-        "actions": {str(calls): asdict(_row(by_calls[calls], total)) for calls in sorted(by_calls)},
+        "trajectories": every.count,
+        "all": every.row(every.count),
+        "templates": {name: tally.row(every.count) for name, tally in by_template.items()},
+        "actions": {str(calls): by_calls[calls].row(every.count) for calls in sorted(by_calls)},
     }
-
-
-def _row(records: Sequence[Record], total: int) -> Row:
-    grades = [grade for record in records if (grade := grade_of(record)) is not None]
-    calls = sum(record.trajectory.tool_calls for record in records)
-    return Row(
-        count=len(records),
-        share=len(records) / total,
-        accuracy=sum(grades) / len(grades) if grades else None,
-        calls=calls / len(records) if records else 0.0,
-    )
 
 
 def table(summary: dict[str, object]) -> str:
@@ -151,19 +162,22 @@ def _line(name: str, *cells: str) -> str:
     return name.ljust(32) + "".join(cell.rjust(11) for cell in cells)
 
 
-def of_system(records: Sequence[Record], system: str) -> list[Record]:
+def of_system(records: Iterable[Record], system: str) -> Iterator[Record]:
     """A system's records; the others are counted on stderr.
 
     Raises:
-        SetupError: None is left.
+        SetupError: There was none, at the end.
     """
-    kept = [record for record in records if record.trajectory.system == system]
-    if not kept:
-        found = sorted({record.trajectory.system for record in records})
-        raise SetupError(f"no episode of {system}, whose templates these are; there are episodes of {', '.join(found)}")
-    if len(kept) < len(records):
-        print(f"{len(records) - len(kept)} episodes of other systems left out", file=sys.stderr)
-    return kept
+    found: Counter[str] = Counter()
+    for record in records:
+        found[record.trajectory.system] += 1
+        if record.trajectory.system == system:
+            yield record
+    if system not in found:
+        others = ", ".join(sorted(found))
+        raise SetupError(f"no episode of {system}, whose templates these are; there are episodes of {others}")
+    if others_left := found.total() - found[system]:
+        print(f"{others_left} episodes of other systems left out", file=sys.stderr)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ observations, images and clips): the mismatched pairs that the reference point i
 same names behind ``mismatched_``.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,13 +12,10 @@ from typing import Any
 import torch
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
-from agentic_video.datasets.rows import MAX_REPORTED
 from agentic_video.training.kto import mismatch
 from agentic_video.training.model_inputs import clip_inputs, image_inputs, joined_sizes, rope_positions
-from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.training.sft_dataset import LabelError, TrajectoryDataset
 from agentic_video.types.record import Record
-
-logger = logging.getLogger(__name__)
 
 MISMATCHED = "mismatched_"
 """What the fields of the mismatched pairs begin with."""
@@ -27,10 +23,6 @@ MISMATCHED = "mismatched_"
 LABEL_FIELD = "provenance.label"
 
 LABELS = {"desirable": True, "chosen": True, "undesirable": False, "rejected": False}
-
-
-class LabelError(ValueError):
-    """A record whose label can't be read; the message names the field."""
 
 
 def label_of(record: Record, field: str = LABEL_FIELD) -> bool:
@@ -77,35 +69,22 @@ class KtoDataset(TrajectoryDataset):
     def __init__(
         self, parquet_files: Any, tokenizer: Any, config: Any, processor: Any = None, max_samples: int = -1
     ) -> None:
+        self._label_field = config.get("label_field", LABEL_FIELD)
         super().__init__(parquet_files, tokenizer, config, processor, max_samples)
         if self._system.context != "all":
             raise ValueError(
                 f"KTO weighs whole episodes, but system {self._system.name!r} has context={self._system.context!r}, "
                 "which splits an episode into a sequence for each turn: set agentic_video.system.context=all"
             )
-        field = config.get("label_field", LABEL_FIELD)
-        labelled, unlabelled = [], []
-        self.labels: list[bool] = []
-        for record, number in self._samples:
-            try:
-                self.labels.append(label_of(record, field))
-                labelled.append((record, number))
-            except LabelError as error:
-                unlabelled.append(f"record of question {record.qa.id}: {error}")
-        for problem in unlabelled[:MAX_REPORTED]:
-            logger.warning("row left out: %s", problem)
-        if unlabelled:
-            logger.warning("%d of %d rows left out: no label", len(unlabelled), len(self._samples))
-        self._samples = labelled
-        self.problems += unlabelled
-        if not labelled:
-            raise ValueError(f"no labelled record is left; the first problem: {unlabelled[0]}")
+        self.labels = [bool(sample.label) for sample in self._samples]
 
-    def sample(self, item: int) -> dict[str, Any]:
-        """See :meth:`TrajectoryDataset.sample`; with ``desirable`` and the identity of the ``question``."""
-        record, _ = self._samples[item]
-        question = f"{record.qa.video}\n{record.qa.id}"
-        return {**super().sample(item), "desirable": self.labels[item], "question": question}
+    def _label(self, record: Record) -> bool:
+        return label_of(record, self._label_field)
+
+    def _inputs(self, record: Record, number: int) -> dict[str, Any]:
+        """What a sample is made of; with ``desirable`` and the identity of the ``question``."""
+        question, desirable = f"{record.qa.video}\n{record.qa.id}", self._label(record)
+        return {**super()._inputs(record, number), "desirable": desirable, "question": question}
 
 
 class KtoCollator:

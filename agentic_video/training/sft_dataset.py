@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import Dataset
 
 from agentic_video.config.settings import episode_limits, settings_of
@@ -18,7 +19,7 @@ from agentic_video.training.model_inputs import model_inputs
 from agentic_video.training.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
-from agentic_video.types.record import Record, load_records
+from agentic_video.types.record import Record, RecordError, RecordLine, record_lines
 from agentic_video.types.text import printable
 from agentic_video.types.trajectory import ClipRef, FrameRef, recorded_frames
 from agentic_video.video.crop import crop
@@ -27,11 +28,54 @@ from agentic_video.video.store import FrameStore
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 MAX_PASSED_OVER = 16
 """This many samples in a row may have videos that can't be read; more is no accident."""
 
 MAX_DRIFT = 0.1
 """Seconds by which a frame's time may differ from the recorded one (backends round times differently)."""
+
+
+class LabelError(ValueError):
+    """A record whose label can't be read; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One sequence of a recorded episode.
+
+    Attributes:
+        line: The record, unread: each rank holds the whole set.
+        number: Which of the episode's sequences, from 0.
+        label: See :class:`agentic_video.training.kto_dataset.KtoDataset`; None where there are no labels.
+    """
+
+    line: RecordLine
+    number: int
+    label: bool | None = None
+
+
+def by_ranks(items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """The results of some work, each rank of a distributed job doing its share; all of them, in order, on every rank.
+
+    Tokenising 250 thousand episodes is an hour for one process.
+    """
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return [work(item) for item in items]
+    ranks = dist.get_world_size()
+    shares: list[list[R]] = [[] for _ in range(ranks)]
+    dist.all_gather_object(shares, [work(item) for item in items[dist.get_rank() :: ranks]])
+    return [shares[number % ranks][number // ranks] for number in range(len(items))]
+
+
+def report_problems(problems: Sequence[str], total: int) -> None:
+    """Name the first records that can't be used, and count all."""
+    for problem in problems[:MAX_REPORTED]:
+        logger.warning("row left out: %s", problem)
+    if problems:
+        logger.warning("%d of %d rows left out", len(problems), total)
 
 
 class TrajectoryDataset(Dataset):
@@ -46,7 +90,7 @@ class TrajectoryDataset(Dataset):
         config: verl's ``data`` block, with ``agentic_video`` (the run's block of that name), ``max_prompt_length``,
             ``max_response_length`` and ``check_videos``.
         processor: The model's, with verl's ``get_rope_index``.
-        max_samples: Use only this many records; -1 uses all.
+        max_samples: Use only the first so many records; -1 uses all.
 
     Raises:
         ValueError: No usable record is left.
@@ -68,31 +112,49 @@ class TrajectoryDataset(Dataset):
         self._store: FrameStore | None = None
         self._unreadable: set[int] = set()
 
-        records, self.problems = load_records(files)
-        self._samples: list[tuple[Record, int]] = []
-        videos: dict[str, str] = {}
-        for record in records[:max_samples] if max_samples > 0 else records:
-            video = record.qa.video
-            if video not in videos:
-                videos[video] = video_problem(video, config.get("check_videos", "exists"))
-            try:
-                if videos[video]:
-                    raise ReplayError(videos[video])
-                self._samples += [
-                    (record, number) for number, one in enumerate(self._sequences(record)) if any(one.response_mask)
-                ]
-            except ReplayError as error:
-                self.problems.append(printable(f"record of question {record.qa.id}: {error}"))
-        for problem in self.problems[:MAX_REPORTED]:
-            logger.warning("row left out: %s", problem)
-        if self.problems:
-            logger.warning("%d of %d rows left out", len(self.problems), len(self.problems) + len(self._used()))
+        self._check_videos = config.get("check_videos", "exists")
+        self._videos: dict[str, str] = {}
+        lines = record_lines(files)
+        lines = lines[:max_samples] if max_samples > 0 else lines
+        found = by_ranks(lines, self._look_at)
+        self.problems = [printable(one) for one in found if isinstance(one, str)]
+        self._samples = [
+            Sample(line, number, label)
+            for line, one in zip(lines, found, strict=True)
+            if not isinstance(one, str)
+            for number, label in one
+        ]
+        if not (dist.is_initialized() and dist.get_rank()):
+            report_problems(self.problems, len(found))
         if not self._samples:
             first = f"; the first problem: {self.problems[0]}" if self.problems else ""
             raise ValueError(f"no usable record in {files}{first}")
 
-    def _used(self) -> set[int]:
-        return {id(record) for record, _ in self._samples}
+    def _look_at(self, line: RecordLine) -> list[tuple[int, bool | None]] | str:
+        """The number and label of each sample of a record, or why it has none."""
+        try:
+            record = line.read()
+        except RecordError as error:
+            return str(error)
+        video = record.qa.video
+        if video not in self._videos:
+            self._videos[video] = video_problem(video, self._check_videos)
+        try:
+            if self._videos[video]:
+                raise ReplayError(self._videos[video])
+            label = self._label(record)
+            sequences = self._sequences(record)
+        except (ReplayError, LabelError) as error:
+            return f"record of question {record.qa.id}: {error}"
+        return [(number, label) for number, one in enumerate(sequences) if any(one.response_mask)]
+
+    def _label(self, record: Record) -> bool | None:
+        """Whether an episode is desirable, where samples have labels. SFT's have none.
+
+        Raises:
+            LabelError: There is none.
+        """
+        return None
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -114,7 +176,8 @@ class TrajectoryDataset(Dataset):
             except VideoError as error:
                 if number not in self._unreadable:
                     self._unreadable.add(number)
-                    logger.warning("row left out: record of question %s: %s", self._samples[number][0].qa.id, error)
+                    line = self._samples[number].line
+                    logger.warning("row left out: %s line %d: %s", line.path, line.number, error)
                 last = error
         raise last
 
@@ -124,7 +187,10 @@ class TrajectoryDataset(Dataset):
         Raises:
             VideoError: Its video can't be read.
         """
-        record, number = self._samples[item]
+        sample = self._samples[item]
+        return self._inputs(sample.line.read(), sample.number)
+
+    def _inputs(self, record: Record, number: int) -> dict[str, Any]:
         sequence = self._sequences(record)[number]
         shown = self._shown(record.qa.video, sequence.visuals)
         ids = torch.tensor(sequence.ids, dtype=torch.int64)

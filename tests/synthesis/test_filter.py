@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.synthesis.filter import FilterOptions, fault_of, kept_of, look_iou
+from agentic_video.synthesis.filter import FilterOptions, Question, fault_of, kept_of, look_iou
 from agentic_video.types.record import Record, read_records
 from agentic_video.types.row import Interval
 from agentic_video.types.trajectory import EndReason, FrameRef
@@ -68,10 +68,12 @@ def test_limits_are_the_caller_s() -> None:
 
 
 def test_so_many_of_a_question() -> None:
+    kept: Counter[Question] = Counter()
     left_out: Counter[str] = Counter()
     options = FilterOptions((), Path("o.jsonl"), per_question=2)
     made = [episode("a"), episode("b"), episode("a", acc=0.0), episode("a"), episode("a")]
-    assert [one.qa.id for one in kept_of(made, options, left_out)] == ["a", "b", "a"]
+    assert [one.qa.id for one in kept_of(made, options, kept, left_out)] == ["a", "b", "a"]
+    assert sorted(kept.values()) == [1, 2]
     assert left_out == {"with an accuracy below 1": 1, "beyond 2 of a question": 1}
 
 

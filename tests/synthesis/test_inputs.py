@@ -26,7 +26,7 @@ def test_episodes_are_found_in_folders_of_runs_and_evaluations(tmp_path: Path) -
         write(tmp_path / name, [record()])
     files = episode_files([tmp_path / "run", tmp_path / "eval", tmp_path / "one.jsonl"])
     assert [str(file.relative_to(tmp_path)) for file in files] == [names[1], names[0], names[2], names[3]]
-    assert len(read_episodes([tmp_path / "run"])) == 2
+    assert len(list(read_episodes([tmp_path / "run"]))) == 2
     for missing in (tmp_path / "none", tmp_path):
         with pytest.raises(SetupError):
             episode_files([missing])

@@ -20,8 +20,9 @@ from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.preferences import DESIRABLE, write_preferences
 from agentic_video.toyworld.questions import World, build_world
 from agentic_video.toyworld.world import WorldRecipe
-from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, LabelError, label_of
+from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator, KtoDataset, label_of
 from agentic_video.training.model_inputs import model_inputs
+from agentic_video.training.sft_dataset import LabelError
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, load_records, write_record
@@ -182,7 +183,7 @@ def test_labels(tmp_path: Path, records: Callable[[str], tuple[DictConfig, Path]
     dataset = dataset_of(config, path, checkpoint)
     assert len(dataset) == len(dataset.labels) == 2
     assert [problem.split("'")[1] for problem in dataset.problems] == ["provenance.label"] * 2
-    with pytest.raises(ValueError, match=r"no labelled record is left.*provenance\.kind"):
+    with pytest.raises(ValueError, match=r"no usable record .*provenance\.kind"):
         dataset_of(config, path, checkpoint, label_field="provenance.kind")
 
 

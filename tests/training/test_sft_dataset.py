@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import multiprocessing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from omegaconf import DictConfig
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
@@ -30,7 +32,7 @@ from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.sft_dataset import TrajectoryDataset
+from agentic_video.training.sft_dataset import TrajectoryDataset, by_ranks
 from agentic_video.training.spans import HIDDEN
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.message import Message, Observation
@@ -297,7 +299,6 @@ def test_records_that_cannot_be_used_are_reported(
     dataset = setup.dataset(path)
     assert len(dataset) == 1
     expected = (
-        "line 9: field 'version' is missing",
         "played with system 'eva', not 'videozoomer'",
         "a turn says nothing",
         "gone.mp4: no such file",
@@ -305,12 +306,32 @@ def test_records_that_cannot_be_used_are_reported(
         "turn 1 writes out the token that ends a turn",
         "data.max_response_length",
         "turn 1 holds half of a surrogate pair",
+        "line 9: field 'version' is missing",
     )
     for message, problem in zip(expected, dataset.problems, strict=True):
         assert message in problem
     small = setup_of("videozoomer", checkpoints, "data.max_prompt_length=10")
     with pytest.raises(ValueError, match=r"no usable record .*data\.max_prompt_length"):
         small.dataset(written(tmp_path, good))
+
+
+def _one_rank(rank: int, meeting: str, found: Any) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    done: list[int] = []
+    found.put((rank, by_ranks(range(5), lambda item: done.append(item) or -item), done))  # type: ignore[func-returns-value]
+    dist.destroy_process_group()
+
+
+def test_ranks_share_the_look_at_the_records(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    found: Any = context.Queue()
+    ranks = [context.Process(target=_one_rank, args=(rank, str(tmp_path / "meeting"), found)) for rank in range(2)]
+    for one in ranks:
+        one.start()
+    results = sorted(found.get(timeout=60) for _ in ranks)
+    for one in ranks:
+        one.join()
+    assert results == [(0, [0, -1, -2, -3, -4], [0, 2, 4]), (1, [0, -1, -2, -3, -4], [1, 3])]
 
 
 def test_a_video_that_fails_later_is_replaced_by_the_next_sample(

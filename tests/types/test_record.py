@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Crop
-from agentic_video.types.record import Record, RecordError, load_records, read_records, write_record
+from agentic_video.types.record import Record, RecordError, load_records, read_records, record_lines, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 
@@ -213,6 +213,11 @@ def test_bad_lines_are_counted_and_the_rest_is_kept(tmp_path: Path) -> None:
     assert "field 'trajectory' is missing" in problems[0]
     with pytest.raises(RecordError, match="line 2"):
         list(read_records(path))
+    first, second, *_, last = record_lines([path])
+    path.unlink()  # what was read isn't read again
+    assert first.read() == last.read() == FULL
+    with pytest.raises(RecordError, match="line 2: field 'trajectory' is missing"):
+        second.read()
 
 
 def test_a_byte_order_mark_is_no_part_of_a_record(tmp_path: Path) -> None:

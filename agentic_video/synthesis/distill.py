@@ -86,8 +86,8 @@ def distill(options: DistillOptions) -> Finished:
         _check_team(teacher, team)
     questions = read_questions(options.data).first(options.job.limit)
     rows = questions.rows
-    if not teacher.settings.judge.base_url:  # a verifier isn't asked about demonstrations
-        check_needs(", ".join(map(str, options.data)), rows, teacher.system, {"judge"})
+    if not teacher.settings.judge.base_url:
+        check_needs(", ".join(map(str, options.data)), rows, teacher.system, {"judge"}, demonstrations=True)
     critic = critic_backend(options.critic, teacher) if options.critic else None
     settings = {
         **teacher.identity(),

@@ -261,6 +261,14 @@ class System(ABC):
         """
         return {}
 
+    def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        """Whom :meth:`demonstration_score` may ask, as :meth:`needs` says it of :meth:`score`.
+
+        Raises:
+            RowError: The row lacks what that score is made of.
+        """
+        return self.needs(qa)
+
     @abstractmethod
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         """The reward of a finished episode.

@@ -7,7 +7,14 @@ from agentic_video.types.row import RowError, VideoQA
 from agentic_video.utils.errors import SetupError
 
 
-def check_needs(where: str, rows: Sequence[VideoQA], system: System, missing: Collection[Grader]) -> None:
+def check_needs(
+    where: str,
+    rows: Sequence[VideoQA],
+    system: System,
+    missing: Collection[Grader],
+    *,
+    demonstrations: bool = False,
+) -> None:
     """Make sure that the score of each row's episodes can be had: else all of them would fail, one after the other.
 
     A system whose ``score`` or ``grade`` isn't the one that its ``needs`` is about isn't asked.
@@ -15,17 +22,19 @@ def check_needs(where: str, rows: Sequence[VideoQA], system: System, missing: Co
     Args:
         where: Where the rows are from.
         missing: Whom nobody can ask.
+        demonstrations: Whether the episodes are scored as demonstrations, which some systems ask less of.
 
     Raises:
         SetupError: Of some it can't; the message says of how many, and what to set.
     """
-    if not _says_needs(system):
+    if not _says_needs(system, demonstrations):
         return
+    needs_of = system.demonstration_needs if demonstrations else system.needs
     unnamed: dict[tuple[Grader, str], int] = {}
     faults: list[str] = []
     for qa in rows:
         try:
-            for need in system.needs(qa).items():
+            for need in needs_of(qa).items():
                 if need[0] in missing:
                     unnamed[need] = unnamed.get(need, 0) + 1
         except RowError as error:
@@ -42,10 +51,16 @@ def check_needs(where: str, rows: Sequence[VideoQA], system: System, missing: Co
         )
 
 
-def _says_needs(system: System) -> bool:
-    """Whether ``needs`` is as far down the system's classes as what it is about."""
+def _says_needs(system: System, demonstrations: bool) -> bool:
+    """Whether what it says it needs is as far down the system's classes as what that is about."""
     lineage = type(system).__mro__
-    needs, score, grade = (
-        next(place for place, cls in enumerate(lineage) if name in vars(cls)) for name in ("needs", "score", "grade")
-    )
-    return needs <= min(score, grade)
+
+    def place(name: str) -> int:
+        return next(place for place, cls in enumerate(lineage) if name in vars(cls))
+
+    scored = min(place("score"), place("grade"))
+    if not demonstrations:
+        return place("needs") <= scored
+    # Its own word counts first, then that of `needs`, which it asks.
+    said = min(place("demonstration_needs"), place("needs"))
+    return said <= min(scored, place("demonstration_score"))

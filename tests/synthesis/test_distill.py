@@ -139,6 +139,16 @@ def test_a_judge_that_is_missing_is_noticed_before_the_teacher_is_asked(
     assert server.asked == []
 
 
+def test_rows_of_videobrain_need_not_be_classified(asked: list[VideoQA], tmp_path: Path) -> None:
+    question = replace(asked[0], extra={name: value for name, value in asked[0].extra.items() if name != "class"})
+    data = tmp_path / "rows.jsonl"
+    data.write_text(json.dumps(question.to_row()) + "\n")
+    with Oracle({"q0": Part(oracle_turns("videobrain", question))}).running() as url:
+        assert main(command("videobrain", "distill", url, data, tmp_path / "out")) == 0
+    (kept,) = lines(tmp_path / "out" / "kept.jsonl")
+    assert "class" not in kept["video_qa"]["extra_info"]
+
+
 def test_a_failed_question_is_tried_again(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     server = Oracle({qa.id: Part(oracle_turns("videozoomer", qa)) for qa in asked})

@@ -215,6 +215,9 @@ class Eva(System):
             return {}
         return {"verifier": "are multiple choice, which are verified unless agentic_video.system.csv=False"}
 
+    def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return replace(self, csv=False).needs(qa)
+
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = credited = await self.grade(trajectory, qa, graders)
         if self.csv and acc == 1.0 and qa.answer_type == "multiple_choice":

@@ -172,7 +172,7 @@ class VideoBrain(System):
 
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         """See :meth:`System.demonstration_score`; only the reward needs a row's class, which may come later."""
-        return await self.score(trajectory, replace(qa, extra={"class": "adaptive", **qa.extra}), graders)
+        return await self.score(trajectory, _classed(qa), graders)
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
         return gate_fault(trajectory, self.duplicate_margin)
@@ -182,6 +182,9 @@ class VideoBrain(System):
         if qa.answer_type == "multiple_choice" and self.answer_match == "judge":
             return {"judge": "are multiple choice, judged unless agentic_video.system.answer_match=robust"}
         return OPEN_ENDED if qa.answer_type == "open_ended" else {}
+
+    def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
+        return self.needs(_classed(qa))
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         kind = question_class(qa)
@@ -213,6 +216,11 @@ class VideoBrain(System):
             return await judge.grade(qa.question, qa.answer, answer, scale="unit")
         gold = fill(self.option_format, letter=qa.answer, text=qa.options[LETTERS.index(qa.answer)])
         return await judge.grade(question_text(qa, self.option_format), gold, answer)
+
+
+def _classed(qa: VideoQA) -> VideoQA:
+    """A row with a class: its own, or where it has none yet one that demands neither tools nor none."""
+    return replace(qa, extra={"class": "adaptive", **qa.extra})
 
 
 def _refusal(reason: str, notice: str) -> Observation:

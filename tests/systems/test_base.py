@@ -24,7 +24,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
+from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
 from tests.conftest import MemorySource
 
 SYSTEMS: tuple[System, ...] = (VideoZoomer(), FrameThinker(), FrameMind(), VideoBrain(), Eva(), TimeSearch(), VideoO3())
@@ -176,6 +176,7 @@ SELECT = Turn(
     observation=(FrameRef(10, 1.0, 28, 28),),
     legal_calls=1,
 )
+OVERVIEW = (RecordedMessage("user", (FrameRef(10, 1.0, 28, 28), "Which?")),)
 THOUGHT = "<think>seen</think><answer>B</answer>"
 
 
@@ -225,7 +226,9 @@ def test_only_training_needs_a_verifier(qa: VideoQA) -> None:
     [
         (VideoZoomer(), answered("B"), None),
         (FrameMind(), answered("B"), None),
-        (Eva(), answered("B"), None),
+        (Eva(), answered("B"), "answered without a look"),
+        (Eva(), answered("B", SELECT), None),
+        (Eva(), replace(answered("B"), opening=OVERVIEW), None),  # an overview is a look, too
         (FrameThinker(), answered("B"), None),
         (FrameThinker(), answered("B", LOOK), "inconsistent: fidelity"),  # the thought names another stretch
         (FrameThinker(), answered("B", LOOK, LOOK), "inconsistent: redundancy"),  # the first of two

@@ -215,6 +215,9 @@ class Eva(System):
             return {}
         return {"verifier": "are multiple choice, which are verified unless agentic_video.system.csv=False"}
 
+    def demonstration_fault(self, trajectory: Trajectory) -> str | None:
+        return None if trajectory.frames else "answered without a look"
+
     def demonstration_needs(self, qa: VideoQA) -> Mapping[Grader, str]:
         return replace(self, csv=False).needs(qa)
 

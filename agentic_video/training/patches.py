@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agentic_video.training.weight_transfer import WatchedSocket
-from agentic_video.utils.checkpoints import newest_whole
+from agentic_video.utils.checkpoints import newest_whole, saved_before
 from agentic_video.utils.errors import CANNOT_GO_ON
 
 VERL_VERSION = "0.9.1"
@@ -281,6 +281,21 @@ def whole_checkpoints(checkpoint_manager: ModuleType) -> None:
         return None if step is None else str(step)
 
     checkpoint_manager.find_latest_ckpt_path = find_latest_ckpt_path  # type: ignore[attr-defined]
+
+
+def kept_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
+    """verl keeps the last ``max_actor_ckpt_to_keep`` checkpoints of those that it wrote since it was started: each time
+    that a run goes on, those from before stay for good, 100 GB each of a 7B model. Have it count them, too."""
+    manager = fsdp_checkpoint_manager.FSDPCheckpointManager
+    original = manager.load_checkpoint
+
+    @wraps(original)
+    def load_checkpoint(self: Any, local_path: str, *args: Any, **kwargs: Any) -> Any:
+        if local_path is not None and not self.previous_saved_paths:
+            self.previous_saved_paths = [str(path) for path in saved_before(Path(local_path))]
+        return original(self, local_path, *args, **kwargs)
+
+    manager.load_checkpoint = load_checkpoint
 
 
 def unique_job() -> str:

@@ -67,6 +67,11 @@ def _patch_distributed(distributed: ModuleType) -> None:
         patches.gloo_process_group(distributed)
 
 
+def _patch_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
+    patches.merged_lora(fsdp_checkpoint_manager)
+    patches.kept_checkpoints(fsdp_checkpoint_manager)
+
+
 def _patch_vllm_rollout(vllm_rollout: ModuleType) -> None:
     patches.own_weight_socket(vllm_rollout)
     patches.failed_weights(vllm_rollout)
@@ -100,7 +105,7 @@ def install() -> None:
         "verl.utils.distributed": loudly(_patch_distributed),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.checkpoint_manager": loudly(patches.whole_checkpoints),
-        "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(patches.merged_lora),
+        "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(_patch_checkpoints),
     }
     # An engine of ours is asked for by a vendor's name; where there is none of that name, verl takes its own.
     os.environ.setdefault("VERL_ENGINE_VENDOR", "agentic_video")

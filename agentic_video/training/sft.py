@@ -9,6 +9,7 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 from verl.trainer.sft_trainer import SFTTrainer
+from verl.utils.checkpoint.checkpoint_handler import extract_step
 from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
@@ -17,7 +18,9 @@ from agentic_video.training.patches import freeze_vision
 
 
 class VideoSFTTrainer(SFTTrainer):
-    """``SFTTrainer`` that honours ``trainer.freeze_vision_tower``.
+    """``SFTTrainer`` that honours ``trainer.freeze_vision_tower``, and trains as many steps as it is told to.
+
+    ``trainer.total_training_steps`` counts over epochs: there are as many of them as it needs.
 
     Raises:
         ValueError: Too few samples for one batch.
@@ -33,8 +36,24 @@ class VideoSFTTrainer(SFTTrainer):
             if loader is not None:
                 check_batches(name, len(samples), len(loader), size)
 
+    def _set_epochs(self) -> None:
+        trainer = self.config.trainer
+        trainer.total_epochs = epochs_for(self.total_training_steps, self.steps_per_epoch, trainer.total_epochs)
+
+    def _build_ckpt_handler(self) -> None:
+        super()._build_ckpt_handler()
+        go_on = self.ckpt_handler._load_dataloader_state
+
+        def load_dataloader_state(checkpoint: str) -> None:
+            # The loader that had given out an epoch's last batch would give out the next epoch as an empty one.
+            if (extract_step(checkpoint) or 0) % self.steps_per_epoch:
+                go_on(checkpoint)
+
+        self.ckpt_handler._load_dataloader_state = load_dataloader_state
+
     def _init_engine(self) -> None:
         super()._init_engine()
+        self._set_epochs()
         self.engine.hidden_probability = settings_of(self.config).sft.hidden_probability
         if self.config.trainer.freeze_vision_tower:
             count = freeze_vision(self.engine.module)
@@ -56,6 +75,17 @@ def check_batches(name: str, samples: int, batches: int, size: int) -> None:
     """
     if batches == 0:
         raise ValueError(f"data.{name}_files: {samples} samples don't fill a batch of data.train_batch_size={size}")
+
+
+def epochs_for(steps: int, steps_per_epoch: int, epochs: int) -> int:
+    """How many epochs a run needs: verl ends at the last one, whatever ``trainer.total_training_steps`` says.
+
+    Args:
+        steps: Of the run.
+        steps_per_epoch: Of the data.
+        epochs: That were asked for; never fewer.
+    """
+    return max(epochs, -(-steps // steps_per_epoch))
 
 
 def train(config: DictConfig, trainer: type[VideoSFTTrainer]) -> None:

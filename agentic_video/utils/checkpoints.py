@@ -57,6 +57,21 @@ def newest_whole(folder: Path) -> tuple[Path | None, str]:
     raise DamagedCheckpoint("; ".join(problems) or f"{folder} holds no checkpoint with weights")
 
 
+def saved_before(shards: Path) -> list[Path]:
+    """The shards of a checkpoint and of those of earlier steps beside it, the oldest first.
+
+    Args:
+        shards: Their folder: a step's, or ``actor`` below it.
+    """
+    step = shards if shards.name.startswith(STEP) else shards.parent
+    number = step.name.removeprefix(STEP)
+    if not step.name.startswith(STEP) or not number.isdecimal():
+        return []
+    found = sorted(_steps(step.parent, int(number)))
+    folders = (folder / shards.relative_to(step) for _, folder in found)
+    return [folder for folder in folders if any(folder.glob("*_rank_*.pt"))]
+
+
 def damage(step: Path) -> str:
     """What a checkpoint lacks; empty for a whole one.
 

@@ -292,6 +292,36 @@ def test_a_run_goes_on_from_a_whole_checkpoint(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
+def test_a_run_that_goes_on_counts_the_checkpoints_from_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager
+
+    class Manager(BaseCheckpointManager):
+        def __init__(self) -> None:
+            self.previous_saved_paths: list[str] = []
+
+        def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+            assert Path(local_path).is_dir()
+
+    patches.kept_checkpoints(SimpleNamespace(FSDPCheckpointManager=Manager))  # type: ignore[arg-type]
+
+    def attempt(resumed: int, *steps: int) -> None:
+        manager = Manager()
+        if resumed:
+            manager.load_checkpoint(str(tmp_path / f"global_step_{resumed}" / "actor"))
+        for step in steps:
+            folder = tmp_path / f"global_step_{step}" / "actor"
+            manager.ensure_checkpoint_capacity(3)
+            folder.mkdir(parents=True)
+            (folder / "model_world_size_1_rank_0.pt").touch()
+            manager.register_checkpoint(str(folder), 3)
+
+    attempt(0, 20, 40, 60, 80)
+    attempt(80, 100)
+    attempt(100, 120)
+    left = sorted(int(folder.parent.name.removeprefix("global_step_")) for folder in tmp_path.glob("*/actor"))
+    assert left == [80, 100, 120]
+
+
 def test_two_clusters_on_a_machine_have_sockets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     import ray
     from verl.workers.rollout.vllm_rollout import utils

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.utils.checkpoints import TRACKER, DamagedCheckpoint, damage, newest_whole
+from agentic_video.utils.checkpoints import TRACKER, DamagedCheckpoint, damage, newest_whole, saved_before
 
 KINDS = ("model", "optim", "extra_state")
 
@@ -93,3 +93,14 @@ def test_what_a_checkpoint_lacks(tmp_path: Path) -> None:
     for file in made.rglob("model_*"):
         file.unlink()
     assert damage(made) == "it has no weights"
+
+
+@pytest.mark.parametrize("below", ["", "actor"])
+def test_checkpoints_before_one(tmp_path: Path, below: str) -> None:
+    for number in (4, 8, 12, 16, 100):
+        (tmp_path / f"global_step_{number}" / below).mkdir(parents=True)
+        if number != 8:  # removed before, but for the loader's state
+            (tmp_path / f"global_step_{number}" / below / "model_world_size_1_rank_0.pt").touch()
+    found = saved_before(tmp_path / "global_step_16" / below)
+    assert found == [tmp_path / f"global_step_{number}" / below for number in (4, 12, 16)]
+    assert saved_before(tmp_path / "weights") == []

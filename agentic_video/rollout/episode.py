@@ -19,11 +19,15 @@ from agentic_video.types.trajectory import (
     record_messages,
     record_parts,
 )
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.source import FrameSource
 
 FORCED = (EndReason.TURN_LIMIT, EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET)
 """Ends without an answer, before which an agent may be told to answer (``System.forced_answer``)."""
+
+PASSING: frozenset[Reason] = frozenset({"timeout", "machine", "changed"})
+"""What is wrong with a video for a while, and says nothing of the agent: an episode that it cuts short ends as if the
+engine had failed, and is played again."""
 
 
 async def play(
@@ -39,7 +43,8 @@ async def play(
     """Play one episode to its end; the system then finds out about it what it wants to know (:meth:`System.after`).
 
     Nothing that the model says makes this raise: every episode ends with a recorded reason. An observation that
-    would break the token or image budget is never appended.
+    would break the token or image budget is never appended. Frames that can't be had later end it with ``tool_error``;
+    where that may pass (a slow disk, see :data:`PASSING`) with ``engine_error``, which nobody learns from or counts.
 
     Args:
         system: The way of watching.
@@ -64,8 +69,11 @@ async def play(
     failure: EngineError | None = None
     try:
         notes = plain_notes(await system.after(trajectory, view))
-    except (AsideBudgetError, VideoError) as error:
+    except AsideBudgetError as error:
         notes = {"error": str(error)}
+    except VideoError as error:
+        notes = {"error": str(error)}
+        failure = EngineError(str(error)) if error.reason in PASSING else None
     except EngineError as error:
         failure = error
     finally:
@@ -163,7 +171,7 @@ async def _react(
     try:
         observation = await system.observe(action, view)
     except VideoError as error:
-        end = EndReason.TOOL_ERROR, str(error)
+        end = (EndReason.ENGINE_ERROR if error.reason in PASSING else EndReason.TOOL_ERROR), str(error)
     except AsideBudgetError as error:
         end = EndReason.TOKEN_BUDGET, str(error)
     except EngineError as error:

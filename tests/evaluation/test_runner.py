@@ -1,7 +1,8 @@
 """Single questions: played, measured, graded, written down."""
 
 import asyncio
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge, JudgeConfig, Scale
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.base import System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.framethinker.system import FrameThinker
@@ -25,11 +26,12 @@ from agentic_video.systems.paravt.system import ParaVT
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
-from agentic_video.types.action import Answer
-from agentic_video.types.message import Message
+from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.message import Message, Observation
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
+from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 from tests.evaluation.scripted import named
@@ -119,13 +121,16 @@ def test_intervals_by_their_overlap_and_by_no_rule_for_choices(qa: VideoQA) -> N
         assert asyncio.run(grades(system, answered("6 - 8 s"), timed, Graders())) == {"acc": 0.5}
 
 
-def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:
-    rows = load_rows([small_world.heldout])[0][:3]
-    rows[1] = replace(rows[1], video=str(tmp_path / "gone.mp4"))
-    plan = Plan(
-        folder=tmp_path,
-        system=VideoZoomer(answer_match="robust"),
-        model=ModelSpec(named("OracleBackend"), "nothing"),
+ZOOMER = VideoZoomer(answer_match="robust")
+ALWAYS_RIGHT = ModelSpec(named("OracleBackend"), "nothing")
+
+
+def planned(folder: Path, system: System = ZOOMER, model: ModelSpec = ALWAYS_RIGHT) -> Plan:
+    """What a shard needs."""
+    return Plan(
+        folder=folder,
+        system=system,
+        model=model,
         limits=TokenLimits(prompt=8_000, response=8_000, turn=4_000),
         frame_store=StoreConfig(),
         retrieval=RetrievalConfig(),
@@ -133,6 +138,50 @@ def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) 
         concurrency=2,
         provenance={"engine": "scripted"},
     )
+
+
+@dataclass(frozen=True)
+class OnADisk(VideoZoomer):
+    """Finds nothing where the disk isn't there."""
+
+    disk: str = ""
+    reason: Reason = "timeout"
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if not Path(self.disk).exists():
+            raise VideoError(view.video.path, self.reason, "check the disk")
+        return await super().observe(action, view)
+
+
+def test_a_disk_that_is_away_for_a_while_is_no_wrong_answer(small_world: World, tmp_path: Path) -> None:
+    rows = load_rows([small_world.heldout])[0][:1]
+    turns = [
+        '<think>?</think><video_zoom>{"segment": [1, 3], "fps": 2}</video_zoom>',
+        "<think>!</think><answer>A</answer>",
+    ]
+    says = tmp_path / "says.json"
+    says.write_text(json.dumps({rows[0].id: turns}))
+    system = OnADisk(disk=str(tmp_path / "disk"))
+    plan = planned(tmp_path, system, ModelSpec(named("FileBackend"), str(says)))
+    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    assert finished(tmp_path) == ([], [])
+    (failure,) = failures(tmp_path)
+    assert failure.key == key_of(rows[0]) and failure.error.endswith("check the disk [timeout]")
+    # what doesn't pass is the end of an episode
+    damaged = replace(plan, folder=tmp_path / "damaged", system=replace(system, reason="corrupt"))
+    damaged.folder.mkdir()
+    asyncio.run(play_rows(damaged, rows, 0, lambda one: None))
+    assert finished(damaged.folder)[0][0].trajectory.end is EndReason.TOOL_ERROR
+
+    (tmp_path / "disk").touch()
+    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    assert [record.trajectory.answer for record in finished(tmp_path)[0]] == ["A"] and failures(tmp_path) == []
+
+
+def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:
+    rows = load_rows([small_world.heldout])[0][:3]
+    rows[1] = replace(rows[1], video=str(tmp_path / "gone.mp4"))
+    plan = planned(tmp_path)
     told: list[Record | Failure] = []
     asyncio.run(play_rows(plan, rows, 7, told.append))
     assert {key_of(one.qa) if isinstance(one, Record) else one.key for one in told} == {key_of(qa) for qa in rows}

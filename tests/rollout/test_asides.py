@@ -19,7 +19,7 @@ from agentic_video.types.message import AsideRequest, Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Aside, EndReason, FrameRef, RecordedMessage, Trajectory
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import Reason, VideoError
 from tests.conftest import MemorySource
 
 SIDE = 28
@@ -259,6 +259,17 @@ def test_what_does_not_fit_after_the_end_is_noted(qa: VideoQA) -> None:
     trajectory = run(Asker(found=verdict, max_asides=0), scripted("answer B"), qa)
     assert trajectory.answer == "B"
     assert trajectory.notes == {"error": "an episode has 0 asides at most (max_asides)"}
+
+
+@pytest.mark.parametrize(("reason", "end"), [("corrupt", EndReason.ANSWER), ("timeout", EndReason.ENGINE_ERROR)])
+def test_frames_that_cannot_be_had_after_the_end(qa: VideoQA, reason: Reason, end: EndReason) -> None:
+    async def found(trajectory: Trajectory, view: EpisodeView) -> Mapping[str, Any]:
+        raise VideoError("v", reason, "no frames")
+
+    trajectory = run(Asker(found=found), scripted("answer B"), qa)
+    said = f"v: no frames [{reason}]"
+    assert trajectory.end is end
+    assert (trajectory.notes, trajectory.error) == (({"error": said}, "") if end is EndReason.ANSWER else ({}, said))
 
 
 def test_nothing_is_found_out_about_an_episode_that_did_not_happen(qa: VideoQA) -> None:

@@ -17,7 +17,7 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import Reason, VideoError
 from tests.conftest import MemorySource
 
 SIDE = 28
@@ -284,6 +284,25 @@ def test_frames_that_cannot_be_had_end_the_episode(qa: VideoQA) -> None:
     assert trajectory.end is EndReason.TOOL_ERROR and "made to fail" in trajectory.error
     assert [turn.legal_calls for turn in trajectory.turns] == [1, 0]
     assert trajectory.illegal_calls == 0
+
+
+@pytest.mark.parametrize("reason", ["timeout", "machine", "changed"])
+def test_what_passes_is_no_fault_of_the_agent(qa: VideoQA, reason: Reason) -> None:
+    class Slow(MemorySource):
+        async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+            if self.fail_frames:
+                raise VideoError(path, reason, "check the disk")
+            return await super().aframes(path, indices, size)
+
+    source = Slow()
+
+    def script(view: EpisodeView) -> str:
+        source.fail_frames = bool(view.turns)
+        return "look 5"
+
+    trajectory = run(ScriptedPolicy(script), qa, source=source)
+    assert (trajectory.end, trajectory.error) == (EndReason.ENGINE_ERROR, f"memory: check the disk [{reason}]")
+    assert [turn.legal_calls for turn in trajectory.turns] == [1, 0]
 
 
 def test_a_video_without_an_overview_is_no_episode(qa: VideoQA) -> None:

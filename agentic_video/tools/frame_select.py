@@ -130,7 +130,10 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest
     if resize <= 0:
         raise ToolError("resize must be above 0")
     start, end = max(start, 0.0), min(end, info.duration)
-    there = info.num_frames if info.variable_frame_rate else int((end - start) * info.fps + 1e-6) + 1
+    there = info.num_frames
+    if not info.variable_frame_rate:
+        shown = min(end, info.num_frames / info.fps)  # the last frame may be shown for longer than the others
+        there = int(max(shown - start, 0.0) * info.fps + 1e-6) + 1
     return SelectRequest(start, end, min(int(count), there), resize)
 
 

@@ -38,13 +38,15 @@ class VideoInfo:
 
     Attributes:
         path: The file.
-        fps: Average frames per second: num_frames / duration.
+        fps: Frames per second. Where frames follow each other evenly, a frame's number is its time times this, however
+            long the last one is shown; elsewhere the average, num_frames / duration.
         num_frames: Frames that can be decoded.
         duration: Seconds from the presentation of the first frame to the end of the last one.
         width: Width in pixels as displayed, i.e. after rotation (non-square pixels are left as stored).
         height: Height in pixels as displayed, i.e. after rotation.
         rotation: Degrees counterclockwise that the stored picture is turned for display: 0, 90, 180 or 270.
-        variable_frame_rate: Whether the distance between frames varies beyond the rounding of the time base.
+        variable_frame_rate: Whether the distance between frames varies beyond the rounding of the time base. How long
+            the last one is shown doesn't count.
         codec: Name of the codec, e.g. "h264".
         pixel_format: Stored pixel format, e.g. "yuv420p10le".
         start_time: Time of the first frame on the file's own clock in seconds.
@@ -187,14 +189,13 @@ def _order_by_decoding(path: str, number: int, packets: Packets, deadline: Deadl
 
 def _assemble(path: str, number: int, packets: Packets, start: StreamStart, order: _Order) -> VideoIndex:
     timestamps, start_time, duration = _clock(path, packets, start, order)
-    steps = np.diff(timestamps)
-    uneven = bool(steps.size > 1 and np.ptp(steps) > max(2.5 * start.time_base, 0.01 * float(np.median(steps))))
+    fps, uneven = _rate(timestamps, duration, start)
     width, height = (start.height, start.width) if start.turn[0] else (start.width, start.height)
     keyframes = np.flatnonzero(packets.keyframe)
     key_ranks = _key_ranks(packets, keyframes, order.ordinals)
     info = VideoInfo(
         path=path,
-        fps=order.ordinals.size / duration,
+        fps=fps,
         num_frames=int(order.ordinals.size),
         duration=duration,
         width=width,
@@ -250,6 +251,25 @@ def _clock(
         )
     timestamps.setflags(write=False)
     return timestamps, start_time, duration
+
+
+def _rate(timestamps: npt.NDArray[np.float64], duration: float, start: StreamStart) -> tuple[float, bool]:
+    """Frames per second, and whether it varies; see :class:`VideoInfo`."""
+    average = timestamps.size / duration
+    steps = np.diff(timestamps)
+    if not steps.size:
+        return average, False
+    usual = float(np.median(steps))
+    tolerance = max(2.5 * start.time_base, 0.01 * usual)
+    if np.ptp(steps) > tolerance:
+        return average, True
+    last = float(timestamps[-1])
+    if last <= 0 or abs(duration - last - usual) <= tolerance:
+        return average, False
+    # The container's rate is free of the rounding of the time stamps, but it may be an average with the last frame.
+    if start.rate > 0 and abs(steps.size / start.rate - last) <= start.time_base:
+        return start.rate, False
+    return steps.size / last, False
 
 
 def _key_ranks(

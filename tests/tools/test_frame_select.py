@@ -77,6 +77,12 @@ def test_no_more_frames_than_the_window_has() -> None:
     assert check_select(ask(nframes=1e300), HD).count == 251
 
 
+def test_a_last_frame_that_stays_on_for_long_is_one_frame() -> None:
+    long = replace(HD, duration=100.0)  # its 1500 frames are shown from 0 to 59.96 s
+    assert check_select(ask(start_time=58, end_time=90, nframes=100), long).count == 51
+    assert check_select(ask(start_time=70, end_time=90, nframes=100), long).count == 1
+
+
 def test_where_the_rate_varies_places_say_how_many_there_are() -> None:
     varying = replace(HD, variable_frame_rate=True)
     request = check_select(ask(nframes=100, end_time=10.2), varying)

@@ -40,6 +40,17 @@ def test_constant_rate_is_seen(video: Video, name: str) -> None:
         assert not reader.info.variable_frame_rate
 
 
+@pytest.mark.parametrize(("name", "rate"), [("long_last_frame", 25), ("long_last_frame_mkv", 30)])
+def test_a_last_frame_that_stays_on_for_long_is_no_part_of_the_rate(video: Video, name: str, rate: int) -> None:
+    """As where a video is padded to its sound: the number of a frame is its time times the rate all the same."""
+    with open_video(video(name)) as reader:
+        info = reader.info
+        assert (info.num_frames, info.variable_frame_rate) == (60, False)
+        assert info.duration == pytest.approx((59 + 100) / rate, abs=0.002)
+        assert info.fps == pytest.approx(rate)
+        np.testing.assert_allclose(reader.timestamps * info.fps, range(60), atol=0.02)
+
+
 @pytest.mark.parametrize("name", ["late_start", "late_start_mp4"])
 def test_times_count_from_the_first_frame(video: Video, name: str) -> None:
     with open_video(video(name)) as reader:

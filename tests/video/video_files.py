@@ -45,7 +45,7 @@ def number_in(image: np.ndarray) -> int:
 
 @dataclass(frozen=True)
 class Spec:
-    """How to make one file."""
+    """How to make one file; ``last`` is how long its last frame is shown, in frames, where it isn't as others are."""
 
     suffix: str
     codec: str
@@ -59,6 +59,7 @@ class Spec:
     muxing: dict[str, str] = field(default_factory=dict)
     container: str | None = None
     audio: bool = False
+    last: int = 0
 
 
 X264 = {"preset": "veryfast", "bf": "3", "g": "12"}
@@ -91,6 +92,8 @@ SPECS = {
     "rotated_180": Spec("mp4", "libx264", X264, rotation=180),
     "rotated_270": Spec("mkv", "libx264", X264, rotation=270),
     "with_audio": Spec("mp4", "libx264", X264, audio=True),
+    "long_last_frame": Spec("mp4", "libx264", {**X264, "bf": "0"}, last=100),
+    "long_last_frame_mkv": Spec("mkv", "libx264", X264, rate=30, last=100),
     "one_frame": Spec("mp4", "libx264", X264, count=1),
 }
 
@@ -112,6 +115,9 @@ def make(path: Path, spec: Spec) -> Path:
             frame.pts = spec.pts(number)
             packets += stream.encode(frame)
         packets += stream.encode(None)
+        if spec.last:
+            final = max(packets, key=lambda packet: packet.pts)
+            final.duration = int(spec.last / spec.rate / final.time_base)
         for packet in packets:
             packet.pts += spec.shift
             packet.dts += spec.shift

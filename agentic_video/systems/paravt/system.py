@@ -158,14 +158,15 @@ class ParaVT(System):
         return fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
 
     def overview_count(self, video: str) -> int:
-        """Number of overview frames, by the video's path alone: all rollouts of its questions have the same.
+        """Number of overview frames, by the name of the video's file alone: the same for all rollouts of its questions.
 
-        Unlike Python's ``hash``, which the released code seeds with, it is the same in every process.
+        Unlike Python's ``hash`` of the path, which the released code seeds with, it is the same in every process, and
+        wherever the videos are stored.
         """
         counts = [self.overview_least]
         while 2 * counts[-1] <= self.overview_frames:
             counts.append(2 * counts[-1])
-        drawn = hashlib.blake2b(video.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        drawn = hashlib.blake2b(Path(video).name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         return counts[int.from_bytes(drawn, "big") % len(counts)]
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:

@@ -50,6 +50,12 @@ def test_the_draw_is_the_same_everywhere() -> None:
     assert [ParaVT().overview_count(name) for name in ("a.mp4", "b.mp4", "c.mp4", "d.mp4")] == [16, 4, 32, 32]
 
 
+def test_the_draw_is_the_same_in_every_folder() -> None:
+    for folder in ("", "/data/videomme/", "/mnt/nfs/videos/", "videos/"):
+        drawn = [ParaVT().overview_count(f"{folder}{name}.mp4") for name in "abcd"]
+        assert drawn == [16, 4, 32, 32], folder
+
+
 def test_a_rate_makes_the_draw_count_for_nothing(qa: VideoQA) -> None:
     """The released base yaml has ``fps: 1``, which wins over the number of frames."""
     system = ParaVT(overview="rate", max_pixels=1024)

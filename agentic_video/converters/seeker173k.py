@@ -14,6 +14,8 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
     solution, kind = row.child("solution"), row.label("data_source")
     # The files number their rows apart.
     identity, video = f"{PurePosixPath(row.file).stem}-{row.label('doc_id')}", row.text("video")
+    # The authors' reader takes a grounding row's text from another field than a question's.
+    asked = row.text("question" if row.has("question") or not row.has("problem") else "problem")
     extra = {
         "reward_class": kind,
         "duration": row.length_of("duration") if row.has("duration") else None,
@@ -35,13 +37,11 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
     if kind in GROUNDING:
         if not windows:
             raise solution.error("clue", "must hold the segment that is the answer")
-        yield Question(
-            identity, (video,), row.text("question"), "", extra=extra, answer_type="interval", windows=(windows[0],)
-        )
+        yield Question(identity, (video,), asked, "", extra=extra, answer_type="interval", windows=(windows[0],))
         return
     options = row.options("options")
     answer = solution.gold("answer", "letter", options)
-    yield Question(identity, (video,), row.text("question"), answer, options, extra, windows=tuple(windows))
+    yield Question(identity, (video,), asked, answer, options, extra, windows=tuple(windows))
 
 
 CONVERTER = Converter(

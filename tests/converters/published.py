@@ -343,16 +343,21 @@ SAMPLES: dict[str, Sample] = {
                 "doc_id": 9, "video": "lvr/9.mp4", "question": "Who?", "options": {"A": "he", "B": "she"},
                 "data_source": "tool_free_form", "solution": {"answer": "A", "clue": []},
             },
+            {
+                "doc_id": 10, "video": "charades/10.mp4", "duration": 30, "problem": "a person stands up",
+                "data_source": "temporal_grounding", "solution": {"answer": "", "clue": [{"timestamp": [2, 4]}]},
+            },
         ],
-        videos=["llava/7.mp4", "charades/8.mp4", "lvr/9.mp4"],
+        videos=["llava/7.mp4", "charades/8.mp4", "lvr/9.mp4", "charades/10.mp4"],
         expected=[
             ("clue-7", "llava/7.mp4", "What next?", ["a knife", "a spoon"], "B"),
             ("clue-8", "charades/8.mp4", "a person sits down", [], "1.5 - 9"),
             ("clue-9", "lvr/9.mp4", "Who?", ["he", "she"], "A"),
+            ("clue-10", "charades/10.mp4", "a person stands up", [], "2 - 4"),
         ],
         extra={"reward_class": "clue_multi_w_tool", "duration": 90.5, "answer_text": "a spoon"},
         fields=["doc_id", "video", "question", "options", "data_source", "solution", "solution.answer"],
-        windows=[[[3.0, 5.5], [20.0, 31.0]], [[1.5, 9.0]], None],
+        windows=[[[3.0, 5.5], [20.0, 31.0]], [[1.5, 9.0]], None, [[2.0, 4.0]]],
     ),
     "longvideobench": Sample(
         file="lvb_val.json",

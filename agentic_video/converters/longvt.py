@@ -1,6 +1,7 @@
 """LongVT's released RL rows: verl's form, open-ended questions with the stretch of the video that answers them."""
 
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 
 from agentic_video.converters.base import Converter, Fields, Question, Split
 
@@ -13,8 +14,9 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     if not isinstance(video, str) or not video.strip():
         raise row.error("videos", f"must hold one video with its path, got {videos!r:.80}")
     extra = row.child("extra_info")
+    number = extra.label("index") if extra.has("index") else str(row.number)
     yield Question(
-        id=extra.label("index") if extra.has("index") else str(row.number),
+        id=f"{PurePosixPath(row.file).stem}-{number}",  # the files number their rows apart
         videos=(video.strip().removeprefix("file://"),),
         question=extra.text("question"),
         answer=row.child("reward_model").label("ground_truth"),
@@ -26,11 +28,14 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
 CONVERTER = Converter(
     name="longvt",
     title="LongVT's RL rows",
-    kind="train",
+    kind="both",
     licence="see the source's page",
-    source="GitHub: EvolvingLMMs-Lab/LongVT (its data links)",
-    files="the RL rows' *.parquet, alone in their folder (or the file itself as --source)",
+    source="Hugging Face: longvideotool/LongVT-Parquet",
+    files="rl_selfqa_*_cleaned.parquet (or rl.parquet), rl_selfqa_test.parquet; the SFT's files beside them aren't read",
     videos="the videos that the rows name",
-    splits={"train": Split(("*.parquet",), rows=1_667)},
+    splits={
+        "train": Split(("rl_selfqa_*_cleaned.parquet", "rl*train*.parquet", "rl.parquet"), rows=1_667),
+        "test": Split(("rl_selfqa_test*.parquet", "rl*test*.parquet")),  # what the authors validate with
+    },
     convert=convert,
 )

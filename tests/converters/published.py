@@ -304,7 +304,7 @@ SAMPLES: dict[str, Sample] = {
             }
         ],
         videos=["long/a.mp4"],
-        expected=[("7", "long/a.mp4", "What falls?", [], "a vase")],
+        expected=[("rl-7", "long/a.mp4", "What falls?", [], "a vase")],
         extra={"category": "longvt", "answer_text": "a vase"},
         fields=["videos", "reward_model", "extra_info", "extra_info.question", "extra_info.video_segment"],
         windows=[[[812.5, 830.0]]],

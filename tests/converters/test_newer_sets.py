@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentic_video.converters import CONVERTERS
+from agentic_video.converters.base import ConvertError
 from agentic_video.converters.mmvu import DISCIPLINES
 from agentic_video.converters.run import Report, convert
 from agentic_video.datasets.rows import load_rows
@@ -128,3 +129,31 @@ def test_herbench_s_evidence(metadata: Any, windows: Any, bad: int, tmp_path: Pa
     row = copy.deepcopy(SAMPLES["herbench"].rows[0]) | {"metadata": metadata}
     (made,), report = rows_of(tmp_path, "herbench", [row])
     assert made.get("windows") == windows and report.counts.get("bad_part", 0) == bad
+
+
+def test_longvt_s_download_holds_training_validation_and_sft(tmp_path: Path) -> None:
+    sample = SAMPLES["longvt"]
+    sample.write(tmp_path)
+    source = tmp_path / "source"
+    (source / "rl.parquet").unlink()
+    for name, asked in (("rl_selfqa_1.7k_cleaned", "What falls?"), ("rl_selfqa_test", "What breaks?")):
+        extra = {**sample.rows[0]["extra_info"], "question": asked}  # both files number from 0
+        WRITERS[".parquet"](source / f"{name}.parquet", [{**sample.rows[0], "extra_info": extra}])
+    WRITERS[".parquet"](source / "longvt_sft_tvg_6k3.parquet", [{"messages": [{"role": "user", "content": "hi"}]}])
+    found = {}
+    for split in CONVERTERS["longvt"].splits:
+        out = tmp_path / f"{split}.jsonl"
+        report = convert(CONVERTERS["longvt"], source, tmp_path / "videos", out, split=split)
+        assert report.problems == []
+        found[split] = [(row["id"], row["question"]) for row in map(json.loads, out.read_text().splitlines())]
+    assert found == {
+        "train": [("longvt-rl_selfqa_1.7k_cleaned-7", "What falls?")],
+        "test": [("longvt-rl_selfqa_test-7", "What breaks?")],
+    }
+
+
+def test_longvt_s_test_alone_is_no_training_set(tmp_path: Path) -> None:
+    SAMPLES["longvt"].write(tmp_path)
+    (tmp_path / "source" / "rl.parquet").rename(tmp_path / "source" / "rl_selfqa_test.parquet")
+    with pytest.raises(ConvertError, match=r"no file rl_selfqa_\*_cleaned\.parquet or"):
+        convert(CONVERTERS["longvt"], tmp_path / "source", tmp_path / "videos", tmp_path / "rows.jsonl")

@@ -21,7 +21,7 @@ class Subtitle:
 
     Attributes:
         start: When it appears, in seconds.
-        end: When it disappears, in seconds.
+        end: When it disappears, in seconds; infinite where the file doesn't say, and nobody the video's length.
         text: In one line, without markup; not empty.
     """
 
@@ -64,8 +64,12 @@ def spoken_at(subtitles: Sequence[Subtitle], times: Iterable[float]) -> tuple[Su
 
 
 def subtitle_lines(subtitles: Iterable[Subtitle]) -> str:
-    """Subtitles as lines ``[start - end s] text``."""
-    return "\n".join(f"[{one.start:.1f} - {one.end:.1f} s] {one.text}" for one in subtitles)
+    """Subtitles as lines ``[start - end s] text``, or ``[from start s] text`` where there is no end."""
+    return "\n".join(f"[{_stretch(one)}] {one.text}" for one in subtitles)
+
+
+def _stretch(one: Subtitle) -> str:
+    return f"{one.start:.1f} - {one.end:.1f} s" if math.isfinite(one.end) else f"from {one.start:.1f} s"
 
 
 def seconds(time: str) -> float:
@@ -110,7 +114,8 @@ def _of_json(text: str) -> Iterator[tuple[float, float, str]]:
             if "timestamp" in entry:
                 start, stop = entry["timestamp"]
                 start = float(start)
-                yield start, start if stop is None else float(stop), str(entry["text"]).strip()
+                # The last one may have no end: it stays (LongVideoBench's own loader takes the video's length).
+                yield start, math.inf if stop is None else float(stop), str(entry["text"]).strip()
             else:
                 yield seconds(entry["start"]), seconds(entry["end"]), str(entry["line"]).strip()
         except (KeyError, TypeError, AttributeError) as error:

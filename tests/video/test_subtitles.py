@@ -1,6 +1,7 @@
 """Reading subtitles, and which of them belong to which frames."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,11 @@ def test_both_forms_of_json(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     entries = [{"timestamp": [1.5, None], "text": " a "}, {"start": "00:00:02.000", "end": "00:00:03.000", "line": "b"}]
     path.write_text(json.dumps(entries))
-    assert read_subtitles(path) == (Subtitle(1.5, 1.5, "a"), Subtitle(2.0, 3.0, "b"))
+    # one without an end is on until the video's
+    assert read_subtitles(path, length=9.0) == (Subtitle(1.5, 9.0, "a"), Subtitle(2.0, 3.0, "b"))
+    assert read_subtitles(path) == (Subtitle(1.5, math.inf, "a"), Subtitle(2.0, 3.0, "b"))
+    assert subtitle_lines(read_subtitles(path)) == "[from 1.5 s] a\n[2.0 - 3.0 s] b"
+    assert spoken_at(read_subtitles(path, length=9.0), (8.0,)) == (Subtitle(1.5, 9.0, "a"),)
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,12 @@ NO_FAULT_OF_ITS_OWN = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
 def episode_files(paths: Sequence[Path]) -> list[Path]:
     """The files of trajectory records that paths name: themselves, or those of a run's or an evaluation's folder.
 
+    Each is there once, at its first place, however often and by whatever name paths lead to it.
+
     Raises:
         SetupError: A path doesn't exist, or a folder holds no episodes.
     """
-    files: list[Path] = []
+    files: dict[Path, Path] = {}
     for path in paths:
         if path.is_dir():
             found = sorted(file for pattern in EPISODE_FILES for file in path.glob(pattern))
@@ -43,12 +45,13 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
                     f"{path}: no episodes there; expected the folder of an evaluation (episodes-*.jsonl), "
                     "or of a run with agentic_video.episodes_dir (episodes/step_*.jsonl)"
                 )
-            files += found
         elif path.is_file():
-            files.append(path)
+            found = [path]
         else:
             raise SetupError(f"{path}: no such file or folder")
-    return files
+        for file in found:
+            files.setdefault(file.resolve(), file)
+    return list(files.values())
 
 
 def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]:

@@ -32,6 +32,19 @@ def test_episodes_are_found_in_folders_of_runs_and_evaluations(tmp_path: Path) -
             episode_files([missing])
 
 
+def test_an_episode_counts_once_however_often_its_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = write(tmp_path / "run/episodes/step_000001.jsonl", [record()])
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    for paths in ([run, run], [run, run / "episodes"], [run, step], [Path("run"), run], [run, Path("link")]):
+        assert len(episode_files(paths)) == 1
+        assert len(list(read_episodes(paths))) == 1
+    assert episode_files([Path("run"), run]) == [Path("run/episodes/step_000001.jsonl")]  # by its first name
+
+
 def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.mp4").write_bytes(b"x")
     rows = [replace(CHOICE, id=name, video="a.mp4").to_row() for name in ("a", "b", "a")]

@@ -37,6 +37,12 @@ def test_the_paper_s_plan_says_what_is_missing(capsys: pytest.CaptureFixture[str
     assert not Path("outputs").exists()
 
 
+def test_a_judge_that_demonstrations_need_is_missing_before_anything_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["reproduce", "timesearch", "--paper", "--plan", "--until", "demonstrations"]) == 2
+    said = capsys.readouterr().out
+    assert "--set judge=...: not named" in said and "--set judge_model=...: not named" in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,18 +1,23 @@
 """Every recipe's ``reproduce.yaml``: commands that parse, numbers that are published, the documentation's figures."""
 
 import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from agentic_video import cli
+from agentic_video.config.compose import compose_recipe
+from agentic_video.config.settings import settings_of
 from agentic_video.converters import CONVERTERS
 from agentic_video.launch.reproduce.chain import Mode, read_chain
 from agentic_video.launch.reproduce.plan import plan_text
 from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
 from agentic_video.launch.reproduce.state import State
 from agentic_video.launch.reproduce.table import numbers_of
+from agentic_video.systems.needs import check_needs
+from agentic_video.types.row import VideoQA
 from tests.config.configs import RECIPES, SYSTEMS
 from tests.docs.tables import REPOSITORY, TITLES, rows_of, section_of
 
@@ -63,6 +68,47 @@ def test_its_configs_compose_and_it_is_planned(planned: Reproduction) -> None:
 def test_each_download_is_a_data_set_or_explained(planned: Reproduction) -> None:
     for folder in planned.downloads(planned.stages):
         assert folder in CONVERTERS or folder in planned.chain.data, folder
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_what_a_model_plays_for_training_can_be_graded(name: str, qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage that plays rows names a judge wherever its recipe grades open answers by one: the rows may have some."""
+    rows = [qa, replace(qa, answer="it is red", answer_type="open_ended", options=())]
+    stages = [stage for stage in read_chain(RECIPES / name, "paper").stages if not stage.left_out and not stage.row]
+    for stage in stages:
+        if stage.words[0] not in ("distill", "classify", "reflect", "eval"):
+            continue
+        for variable in ("JUDGE_BASE_URL", "JUDGE_MODEL"):
+            monkeypatch.setenv(variable, "there" if variable in stage.variables else "")
+        words = [re.sub(r"\{[\w.-]+\}", "there", word) for word in stage.words]
+        overrides = [word for word in words if "=" in word and not word.startswith("-")]
+        settings = settings_of(compose_recipe(RECIPES / name, "cluster", overrides))
+        missing = set() if settings.judge.base_url and settings.judge.model else {"judge"}
+        check_needs(stage.name, rows, settings.system, missing, demonstrations=True)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_plan_without_settings_names_each(name: str, tmp_path: Path) -> None:
+    chain = read_chain(RECIPES / name, "paper")
+    options = ReproduceOptions(tmp_path / "out", tmp_path / "data", until=chain.stages[-1].name)
+    made = Reproduction(chain, options, State(tmp_path / "out"))
+    text = plan_text(made, missing := made.missing(0, {}))
+    for setting in chain.settings:
+        assert f"  {setting}: MISSING; " in text
+        assert any(line.startswith(f"--set {setting}=...: not named; ") for line in missing), setting
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_file_of_rows_is_played(name: str) -> None:
+    """Rows are taken from the first file on: those before the last one may not fill the number that is played."""
+    chain = read_chain(RECIPES / name, "paper")
+    for stage in chain.stages:
+        files = [stage.words[number + 1] for number, word in enumerate(stage.words) if word == "--data"]
+        if stage.words[:1] != ("distill",) or len(files) < 2 or "--limit" not in stage.words:
+            continue
+        makers = [chain.stage(file.strip("{}").partition(".")[0]) for file in files[:-1]]
+        taken = sum(int(one.words[one.words.index("--limit") + 1]) for one in makers)
+        assert taken < int(stage.words[stage.words.index("--limit") + 1]), stage.name
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.blocks import last_block
 from agentic_video.systems.prompts import load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, one_clip
 from agentic_video.types.action import Action, Answer, Calls, Illegal
@@ -16,7 +17,7 @@ from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 
-_ANSWER = re.compile(r"<answer>([^<]*)</answer>")
+_ANSWER_CLOSE = "</answer>"
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ class Baseline(System):
 
     def parse(self, text: str) -> Action:
         """The text inside the last answer tags, else all that is said after thinking."""
-        tagged = _ANSWER.findall(text)
-        answer = tagged[-1] if tagged else re.split(r"</think(?:ing)?>", text)[-1]
+        closed = text[: text.rfind(_ANSWER_CLOSE) + len(_ANSWER_CLOSE)] if _ANSWER_CLOSE in text else ""
+        answer = last_block(closed, "answer")
+        answer = re.split(r"</think(?:ing)?>", text)[-1] if answer is None else answer
         return Answer(answer.strip()) if answer.strip() else Illegal("the answer is empty")
 
     async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:

@@ -31,6 +31,9 @@ ROTATIONS: dict[Turn, int] = {
 }
 """Degrees counterclockwise of the turns that leave a picture unmirrored."""
 
+_HALF_MPEG_CLOCK = 2**32
+"""Ticks of half the time that an MPEG stream's clock counts: 13 hours."""
+
 
 @dataclass(frozen=True)
 class VideoInfo:
@@ -167,7 +170,7 @@ def _order_by_pts(packets: Packets, start: StreamStart) -> _Order | None:
     """The order that the packets' presentation times give; None when they can't be trusted."""
     shown = np.flatnonzero(~packets.hidden)
     shown_pts = packets.pts[shown]
-    if not is_complete(shown_pts):
+    if not is_complete(shown_pts) or _starts_again(packets, packets.pts):
         return None
     ordinals = shown[np.argsort(shown_pts, kind="stable")]
     lost = np.setdiff1d(start.expected, np.array(start.given, dtype=np.int64))
@@ -178,10 +181,33 @@ def _order_by_pts(packets: Packets, start: StreamStart) -> _Order | None:
     return _Order(ordinals, packets.pts[ordinals], packets.pts, stamp_is_pts=True)
 
 
+def _starts_again(packets: Packets, stamps: npt.NDArray[np.int64]) -> bool:
+    """Whether a keyframe has an earlier stamp than a packet before it in the file. Frames between keyframes may come in
+    another order than they are shown in; what is stored before a keyframe is shown before it.
+
+    Args:
+        packets: Of the stream.
+        stamps: Their pts or dts.
+    """
+    known = ~packets.hidden & (stamps != NO_STAMP)
+    latest = np.maximum.accumulate(stamps[known])
+    return bool((packets.keyframe[known][1:] & (stamps[known][1:] < latest[:-1])).any())
+
+
+def _clock_starts_again(path: str) -> VideoError:
+    return VideoError(
+        path,
+        "unsupported",
+        "its clock starts again on the way, as where recordings were joined; remux it (ffmpeg -i IN -c copy OUT.mp4)",
+    )
+
+
 def _order_by_decoding(path: str, number: int, packets: Packets, deadline: Deadline, limits: Limits) -> _Order:
     """The order in which frames come out of the decoder."""
     ordinals = np.array(decode_order(path, number, deadline, limits), dtype=np.int64)
     pts, dts = packets.pts[ordinals], np.sort(packets.dts[ordinals])
+    if not is_increasing(pts) and (_starts_again(packets, packets.pts) or _starts_again(packets, packets.dts)):
+        raise _clock_starts_again(path)
     times = pts if is_increasing(pts) else dts if is_increasing(dts) else None
     stamp_is_pts = not is_complete(packets.dts)
     return _Order(ordinals, times, packets.pts if stamp_is_pts else packets.dts, stamp_is_pts)
@@ -240,6 +266,8 @@ def _clock(
         if last <= 0:
             steps = np.diff(timestamps)
             last = float(np.median(steps)) if steps.size else (1 / start.rate if start.rate > 0 else 0.04)
+        if start.container == "mpegts" and (np.diff(order.times) > _HALF_MPEG_CLOCK).any():
+            raise _clock_starts_again(path)  # which FFmpeg took for the end of what the clock can count to
     if not np.isfinite(timestamps).all() or (np.diff(timestamps) < 0).any():
         raise VideoError(path, "corrupt", "its frames are at times that can't be; remux or re-encode it")
     duration = float(timestamps[-1]) + last

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import av
 import numpy as np
 import pytest
 
+from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
-from tests.video.video_files import SPECS, number_in, reason_of, remux
+from tests.video.video_files import SPECS, X264, Spec, make, number_in, reason_of, remux
 
 Video = Callable[[str], str]
 
@@ -77,6 +79,39 @@ def test_packets_that_are_never_shown_are_no_frames(video: Video, tmp_path: Path
         assert [number_in(image) for image in reader.read(range(58))] == shown
         assert number_in(reader.read([29])[0]) == 31
         assert reader.timestamps[29] == pytest.approx(31 / 25)
+
+
+TWICE_AS_FINE = Spec("ts", "libx264", {**X264, "bf": "2"}, rate=50, pts=lambda number: 2 * number)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(TWICE_AS_FINE, replace(TWICE_AS_FINE, shift=1), id="half a frame later"),
+        pytest.param(SPECS["h264_ts"], replace(SPECS["h264_ts"], shift=30), id="in the middle of the first"),
+        pytest.param(SPECS["h264_ts"], SPECS["h264_ts"], id="at the same time"),
+        pytest.param(replace(SPECS["h264_ts"], shift=25_000), SPECS["h264_ts"], id="long before"),
+        pytest.param(SPECS["mpeg2_ps"], SPECS["mpeg2_ps"], id="program stream"),
+    ],
+)
+def test_recordings_that_were_joined_with_a_clock_each_are_refused(first: Spec, second: Spec, tmp_path: Path) -> None:
+    """Their frames would be shown in turns, or hours apart."""
+    pieces = [make(tmp_path / f"{number}.{spec.suffix}", spec) for number, spec in enumerate((first, second))]
+    joined = tmp_path / f"joined.{first.suffix}"
+    joined.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
+    assert reason_of(joined) == "unsupported"
+    with pytest.raises(VideoError, match=r"clock starts again on the way.*remux"), open_video(str(joined)):
+        pass
+
+
+def test_recordings_that_were_joined_with_one_clock_are_one_video(tmp_path: Path) -> None:
+    plain = replace(SPECS["h264_ts"], options={**X264, "bf": "0"})
+    pieces = [make(tmp_path / f"{number}.ts", replace(plain, shift=60 * number)) for number in range(2)]
+    joined = tmp_path / "joined.ts"
+    joined.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
+    with open_video(str(joined)) as reader:
+        assert reader.info.duration == pytest.approx(120 / 25)
+        assert [number_in(image) for image in reader.read([0, 40, 110])] == [0, 40, 51]  # one is lost where they meet
 
 
 def test_a_video_without_frames(video: Video, tmp_path: Path) -> None:

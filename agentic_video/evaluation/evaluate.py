@@ -6,9 +6,11 @@ each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,7 +21,15 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
-from agentic_video.evaluation.model import ModelSpec, fit_images, model_spec, require_model
+from agentic_video.evaluation.model import (
+    SERVED,
+    ModelOptions,
+    ModelSpec,
+    _list_entries,
+    fit_images,
+    model_spec,
+    require_model,
+)
 from agentic_video.evaluation.options import EvalOptions, Variant, check_files
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.progress import progress
@@ -44,6 +54,7 @@ from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.systems.prompts import load_prompt, packaged_prompts
 from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -123,6 +134,7 @@ class Job:
         rows: The questions.
         shards: Parallel processes.
         left_out: Rows of the data files that are no questions.
+        root: What the model's server says that it loaded; empty where it doesn't, or there is none.
     """
 
     options: EvalOptions
@@ -131,22 +143,27 @@ class Job:
     rows: tuple[VideoQA, ...]
     shards: int
     left_out: tuple[LeftOut, ...] = ()
+    root: str = ""
 
     @property
     def keys(self) -> set[Key]:
         """What names the questions."""
         return {key_of(qa) for qa in self.rows}
 
+    @property
+    def retrieval(self) -> RetrievalConfig:
+        """How frames are found by text; the baseline finds none."""
+        return RetrievalConfig() if self.options.variant.kind == "baseline" else self.settings.retrieval
+
     def plan(self, part: Part) -> Plan:
         """What each process needs to play a part."""
-        baseline = self.options.variant.kind == "baseline"
         return Plan(
             folder=part.folder,
             system=part.system,
             model=self.model,
             limits=part.limits,
             frame_store=self.settings.frame_store,
-            retrieval=RetrievalConfig() if baseline else self.settings.retrieval,
+            retrieval=self.retrieval,
             judge=self.settings.judge,
             concurrency=self.options.concurrency,
             provenance={
@@ -158,11 +175,23 @@ class Job:
         )
 
     def identity(self, part: Part) -> dict[str, Any]:
-        """On what a part's results depend, as plain data: its folder belongs to it."""
+        """On what a part's results depend, as plain data: its folder belongs to it.
+
+        A judge is its model, wherever that is. What isn't known is null
+        (:data:`~agentic_video.evaluation.results.KNOWN_LATER`).
+        """
+        judge, retrieval = self.settings.judge, self.retrieval
         return {
             "data": [str(path.resolve()) for path in self.options.data],
             "benchmark": self.options.benchmark_name,
             "model": self.options.model.model,
+            "model_name": self.model.chat.model or self.options.model.model_name or None,
+            "model_root": self.root or None,
+            "engine": self.model.engine,
+            "judge": judge.model if judge.base_url and judge.model else None,
+            "retrieval": {"model": retrieval.model, "pretrained": retrieval.pretrained},
+            "frame_store": {"backend": self.settings.frame_store.backend},
+            "prompts": prompts_of(part.system),
             "system": {"class": type(part.system).__qualname__, **asdict(part.system)},  # type: ignore[call-overload]
             "limits": asdict(part.limits),
             "sampling": {
@@ -171,6 +200,22 @@ class Job:
                 "seed": self.model.seed,
             },
         }
+
+
+def prompts_of(constants: Any) -> dict[str, str]:
+    """The templates that a system, or a part of it, names: a digest of each one's text by its name."""
+    found: dict[str, str] = {}
+    for one in fields(constants):
+        value = getattr(constants, one.name)
+        if is_dataclass(value):
+            found |= prompts_of(value)
+        elif isinstance(value, str) and ("prompt" in one.name or one.default in packaged_prompts()):
+            try:
+                text = load_prompt(value)
+            except (OSError, ValueError):
+                continue  # somebody's own system may hold the text itself
+            found[value] = sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
+    return found
 
 
 class LocalEngine:
@@ -281,7 +326,19 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
         raise SetupError(f"--engine {model.engine} takes no clips: agentic_video.system.frames_as=images")
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
     shards = count_shards(options.shards, model)
-    return Job(options, settings, model, questions.rows, shards, questions.left_out), parts
+    root = _root_of(options.model, model.chat.model)
+    return Job(options, settings, model, questions.rows, shards, questions.left_out, root), parts
+
+
+def _root_of(options: ModelOptions, name: str) -> str:
+    """What a model's server says that it loaded under a name; empty where nobody says."""
+    if options.engine not in SERVED:
+        return ""
+    try:
+        entries = _list_entries(options.model, os.environ.get(options.api_key_env), timeout=10.0, option="--model")
+    except SetupError:  # nothing may be left to play; else it is named when the model is needed
+        return ""
+    return next((entry["root"] for entry in entries or () if entry["id"] == name), "")
 
 
 def missing_note(results: Sequence[PartResult]) -> str:

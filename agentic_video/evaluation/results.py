@@ -14,6 +14,9 @@ from agentic_video.utils import journal as files
 
 SETTINGS_FILE = "eval.json"
 """What an evaluation's folder belongs to."""
+KNOWN_LATER = ("engine", "model_name", "model_root", "judge", "retrieval", "frame_store", "prompts")
+"""Settings that may be unknown, as null or as a key that isn't there: folders of earlier versions say nothing of them,
+a server may not say what it loaded, and a judge may be set when all is played. Only two that are known can differ."""
 JOURNALS = "episodes-*.jsonl"
 """Finished episodes, a file for each shard."""
 FAILURES = "failures-*.jsonl"
@@ -96,10 +99,40 @@ def distinct(rows: Sequence[VideoQA]) -> tuple[list[VideoQA], list[str]]:
 def claim_folder(folder: Path, settings: Mapping[str, Any]) -> None:
     """Make the folder of an evaluation, or go on in one of the same settings.
 
+    What wasn't known of the folder's settings so far (:data:`KNOWN_LATER`) is from now on.
+
     Raises:
         SetupError: The folder holds an evaluation with other settings; the message names the first difference.
     """
-    files.claim_folder(folder, settings, SETTINGS_FILE, "an evaluation")
+    before = read_settings(folder) if any(folder.glob(JOURNALS)) else {}
+    kept = {key: before[key] for key in KNOWN_LATER if settings.get(key) is None and before.get(key) is not None}
+    known = {**settings, **kept}
+    new = {key for key in KNOWN_LATER if before and before.get(key) is None}
+    asked = {key: value for key, value in known.items() if key not in new}
+    files.claim_folder(folder, asked, SETTINGS_FILE, "an evaluation")
+    if any(known.get(key) is not None for key in new):
+        files.write_whole(folder / SETTINGS_FILE, [json.dumps(known, indent=2) + "\n"])
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """What an evaluation's folder belongs to; empty where nobody can say."""
+    try:
+        found = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def same_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether two evaluations have the same settings, as far as both say (:data:`KNOWN_LATER`).
+
+    Args:
+        found: As a folder keeps them.
+        wanted: Plain data.
+    """
+    unknown = {key for key in KNOWN_LATER if found.get(key) is None or wanted.get(key) is None}
+    plain = json.loads(json.dumps(wanted))
+    return all(found.get(key) == plain.get(key) for key in {*found, *plain} - unknown)
 
 
 def finished(folder: Path) -> tuple[list[Record], list[str]]:

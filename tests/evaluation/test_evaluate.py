@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from agentic_video.evaluation.baseline import Baseline
 from agentic_video.evaluation.evaluate import evaluate, parts_of, read_rows, variant_of
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
-from agentic_video.evaluation.results import NO_VIDEO, SAME_ID, SAME_ROW, UNREADABLE, finished
+from agentic_video.evaluation.results import NO_VIDEO, SAME_ID, SAME_ROW, UNREADABLE, finished, read_settings
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
@@ -192,6 +194,92 @@ def test_a_model_and_rows_are_needed(small_world: World, tmp_path: Path) -> None
         with pytest.raises(SetupError, match="name a model with --model and rows with --data"):
             evaluate(lacking)
     assert not list(tmp_path.iterdir())
+
+
+class Served:
+    """A chat server that says which models it has loaded, and answers what it is told to.
+
+    Attributes:
+        root: What it says it loaded, as ``policy``.
+        says: Its replies, in order; the last one again and again.
+    """
+
+    def __init__(self, root: str, *says: str):
+        self.root, self.says = root, list(says)
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.reply({"data": [{"id": "policy", "root": outer.root}, {"id": "other"}]})
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                said = outer.says.pop(0) if len(outer.says) > 1 else outer.says[0]
+                message = {"role": "assistant", "content": said}
+                choices = [{"index": 0, "finish_reason": "stop", "message": message}]
+                self.reply({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": choices})
+
+            def reply(self, body: Any) -> None:
+                data = json.dumps(body).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
+
+    def close(self) -> None:
+        """Nobody answers any more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def test_a_folder_belongs_to_the_model_behind_the_address(small_world: World, tmp_path: Path) -> None:
+    server = Served("/checkpoints/step_100", "<answer>A</answer>")
+    asked = options((small_world.heldout,), tmp_path, limit=1, variant=Variant("baseline", 2))
+    asked = replace(asked, model=ModelOptions(server.url, "chat", model_name="policy"))
+    evaluate(asked)
+    found = read_settings(tmp_path)
+    assert (found["model_name"], found["model_root"], found["engine"]) == ("policy", "/checkpoints/step_100", "chat")
+    evaluate(asked)
+    with pytest.raises(SetupError, match="model_name = 'policy', and now it is 'other': choose another --out"):
+        evaluate(replace(asked, model=replace(asked.model, model_name="other")))
+    server.root = "/checkpoints/step_200"
+    with pytest.raises(SetupError, match="model_root = '/checkpoints/step_100', and now it is '/checkpoints/step_200'"):
+        evaluate(asked)
+    # where nothing is left to play, nobody needs to answer
+    server.close()
+    assert evaluate(asked)[0].complete and read_settings(tmp_path) == found
+
+
+def test_a_folder_belongs_to_what_its_results_depend_on(small_world: World, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Look, and answer in <answer>tags</answer>.")
+    judge = ("agentic_video.judge.base_url=http://127.0.0.1:9/v1", "agentic_video.judge.model=j")
+    asked = options((small_world.heldout,), tmp_path / "out", limit=1)
+    asked = replace(asked, overrides=(f"agentic_video.system.prompt={prompt}", *judge))
+    evaluate(asked)
+    elsewhere = "agentic_video.judge.base_url=http://127.0.0.2:9/v1"
+    evaluate(replace(asked, concurrency=1, overrides=(*asked.overrides, elsewhere)))
+    retrieval = ("agentic_video.retrieval.model=ViT-B-32", "agentic_video.retrieval.pretrained=x")
+    for changes, message in (
+        (("agentic_video.judge.model=k",), "judge = 'j', and now it is 'k'"),
+        (("agentic_video.frame_store.backend=decord",), "frame_store.backend = 'pyav', and now it is 'decord'"),
+        (retrieval, "retrieval.model = '', and now it is 'ViT-B-32'"),
+    ):
+        with pytest.raises(SetupError, match=message):
+            evaluate(replace(asked, overrides=(*asked.overrides, *changes)))
+    with pytest.raises(SetupError, match="engine = "):
+        evaluate(replace(asked, model=replace(asked.model, engine=named("CountingBackend"))))
+    prompt.write_text("Look again.")
+    with pytest.raises(SetupError, match=rf"prompts\.{prompt} = '\w+', and now it is '\w+'"):
+        evaluate(asked)
 
 
 def test_an_engine_that_is_none_is_named_before_anything_is_played(small_world: World, tmp_path: Path) -> None:

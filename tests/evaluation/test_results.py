@@ -17,6 +17,8 @@ from agentic_video.evaluation.results import (
     finished,
     forget_failures,
     journal,
+    read_settings,
+    same_settings,
 )
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
@@ -94,6 +96,32 @@ def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
         append(file, record("a"))
     with pytest.raises(SetupError, match=r"system.max_turns = 5, and now it is 3"):
         claim_folder(tmp_path / "out", {**settings, "system": {"max_turns": 3, "stop": ("x",)}})
+
+
+def test_what_a_folder_did_not_know_of_its_settings_it_knows_from_then_on(tmp_path: Path) -> None:
+    claim_folder(tmp_path, {"model": "m"})  # of an earlier version
+    with journal(tmp_path, 0) as file:
+        append(file, record("a"))
+    settings = {"model": "m", "engine": "chat", "model_name": "step_100", "model_root": None, "judge": None}
+    claim_folder(tmp_path, settings)
+    assert read_settings(tmp_path) == settings
+    with pytest.raises(SetupError, match=r"model_name = 'step_100', and now it is 'step_200'"):
+        claim_folder(tmp_path, {**settings, "model_name": "step_200"})
+    with pytest.raises(SetupError, match=r"model = 'm', and now it is 'n'"):
+        claim_folder(tmp_path, {**settings, "model": "n", "judge": "j"})
+    # a judge may be set later, and stays
+    claim_folder(tmp_path, {**settings, "judge": "j"})
+    claim_folder(tmp_path, settings)
+    assert read_settings(tmp_path) == {**settings, "judge": "j"}
+    with pytest.raises(SetupError, match=r"judge = 'j', and now it is 'k'"):
+        claim_folder(tmp_path, {**settings, "judge": "k"})
+
+
+def test_settings_are_the_same_as_far_as_both_say() -> None:
+    assert same_settings({"model": "m", "stop": ["x"]}, {"model": "m", "stop": ("x",), "engine": "chat"})
+    assert same_settings({"model": "m", "judge": "j"}, {"model": "m", "judge": None})
+    assert not same_settings({"model": "m", "judge": "j"}, {"model": "m", "judge": "k"})
+    assert not same_settings({"model": "m"}, {"model": "m", "limits": None, "system": {}})
 
 
 def test_ids_are_unique_within_a_data_source() -> None:

@@ -100,18 +100,23 @@ def groups_alike(episodes: Sequence[Episode]) -> float:
     return float(np.mean(alike)) if alike else 0.0
 
 
-def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int) -> float:
-    """Mean reward over all groups that were sampled, those that dynamic sampling evicted included.
+def sampled_reward(kept: Sequence[float], evicted: Mapping[float, int], group_size: int, surplus: int = 0) -> float:
+    """Mean reward over all groups that were sampled, those that aren't trained on included.
 
-    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides what was learnt.
+    Dynamic sampling drops the groups that are all right or all wrong, so the mean over the rest hides what was learnt;
+    and those with a signal that it has too many of, whose rewards nobody keeps: they count as the ones that are trained
+    on do, of which they are as good as drawn. Without them the curve would begin too low and end too high.
 
     Args:
         kept: Rewards of the episodes that are trained on.
         evicted: Number of evicted groups by the mean ``reward_key`` (units of 1e-4) of their members.
         group_size: Episodes a group.
+        surplus: Number of groups with a signal that were dropped as there were too many.
     """
-    total = sum(kept) + sum(key / REWARD_KEY_UNITS * count * group_size for key, count in evicted.items())
-    return total / (len(kept) + sum(evicted.values()) * group_size)
+    like_kept = len(kept) + surplus * group_size
+    total = sum(kept) / len(kept) * like_kept if kept else 0.0
+    total += sum(key / REWARD_KEY_UNITS * count * group_size for key, count in evicted.items())
+    return total / (like_kept + sum(evicted.values()) * group_size)
 
 
 def whole_groups(episodes: Sequence[Episode], count: int, turn: int) -> list[Episode]:

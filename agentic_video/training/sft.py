@@ -15,6 +15,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 
 from agentic_video.config.settings import settings_of
 from agentic_video.training.patches import freeze_vision
+from agentic_video.training.steps import epochs_for
 
 
 class VideoSFTTrainer(SFTTrainer):
@@ -75,17 +76,6 @@ def check_batches(name: str, samples: int, batches: int, size: int) -> None:
     """
     if batches == 0:
         raise ValueError(f"data.{name}_files: {samples} samples don't fill a batch of data.train_batch_size={size}")
-
-
-def epochs_for(steps: int, steps_per_epoch: int, epochs: int) -> int:
-    """How many epochs a run needs: verl ends at the last one, whatever ``trainer.total_training_steps`` says.
-
-    Args:
-        steps: Of the run.
-        steps_per_epoch: Of the data.
-        epochs: That were asked for; never fewer.
-    """
-    return max(epochs, -(-steps // steps_per_epoch))
 
 
 def train(config: DictConfig, trainer: type[VideoSFTTrainer]) -> None:

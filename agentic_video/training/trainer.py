@@ -32,8 +32,13 @@ from agentic_video.training.outputs import REWARDS
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
+from agentic_video.training.steps import epochs_for
 from agentic_video.training.untrained import Untrained
+from agentic_video.training.updates import EvenUpdates
 from agentic_video.training.validation import WithGreedy
+
+SURPLUS = "training/filter_groups/discarded_surplus_samples"
+"""verl's count of a step's groups with a signal that were more than a batch."""
 
 # The mixin goes before one of verl's trainers; only type checkers see it as one itself.
 _Base: Any = PPOTrainer if TYPE_CHECKING else object
@@ -74,6 +79,13 @@ class EpisodeLog(_Base):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
+        size, trainer = self.config.data.train_batch_size, self.config.trainer
+        if not self.steps_per_epoch:
+            raise ValueError(
+                f"data.train_files: {len(self.train_dataset)} usable rows don't fill a batch of "
+                f"data.train_batch_size={size} (data.train_max_samples={self.config.data.get('train_max_samples', -1)})"
+            )
+        trainer.total_epochs = epochs_for(self.total_training_steps, self.steps_per_epoch, trainer.total_epochs)
         if self.config.agentic_video.get("validate_greedy", False):
             self.val_dataloader = WithGreedy(self.val_dataloader, self.config.actor_rollout_ref.rollout.val_kwargs.n)
 
@@ -95,6 +107,7 @@ class EpisodeLog(_Base):
             [episode[REWARDS]["reward"] for episode in episodes],
             metrics.get(DAPO_FILTERED_REWARD_COUNTS_KEY, {}),
             self.config.actor_rollout_ref.rollout.n,
+            int(metrics.get(SURPLUS, 0)),
         )
         metrics.update(self.stores.step())
         metrics.update(engine_counters(one for each in self._rollout_server_managers() for one in each.server_handles))
@@ -117,21 +130,21 @@ class EpisodeLog(_Base):
 
 
 @register_trainer(TRAINER_MODES["sync"])
-class VideoAgentTrainer(EpisodeLog, Untrained, LimitedDrops, LookAhead, PPOTrainerSync):
+class VideoAgentTrainer(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, LookAhead, PPOTrainerSync):
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, LimitedDrops, PPOTrainerColocateAsync):
+class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, PPOTrainerColocateAsync):
     """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, LimitedDrops, PPOTrainerSeparateAsync):
+class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, PPOTrainerSeparateAsync):
     """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

@@ -41,6 +41,8 @@ def test_sampled_reward_counts_evicted_groups() -> None:
     # four kept episodes of 0.5 in mean, one evicted group of two at 1.5: (4 * 0.5 + 2 * 1.5) / 6
     assert sampled_reward([0.0, 1.0, 0.0, 1.0], {15_000.0: 1}, 2) == pytest.approx(5 / 6)
     assert sampled_reward([0.0, 1.0], {}, 2) == 0.5
+    # two groups of 2 that were too many count as those that are kept, mean 0.25: (6 * 0.25 + 2 * 1.0) / 8
+    assert sampled_reward([0.5, 0.0], {10_000.0: 1}, 2, surplus=2) == pytest.approx(3.5 / 8)
 
 
 def test_groups_that_teach_nothing() -> None:

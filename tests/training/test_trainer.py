@@ -17,6 +17,7 @@ from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
 from agentic_video.training.untrained import Untrained
+from agentic_video.training.updates import EvenUpdates
 from agentic_video.types.record import read_records
 from tests.config.configs import composed
 from tests.training.episodes import QA, Queue, batch_of, episode
@@ -48,12 +49,28 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
     trainer = get_trainer_cls(mode)(config)
     assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
-    before = (EpisodeLog, Untrained, LimitedDrops, *([LookAhead] if verl_mode == "sync" else []))
+    before = (EpisodeLog, Untrained, EvenUpdates, LimitedDrops, *([LookAhead] if verl_mode == "sync" else []))
     assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
     assert type(trainer)._validate is EpisodeLog._validate
     # what the process that makes the router is given: a file on its own disk
     assert Path(trainer.config.actor_rollout_ref.rollout.router_config_path).is_file()
+
+
+@pytest.mark.parametrize(("rows", "epochs"), [(16, 5), (79, 2), (7, 0)])
+def test_a_run_has_the_epochs_that_its_steps_need(rows: int, epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stock(self: Any) -> None:
+        self.train_dataset = range(rows)
+        self.steps_per_epoch, self.total_training_steps = rows // 8, 10
+
+    monkeypatch.setattr(PPOTrainerSync, "_init_dataloader", stock)
+    trainer = make_trainer("trainer.total_epochs=1", "agentic_video.validate_greedy=False")
+    if not epochs:
+        with pytest.raises(ValueError, match=r"7 usable rows don't fill a batch of data\.train_batch_size=4"):
+            trainer._init_dataloader()
+        return
+    trainer._init_dataloader()
+    assert trainer.config.trainer.total_epochs == epochs
 
 
 def test_a_step_logs_what_its_episodes_did(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

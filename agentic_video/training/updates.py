@@ -1,0 +1,58 @@
+"""As many optimizer updates a step as the config says, also where an episode is several sequences.
+
+verl cuts a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and fills the last one up with padding. Where
+a system's context has an episode be one row a turn (``latest_evidence``), or asides are rows of their own, that makes
+two or three updates of a step that should be one, the last of a few rows, whose tokens then weigh a multiple.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from omegaconf import DictConfig
+
+from agentic_video.training.outputs import rollout_of
+
+if TYPE_CHECKING:
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+# The mixin goes before one of verl's trainers; only type checkers see it as one itself.
+_Base: Any = PPOTrainer if TYPE_CHECKING else object
+
+
+class EvenUpdates(_Base):
+    """Updates of ``ppo_mini_batch_size`` questions, all of as many rows, in any of verl's trainers."""
+
+    _updates = 1
+
+    def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        questions = {
+            rollout_of(key)[0]
+            for key, tag in zip(batch.keys, batch.tags, strict=True)
+            if not tag.get("is_padding", False)
+        }
+        self._updates = max(1, -(-len(questions) // self.config.actor_rollout_ref.actor.ppo_mini_batch_size))
+        return super()._balance_batch(batch, *args, **kwargs)
+
+    def _get_required_batch_multiple(self, dp_size: int) -> int:
+        if self.use_critic:
+            return int(super()._get_required_batch_multiple(dp_size))
+        return dp_size * self._updates
+
+    def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
+        if self.use_critic:
+            return super()._update_actor(batch, metrics)
+        with rows_an_update(self.config, len(batch.keys) // self._updates):
+            return super()._update_actor(batch, metrics)
+
+
+@contextmanager
+def rows_an_update(config: DictConfig, rows: int) -> Iterator[None]:
+    """verl computes the rows of an update from two keys: have them say so many meanwhile."""
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    before = actor.ppo_mini_batch_size, rollout.n
+    actor.ppo_mini_batch_size, rollout.n = rows, 1
+    try:
+        yield
+    finally:
+        actor.ppo_mini_batch_size, rollout.n = before

@@ -33,7 +33,7 @@ class EvalContext:
         self._own = backend is None
         self.backend = backend or make_backend(plan.model, plan.system.visual_token_side)
         self.source = FrameStore(plan.frame_store)
-        self.graders = Graders(judge=Judge(plan.judge), source=self.source)
+        self.graders = make_graders(plan, self.source)
 
     def with_backend(self, backend: Backend) -> "EvalContext":
         """The same frames and graders with another backend; only the first context is to be closed."""
@@ -54,6 +54,11 @@ class EvalContext:
         self.source.close()
         if self._own:
             self.backend.close()
+
+
+def make_graders(plan: Plan, source: FrameSource) -> Graders:
+    """What grades answers, in the event loop that asks it first."""
+    return Graders(judge=Judge(plan.judge), source=source)
 
 
 def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | None:

@@ -36,6 +36,7 @@ from agentic_video.evaluation.progress import progress
 from agentic_video.evaluation.report import write_report
 from agentic_video.evaluation.required_frames import measure
 from agentic_video.evaluation.results import (
+    REVISION,
     SETTINGS_FILE,
     Failure,
     Key,
@@ -48,8 +49,11 @@ from agentic_video.evaluation.results import (
     key_of,
     left_out,
     repeated,
+    revision_of,
+    same_question,
+    same_row,
 )
-from agentic_video.evaluation.runner import play_rows
+from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.rollout.tokens import TokenLimits
@@ -155,8 +159,12 @@ class Job:
         """How frames are found by text; the baseline finds none."""
         return RetrievalConfig() if self.options.variant.kind == "baseline" else self.settings.retrieval
 
-    def plan(self, part: Part) -> Plan:
-        """What each process needs to play a part."""
+    def plan(self, part: Part, revision: int = 0) -> Plan:
+        """What each process needs to play a part.
+
+        Args:
+            revision: See :data:`~agentic_video.evaluation.results.REVISION`.
+        """
         return Plan(
             folder=part.folder,
             system=part.system,
@@ -171,6 +179,7 @@ class Job:
                 "engine": self.model.engine,
                 "benchmark": self.options.benchmark_name,
                 "evaluated": part.title,
+                **({REVISION: revision} if revision else {}),
             },
         )
 
@@ -252,6 +261,10 @@ class LocalEngine:
         """Play rows in this process; see :func:`~agentic_video.evaluation.runner.play_rows`."""
         self._runner.run(play_rows(plan, rows, 0, done, self.load(plan)))
 
+    def grade(self, plan: Plan, episodes: Sequence[tuple[Record, VideoQA]]) -> list[Failure]:
+        """Grade recorded episodes again; see :func:`~agentic_video.evaluation.runner.grade_again`."""
+        return self._runner.run(grade_again(plan, episodes))
+
 
 async def _make_backend(plan: Plan) -> Backend:
     return make_backend(plan.model, plan.system.visual_token_side)
@@ -294,9 +307,8 @@ def write_required_frames(folder: Path, job: Job, results: Sequence[PartResult])
         job: Whose questions count.
         results: One for each number of frames.
     """
-    wanted = job.keys
     played = {
-        result.part.value: [one for one in finished(result.part.folder)[0] if key_of(one.qa) in wanted]
+        result.part.value: standing(job.rows, finished(result.part.folder)[0]).played
         for result in results
         if result.part.value is not None
     }
@@ -408,6 +420,43 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     return parts
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How far an evaluation is.
+
+    Attributes:
+        played: The episodes that count, each with its row as it is now.
+        to_grade: Episodes whose rows have another gold by now, each with the row as it is now.
+        missing: Questions that are to be played.
+        corrected: How many of these were played, when their rows asked something else.
+    """
+
+    played: tuple[Record, ...]
+    to_grade: tuple[tuple[Record, VideoQA], ...]
+    missing: tuple[VideoQA, ...]
+    corrected: int
+
+
+def standing(rows: Sequence[VideoQA], records: Sequence[Record]) -> Standing:
+    """How far an evaluation is: an episode counts only for the row that it was played and graded by.
+
+    Args:
+        rows: The questions.
+        records: What its folder holds, each question once.
+    """
+    found = {key_of(record.qa): record for record in records}
+    asked = [(found.get(key_of(qa)), qa) for qa in rows]
+    good = [(record, qa) for record, qa in asked if record is not None and same_question(record.qa, qa)]
+    kept = {key_of(qa) for _, qa in good}
+    missing = tuple(qa for qa in rows if key_of(qa) not in kept)
+    return Standing(
+        played=tuple(replace(record, qa=qa) for record, qa in good if same_row(record.qa, qa)),
+        to_grade=tuple((record, qa) for record, qa in good if not same_row(record.qa, qa)),
+        missing=missing,
+        corrected=sum(key_of(qa) in found for qa in missing),
+    )
+
+
 def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
     """Play what a part's folder lacks, and write its report.
 
@@ -418,47 +467,55 @@ def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
     records, torn = finished(part.folder)
     for problem in torn:
         print(f"no episode, its question is played again: {printable(problem)}", file=sys.stderr)
-    played = {key_of(record.qa): record for record in records}
-    missing = [qa for qa in job.rows if key_of(qa) not in played]
-    before = [played[key] for qa in job.rows if (key := key_of(qa)) in played]
-    print(f"{part.title}: {len(job.rows)} questions, {len(before)} already played", file=sys.stderr)
-    play_missing(job, part, missing, before, engine)
-    return report_part(job, part)
+    now = standing(job.rows, records)
+    plan = job.plan(part, max(map(revision_of, records), default=0) + bool(now.to_grade or now.corrected))
+    there = len(job.rows) - len(now.missing)
+    print(f"{part.title}: {len(job.rows)} questions, {there} already played", file=sys.stderr)
+    if now.corrected:
+        print(f"{now.corrected} rows ask something else than they did: played again", file=sys.stderr)
+    not_graded = []
+    if now.to_grade:
+        print(f"{len(now.to_grade)} rows have another answer than they had: graded again", file=sys.stderr)
+        not_graded = engine.grade(plan, now.to_grade)
+        now = standing(job.rows, finished(part.folder)[0])
+    play_missing(job, plan, now, engine)
+    return report_part(job, part, not_graded)
 
 
-def play_missing(
-    job: Job, part: Part, missing: Sequence[VideoQA], before: Sequence[Record], engine: LocalEngine
-) -> None:
+def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> None:
     """Play questions, with a progress bar.
 
     Args:
-        missing: Those to play.
-        before: Episodes of the others.
+        plan: Of the part.
+        now: Which questions are missing.
 
     Raises:
         SetupError: Another process plays the same, or a shard died.
     """
-    plan = job.plan(part)
-    if missing:
+    if now.missing:
         require_model(job.options.model)
-    if missing and job.shards == 1:
+    if now.missing and job.shards == 1:
         engine.load(plan)
-    forget_failures(part.folder)
-    if not missing:
+    forget_failures(plan.folder)
+    if not now.missing:
         return
-    with progress(len(missing), before) as done:
+    with progress(len(now.missing), now.played) as done:
         if job.shards == 1:
-            engine.play(plan, missing, done)
+            engine.play(plan, now.missing, done)
         else:
-            play_sharded(plan, missing, job.shards, done)
+            play_sharded(plan, now.missing, job.shards, done)
 
 
-def report_part(job: Job, part: Part) -> PartResult:
-    """Write and print a part's report, over the questions that were asked for."""
+def report_part(job: Job, part: Part, not_graded: Sequence[Failure] = ()) -> PartResult:
+    """Write and print a part's report, over the questions that were asked for.
+
+    Args:
+        not_graded: Episodes that couldn't be graded again.
+    """
     wanted, benchmark = job.keys, job.options.benchmark_name
-    records = [record for record in finished(part.folder)[0] if key_of(record.qa) in wanted]
+    records = standing(job.rows, finished(part.folder)[0]).played
     played = {key_of(record.qa) for record in records}
-    failed = [one for one in failures(part.folder) if one.key in wanted and one.key not in played]
+    failed = [one for one in (*failures(part.folder), *not_graded) if one.key in wanted and one.key not in played]
     title = f"{part.title} on {benchmark}"
     figures, text = write_report(part.folder, title, benchmark, records, failed, job.left_out)
     print(text)

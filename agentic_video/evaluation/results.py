@@ -1,6 +1,7 @@
 """What an evaluation leaves in its folder: journals of episodes, questions that couldn't be played."""
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +20,8 @@ KNOWN_LATER = ("engine", "model_name", "model_root", "judge", "retrieval", "fram
 a server may not say what it loaded, and a judge may be set when all is played. Only two that are known can differ."""
 JOURNALS = "episodes-*.jsonl"
 """Finished episodes, a file for each shard."""
+REVISION = "revision"
+"""In a record's provenance: how often episodes of its folder had been replaced when it was written; 0 isn't noted."""
 FAILURES = "failures-*.jsonl"
 """Questions that couldn't be played in the latest run, likewise."""
 
@@ -138,13 +141,57 @@ def same_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 def finished(folder: Path) -> tuple[list[Record], list[str]]:
     """The episodes that a folder's journals hold, each question once, and a message for each line that is no record.
 
-    A line that a kill cut short is such a line; its question is played again.
+    Of several episodes of a question the last one counts: of the highest revision, whichever journal that is in. A line
+    that a kill cut short is such a line; its question is played again.
     """
     records, problems = load_records(sorted(folder.glob(JOURNALS)))
     kept: dict[Key, Record] = {}
     for record in records:
-        kept.setdefault(key_of(record.qa), record)
+        before = kept.setdefault(key_of(record.qa), record)
+        if revision_of(record) >= revision_of(before):
+            kept[key_of(record.qa)] = record
     return list(kept.values()), problems
+
+
+def revision_of(record: Record) -> int:
+    """See :data:`REVISION`."""
+    found = record.provenance.get(REVISION, 0)
+    return found if isinstance(found, int) else 0
+
+
+def same_question(before: VideoQA, now: VideoQA) -> bool:
+    """Whether two rows ask an agent the same, so that an episode of one is an episode of the other. Their gold (answer,
+    windows) may differ, and a video may have moved: then it is no longer at its old place."""
+    return _asked(before) == _asked(now) and _same_video(before.video, now.video)
+
+
+def same_row(before: VideoQA, now: VideoQA) -> bool:
+    """Whether two rows ask the same and have the same gold, so that a grade by one is a grade by the other."""
+    same_gold = (before.answer, before.windows, before.hidden) == (now.answer, now.windows, now.hidden)
+    return same_gold and same_question(before, now)
+
+
+def _asked(qa: VideoQA) -> str:
+    """All but its gold and the place of its video, as JSON: a row has gone through that in a journal."""
+    row = {key: value for key, value in qa.to_row().items() if key not in ("answer", "windows", "video", "extra_info")}
+    extra = {key: value for key, value in qa.extra.items() if key != "answer_hidden"}
+    return json.dumps([row, _without_nulls(extra)], sort_keys=True)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Parquet gives each row the fields of all others."""
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+    return [_without_nulls(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _same_video(before: str, now: str) -> bool:
+    if before == now or os.path.basename(before) != os.path.basename(now):
+        return before == now
+    try:
+        return not os.path.exists(before) or os.path.samefile(before, now)
+    except OSError:
+        return False
 
 
 def failures(folder: Path) -> list[Failure]:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
-from agentic_video.evaluation.context import EvalContext
+from agentic_video.evaluation.context import EvalContext, make_graders
 from agentic_video.evaluation.plan import Plan
-from agentic_video.evaluation.results import Failure, append, journal, key_of
+from agentic_video.evaluation.results import REVISION, Failure, append, journal, key_of, same_row
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
@@ -29,6 +29,7 @@ from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory
+from agentic_video.video.store import FrameStore
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +95,10 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
         "video_seconds": (await context.source.aprobe(qa.video)).duration,
     }
     return Record(qa, trajectory, rewards, context.plan.provenance)
+
+
+GRADES = ("acc", "acc_robust")
+"""What :func:`grades` finds out."""
 
 
 async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> dict[str, float]:
@@ -175,3 +180,43 @@ async def play_rows(
                 await asyncio.gather(*(worker() for _ in range(min(plan.concurrency, len(rows)))))
             finally:
                 context.close()
+
+
+async def grade_again(plan: Plan, episodes: Sequence[tuple[Record, VideoQA]]) -> list[Failure]:
+    """Grade recorded episodes by what their rows say now, and write those down whose row or grade has changed.
+
+    No model is needed for it. The new records have the plan's revision, so that they count from then on.
+
+    Args:
+        episodes: Each with the row as it is now.
+
+    Returns:
+        Episodes that couldn't be graded, for another reason than that a judge gave no grade.
+
+    Raises:
+        SetupError: Another process plays this evaluation.
+    """
+    failed: list[Failure] = []
+    source = FrameStore(plan.frame_store)
+    try:
+        with journal(plan.folder, 0) as file:
+            graders = make_graders(plan, source)
+            waiting = iter(episodes)
+
+            async def worker() -> None:
+                for record, qa in waiting:
+                    try:
+                        found = await grades(plan.system, record.trajectory, qa, graders)
+                    except Exception as error:  # one question never stops the others
+                        failed.append(Failure(key_of(qa), f"{type(error).__name__}: {error}"))
+                        logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)
+                        continue
+                    rewards = {**found, **{name: v for name, v in record.rewards.items() if name not in GRADES}}
+                    if rewards != record.rewards or not same_row(record.qa, qa):
+                        provenance = {**record.provenance, REVISION: plan.provenance.get(REVISION, 0)}
+                        append(file, Record(qa, record.trajectory, rewards, provenance))
+
+            await asyncio.gather(*(worker() for _ in range(min(plan.concurrency, len(episodes)))))
+    finally:
+        source.close()
+    return failed

@@ -17,7 +17,7 @@ import pytest
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
 from agentic_video.evaluation.baseline import Baseline
-from agentic_video.evaluation.evaluate import evaluate, parts_of, read_rows, variant_of
+from agentic_video.evaluation.evaluate import PartResult, evaluate, parts_of, read_rows, variant_of
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
 from agentic_video.evaluation.results import NO_VIDEO, SAME_ID, SAME_ROW, UNREADABLE, finished, read_settings
@@ -158,6 +158,55 @@ def test_a_library_call_gives_figures_and_goes_on(small_world: World, tmp_path: 
     # fewer again: the report is about these, the journal keeps all
     (third,) = evaluate(replace(asked, limit=2))
     assert third.figures["episodes"] == 2 and len(finished(tmp_path)[0]) == 5
+
+
+def test_corrected_rows_are_graded_again_or_played_again(small_world: World, tmp_path: Path, capsys: Any) -> None:
+    rows = [qa.to_row() for qa in load_rows([small_world.heldout])[0] if qa.answer_type == "multiple_choice"][:4]
+    data, out, says = tmp_path / "rows.jsonl", tmp_path / "out", tmp_path / "says.json"
+
+    def evaluated(**say: str) -> PartResult:
+        data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        says.write_text(json.dumps({row["id"]: [f"<answer>{say.get(row['id'], 'A')}</answer>"] for row in rows}))
+        asked = options((data,), out, variant=Variant("baseline", 2))
+        (result,) = evaluate(replace(asked, model=ModelOptions(str(says), named("FileBackend"))))
+        return result
+
+    for row in rows:
+        row["answer"] = "A"
+    assert evaluated().figures["official"]["mean"] == 1.0
+    # another gold: nobody needs to be asked
+    rows[0]["answer"], says_b = "B", {rows[1]["id"]: "B"}
+    capsys.readouterr()
+    result = evaluated(**says_b)
+    assert (result.figures["official"]["mean"], result.figures["robust"]["mean"], result.complete) == (0.75, 0.75, True)
+    said = capsys.readouterr().err
+    assert "4 questions, 4 already played" in said and "1 rows have another answer than they had: graded again" in said
+    assert len(lines(out)) == 5 and len(finished(out)[0]) == 4
+    # another question: the agent answers anew
+    rows[1]["question"] += " Really?"
+    result = evaluated(**says_b)
+    assert (result.figures["official"]["mean"], result.figures["episodes"], result.complete) == (0.5, 4, True)
+    said = capsys.readouterr().err
+    assert "4 questions, 3 already played" in said and "1 rows ask something else than they did: played again" in said
+    # nothing is done twice
+    assert evaluated(**says_b).figures["official"]["mean"] == 0.5 and len(lines(out)) == 6
+    assert "again" not in capsys.readouterr().err
+    # and as it was
+    rows[0]["answer"] = "A"
+    assert evaluated().figures["official"]["mean"] == 0.75 and len(lines(out)) == 7
+
+
+def test_a_corrected_question_that_cannot_be_played_has_no_grade(small_world: World, tmp_path: Path) -> None:
+    row = load_rows([small_world.heldout])[0][0].to_row()
+    data = tmp_path / "rows.jsonl"
+    data.write_text(json.dumps(row) + "\n")
+    asked = options((data,), tmp_path / "out")
+    assert evaluate(asked)[0].figures["episodes"] == 1
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video")
+    data.write_text(json.dumps({**row, "video": str(broken)}) + "\n")
+    (result,) = evaluate(asked)
+    assert (result.figures["episodes"], result.figures["failed"], result.missing) == (0, 1, 1)
 
 
 def test_a_sweep_of_a_library_call(small_world: World, tmp_path: Path) -> None:

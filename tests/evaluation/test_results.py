@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -18,8 +19,12 @@ from agentic_video.evaluation.results import (
     forget_failures,
     journal,
     read_settings,
+    same_question,
+    same_row,
     same_settings,
 )
+from agentic_video.types.jsonl import json_line
+from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from tests.evaluation.records import record
@@ -86,6 +91,44 @@ def test_a_question_in_two_journals_counts_once(tmp_path: Path) -> None:
         with journal(tmp_path, shard) as file:
             append(file, record("a"))
     assert ids(tmp_path) == ["a"]
+
+
+def test_the_last_episode_of_a_question_counts(tmp_path: Path) -> None:
+    old, new = record("a", acc=0.0), record("a", acc=1.0)
+    with journal(tmp_path, 1) as file:
+        append(file, old)
+        append(file, record("b", acc=0.0))
+        append(file, record("b", acc=1.0))
+    with journal(tmp_path, 0) as file:
+        append(file, replace(new, provenance={"revision": 1}))
+    assert [(one.qa.id, one.rewards["acc"]) for one in finished(tmp_path)[0]] == [("a", 1.0), ("b", 1.0)]
+
+
+def test_rows_that_ask_the_same(tmp_path: Path) -> None:
+    video, moved, other = (tmp_path / name for name in ("v.mp4", "moved/v.mp4", "other/v.mp4"))
+    for folder in (moved, other):
+        folder.parent.mkdir()
+    for file in (video, other):
+        file.write_bytes(b"x")
+    moved.symlink_to(video)
+    extra = {"split": "dev", "points": (1.5, 2), "none": None}
+    qa = VideoQA("1", str(video), "which?", "A", options=("x", "y"), extra=extra, windows=((1.0, 2.0),))
+    (before,) = [Record.from_dict(json.loads(json_line(replace(record("1"), qa=qa).to_dict()))).qa]
+    for same in (qa, replace(qa, video=str(moved)), replace(qa, extra={"points": [1.5, 2], "split": "dev", "y": None})):
+        assert same_row(before, same)
+    for gold in ({"answer": "B"}, {"windows": ()}, {"answer": "", "extra": {**extra, "answer_hidden": True}}):
+        assert same_question(before, replace(qa, **gold)) and not same_row(before, replace(qa, **gold))
+    for asked in (
+        {"question": "why?"},
+        {"options": ("x", "z")},
+        {"answer_type": "open_ended"},
+        {"extra": {**extra, "subtitles": "s.srt"}},
+        {"video": str(other)},
+        {"video": str(tmp_path / "w.mp4")},
+    ):
+        assert not same_question(before, replace(qa, **asked))
+    video.unlink()
+    assert same_row(before, replace(qa, video=str(other))), "it has moved there"
 
 
 def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from agentic_video.commands.guard import plainly
+from agentic_video.utils.environment import DISTRIBUTION
 
 COMMANDS = (
     "run",
@@ -62,7 +63,7 @@ def _run(words: Sequence[str]) -> int:
     parser.add_argument("--version", action="store_true", help="show the version and stop")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     if list(words) == ["--version"]:
-        print(f"agentic-video {version('agentic-video')}")
+        print(f"agentic-video {version(DISTRIBUTION)}")
         return 0
     modules = {name: import_module(f"agentic_video.commands.{name}") for name in _needed(words)}
     parsers = {name: _add(subparsers, name, modules[name]) for name in COMMANDS if name in modules}

@@ -5,13 +5,18 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from agentic_video import cli
 from agentic_video.cli import COMMANDS, main
+from agentic_video.utils.environment import DISTRIBUTION
+
+REPOSITORY = Path(__file__).resolve().parents[1]
 
 
 def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,6 +54,13 @@ def test_what_is_no_command_is_refused(words: list[str], capsys: pytest.CaptureF
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert re.fullmatch(r"agentic-video \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_the_distribution_is_not_the_one_on_pypi() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["name"] == DISTRIBUTION != "agentic-video"
+    assert version(DISTRIBUTION) == project["version"]
+    assert [*project["scripts"]] == ["agentic-video"]
 
 
 @pytest.mark.parametrize(

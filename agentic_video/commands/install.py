@@ -1,6 +1,6 @@
 """Put the engine and the exact packages that this version was tested with beside a pip-installed package.
 
-    pip install agentic-video
+    pip install --no-deps agentic_video_rl-VERSION-py3-none-any.whl     # made in a clone by: uv build --wheel
     agentic-video install cpu      # a laptop: vLLM's CPU build
     agentic-video install gpu      # NVIDIA GPUs: vLLM and flash-attn, which needs nvcc to build
 

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agentic_video.utils.environment import DISTRIBUTION
 from agentic_video.utils.errors import SetupError, one_line
 
 JOIN_SECONDS = 60.0
@@ -293,7 +294,7 @@ def _survey(address: str, wanted: Wanted) -> Cluster:
         time.sleep(2)
     if lack:
         return Cluster(problem=f"the Ray cluster at {address} can't take the run: {lack}")
-    versions = {name: importlib.metadata.version(name) for name in ("agentic_video", "verl", "torch", "transformers")}
+    versions = {name: importlib.metadata.version(name) for name in (DISTRIBUTION, "verl", "torch", "transformers")}
     answers = ask_each(alive, look, (asdict(wanted), versions, FILE_SECONDS), LOOK_SECONDS)
     return Cluster(tuple(_node(node, *answer) for node, answer in zip(alive, answers, strict=True)))
 

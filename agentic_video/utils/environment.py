@@ -4,6 +4,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+DISTRIBUTION = "agentic-video-rl"
+"""The package's name for pip. PyPI's ``agentic-video`` is somebody else's program."""
+
 LAPTOP_ENV: Mapping[str, str] = {
     "VERL_PLATFORM": "cpu",
     "TORCHDYNAMO_DISABLE": "1",

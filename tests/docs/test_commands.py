@@ -127,6 +127,15 @@ def test_commands_are_in_bash_blocks(page: Path) -> None:
     assert stray == []
 
 
+@pytest.mark.parametrize("block", ALL, ids=str)
+def test_pip_fetches_nothing_that_only_sounds_like_this_package(block: Block) -> None:
+    """PyPI's ``agentic-video`` is somebody else's, and this package isn't there: pip gets a file or a folder."""
+    for command in commands(block.text):
+        if "pip" in [word.rpartition("/")[2] for word in command]:
+            named = [word for word in command if re.match(r"agentic[-_.]video", word.lower())]
+            assert named == [], command
+
+
 def ours_in(text: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     for command in commands(text):
         if found := ours(command):

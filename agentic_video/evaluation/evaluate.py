@@ -96,17 +96,19 @@ class PartResult:
         figures: See :func:`agentic_video.evaluation.report.figures`.
         missing: Questions that couldn't be played.
         left_out: Rows of the data files that are no questions.
+        ungraded: Episodes to which the judge gave no grade; none where there is no judge.
     """
 
     part: Part
     figures: Mapping[str, Any]
     missing: int
     left_out: int = 0
+    ungraded: int = 0
 
     @property
     def complete(self) -> bool:
-        """Whether every row of the data files was played."""
-        return not self.missing and not self.left_out
+        """Whether every row of the data files was played, and graded where it could be."""
+        return not self.missing and not self.left_out and not self.ungraded
 
     @property
     def point(self) -> Point | None:
@@ -155,6 +157,12 @@ class Job:
         return {key_of(qa) for qa in self.rows}
 
     @property
+    def judge(self) -> str | None:
+        """The model that judges; None where there is none."""
+        judge = self.settings.judge
+        return judge.model if judge.base_url and judge.model else None
+
+    @property
     def retrieval(self) -> RetrievalConfig:
         """How frames are found by text; the baseline finds none."""
         return RetrievalConfig() if self.options.variant.kind == "baseline" else self.settings.retrieval
@@ -189,7 +197,7 @@ class Job:
         A judge is its model, wherever that is. What isn't known is null
         (:data:`~agentic_video.evaluation.results.KNOWN_LATER`).
         """
-        judge, retrieval = self.settings.judge, self.retrieval
+        retrieval = self.retrieval
         return {
             "data": [str(path.resolve()) for path in self.options.data],
             "benchmark": self.options.benchmark_name,
@@ -197,7 +205,7 @@ class Job:
             "model_name": self.model.chat.model or self.options.model.model_name or None,
             "model_root": self.root or None,
             "engine": self.model.engine,
-            "judge": judge.model if judge.base_url and judge.model else None,
+            "judge": self.judge,
             "retrieval": {"model": retrieval.model, "pretrained": retrieval.pretrained},
             "frame_store": {"backend": self.settings.frame_store.backend},
             "prompts": prompts_of(part.system),
@@ -261,9 +269,11 @@ class LocalEngine:
         """Play rows in this process; see :func:`~agentic_video.evaluation.runner.play_rows`."""
         self._runner.run(play_rows(plan, rows, 0, done, self.load(plan)))
 
-    def grade(self, plan: Plan, episodes: Sequence[tuple[Record, VideoQA]]) -> list[Failure]:
+    def grade(
+        self, plan: Plan, episodes: Sequence[tuple[Record, VideoQA]], done: Callable[[Record | Failure], None]
+    ) -> list[Failure]:
         """Grade recorded episodes again; see :func:`~agentic_video.evaluation.runner.grade_again`."""
-        return self._runner.run(grade_again(plan, episodes))
+        return self._runner.run(grade_again(plan, episodes, done))
 
 
 async def _make_backend(plan: Plan) -> Backend:
@@ -426,7 +436,8 @@ class Standing:
 
     Attributes:
         played: The episodes that count, each with its row as it is now.
-        to_grade: Episodes whose rows have another gold by now, each with the row as it is now.
+        to_grade: Episodes to be graded again, each with the row as it is now: its gold is another one, or it has
+            no grade yet (these count meanwhile).
         missing: Questions that are to be played.
         corrected: How many of these were played, when their rows asked something else.
     """
@@ -437,12 +448,13 @@ class Standing:
     corrected: int
 
 
-def standing(rows: Sequence[VideoQA], records: Sequence[Record]) -> Standing:
+def standing(rows: Sequence[VideoQA], records: Sequence[Record], *, judged: bool = False) -> Standing:
     """How far an evaluation is: an episode counts only for the row that it was played and graded by.
 
     Args:
         rows: The questions.
         records: What its folder holds, each question once.
+        judged: Whether there is a judge, so that what has no grade yet may get one.
     """
     found = {key_of(record.qa): record for record in records}
     asked = [(found.get(key_of(qa)), qa) for qa in rows]
@@ -451,10 +463,17 @@ def standing(rows: Sequence[VideoQA], records: Sequence[Record]) -> Standing:
     missing = tuple(qa for qa in rows if key_of(qa) not in kept)
     return Standing(
         played=tuple(replace(record, qa=qa) for record, qa in good if same_row(record.qa, qa)),
-        to_grade=tuple((record, qa) for record, qa in good if not same_row(record.qa, qa)),
+        to_grade=tuple(
+            (record, qa) for record, qa in good if (judged and ungraded(record)) or not same_row(record.qa, qa)
+        ),
         missing=missing,
         corrected=sum(key_of(qa) in found for qa in missing),
     )
+
+
+def ungraded(record: Record) -> bool:
+    """Whether an episode lacks a grade that it could have."""
+    return not record.qa.hidden and "acc" not in record.rewards
 
 
 def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
@@ -467,7 +486,7 @@ def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
     records, torn = finished(part.folder)
     for problem in torn:
         print(f"no episode, its question is played again: {printable(problem)}", file=sys.stderr)
-    now = standing(job.rows, records)
+    now = standing(job.rows, records, judged=job.judge is not None)
     plan = job.plan(part, max(map(revision_of, records), default=0) + bool(now.to_grade or now.corrected))
     there = len(job.rows) - len(now.missing)
     print(f"{part.title}: {len(job.rows)} questions, {there} already played", file=sys.stderr)
@@ -475,11 +494,32 @@ def evaluate_part(job: Job, part: Part, engine: LocalEngine) -> PartResult:
         print(f"{now.corrected} rows ask something else than they did: played again", file=sys.stderr)
     not_graded = []
     if now.to_grade:
-        print(f"{len(now.to_grade)} rows have another answer than they had: graded again", file=sys.stderr)
-        not_graded = engine.grade(plan, now.to_grade)
+        not_graded = grade_anew(plan, now, engine)
         now = standing(job.rows, finished(part.folder)[0])
     play_missing(job, plan, now, engine)
     return report_part(job, part, not_graded)
+
+
+def grade_anew(plan: Plan, now: Standing, engine: LocalEngine) -> list[Failure]:
+    """Grade recorded episodes again, with a progress bar.
+
+    Args:
+        plan: Of the part.
+        now: Which episodes it is.
+
+    Returns:
+        See :func:`~agentic_video.evaluation.runner.grade_again`.
+
+    Raises:
+        SetupError: Another process plays the same.
+    """
+    corrected = sum(not same_row(record.qa, qa) for record, qa in now.to_grade)
+    if corrected:
+        print(f"{corrected} rows have another answer than they had: graded again", file=sys.stderr)
+    if len(now.to_grade) > corrected:
+        print(f"{len(now.to_grade) - corrected} episodes have no grade: the judge is asked again", file=sys.stderr)
+    with progress(len(now.to_grade), ()) as done:
+        return engine.grade(plan, now.to_grade, done)
 
 
 def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> None:
@@ -520,4 +560,7 @@ def report_part(job: Job, part: Part, not_graded: Sequence[Failure] = ()) -> Par
     figures, text = write_report(part.folder, title, benchmark, records, failed, job.left_out)
     print(text)
     print(f"report: {part.folder / 'report.md'}")
-    return PartResult(part, figures, len(job.rows) - len(records), len(job.left_out))
+    without = sum(map(ungraded, records)) if job.judge is not None else 0
+    if without:
+        print(f"{without} episodes have no grade: the judge gave none; the same command asks it again")
+    return PartResult(part, figures, len(job.rows) - len(records), len(job.left_out), without)

@@ -182,13 +182,16 @@ async def play_rows(
                 context.close()
 
 
-async def grade_again(plan: Plan, episodes: Sequence[tuple[Record, VideoQA]]) -> list[Failure]:
+async def grade_again(
+    plan: Plan, episodes: Sequence[tuple[Record, VideoQA]], done: Callable[[Record | Failure], None]
+) -> list[Failure]:
     """Grade recorded episodes by what their rows say now, and write those down whose row or grade has changed.
 
     No model is needed for it. The new records have the plan's revision, so that they count from then on.
 
     Args:
         episodes: Each with the row as it is now.
+        done: Told about every episode.
 
     Returns:
         Episodes that couldn't be graded, for another reason than that a judge gave no grade.
@@ -210,11 +213,14 @@ async def grade_again(plan: Plan, episodes: Sequence[tuple[Record, VideoQA]]) ->
                     except Exception as error:  # one question never stops the others
                         failed.append(Failure(key_of(qa), f"{type(error).__name__}: {error}"))
                         logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)
+                        done(failed[-1])
                         continue
                     rewards = {**found, **{name: v for name, v in record.rewards.items() if name not in GRADES}}
+                    provenance = {**record.provenance, REVISION: plan.provenance.get(REVISION, 0)}
+                    graded = Record(qa, record.trajectory, rewards, provenance)
                     if rewards != record.rewards or not same_row(record.qa, qa):
-                        provenance = {**record.provenance, REVISION: plan.provenance.get(REVISION, 0)}
-                        append(file, Record(qa, record.trajectory, rewards, provenance))
+                        append(file, graded)
+                    done(graded)
 
             await asyncio.gather(*(worker() for _ in range(min(plan.concurrency, len(episodes)))))
     finally:

@@ -209,6 +209,38 @@ def test_a_corrected_question_that_cannot_be_played_has_no_grade(small_world: Wo
     assert (result.figures["episodes"], result.figures["failed"], result.missing) == (0, 1, 1)
 
 
+def test_what_the_judge_did_not_grade_it_is_asked_again(small_world: World, tmp_path: Path, capsys: Any) -> None:
+    known = {"answer_type": "open_ended", "options": []}
+    rows = [{**qa.to_row(), **known, "id": str(n)} for n, qa in enumerate(load_rows([small_world.heldout])[0][:3])]
+    data, out, says = tmp_path / "rows.jsonl", tmp_path / "out", tmp_path / "says.json"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    says.write_text(json.dumps({row["id"]: ["<answer>a dog</answer>"] for row in rows}))
+    asked = options((data,), out, concurrency=1, variant=Variant("baseline", 2))
+    asked = replace(asked, model=ModelOptions(str(says), named("FileBackend")))
+    # where there is no judge, nobody is asked, and all is done that can be
+    (result,) = evaluate(asked)
+    assert (result.figures["ungraded"], result.complete) == (3, True)
+    # with one the recorded episodes are graded: one reply can't be read
+    server = Served("j", "1", "0", "no idea")
+    judge = {"base_url": server.url, "model": "j", "max_retries": 0}
+    asked = replace(asked, overrides=tuple(f"agentic_video.judge.{key}={value}" for key, value in judge.items()))
+    capsys.readouterr()
+    (result,) = evaluate(asked)
+    assert (result.figures["official"]["mean"], result.figures["ungraded"]) == (0.5, 1)
+    assert (result.missing, result.ungraded, result.complete) == (0, 1, False)
+    said = capsys.readouterr()
+    assert "3 episodes have no grade: the judge is asked again" in said.err
+    assert "1 episodes have no grade: the judge gave none; the same command asks it again" in said.out
+    assert len(lines(out)) == 5, "nothing is written down anew that is as it was"
+    # the same command again
+    server.says = ["1"]
+    (result,) = evaluate(asked)
+    assert result.figures["official"]["mean"] == pytest.approx(2 / 3) and result.complete
+    assert len(finished(out)[0]) == 3 and len(lines(out)) == 6
+    server.close()
+    assert evaluate(asked)[0].complete
+
+
 def test_a_sweep_of_a_library_call(small_world: World, tmp_path: Path) -> None:
     results = evaluate(options((small_world.heldout,), tmp_path, limit=2, sweep=Sweep("calls", (1, 2))))
     assert [result.part.value for result in results] == [1, 2]

@@ -14,7 +14,11 @@ from typing import Any
 
 import numpy as np
 import ray
+import torch
+import transfer_queue as tq
 from omegaconf import DictConfig
+from transfer_queue import KVBatchMeta
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.agent_loop import FINAL_OUTPUT
@@ -192,17 +196,42 @@ def watched_validation(trainer: Any) -> Iterator[list[Episode]]:
     """Keep the episodes of a validation, which verl forgets before it returns their means.
 
     Args:
-        trainer: Has verl's ``replay_buffer``, which another one stands in for meanwhile.
+        trainer: Has verl's ``replay_buffer`` and ``val_dataloader``, for which others stand in meanwhile.
 
     Yields:
         The episodes so far; complete when the validation is over.
     """
-    watched = WatchedBuffer(trainer.replay_buffer)
-    trainer.replay_buffer = watched
+    asked = Asked(trainer.val_dataloader)
+    watched = WatchedBuffer(trainer.replay_buffer, asked)
+    trainer.replay_buffer, trainer.val_dataloader = watched, asked
     try:
         yield watched.episodes
     finally:
-        trainer.replay_buffer = watched.buffer
+        trainer.replay_buffer, trainer.val_dataloader = watched.buffer, asked.loader
+
+
+class Asked:
+    """A validation's batches, the last of which is remembered.
+
+    Args:
+        loader: verl's batches of rows.
+
+    Attributes:
+        loader: The same.
+        batch: The one that is being played; verl adds each row's ``uid``.
+    """
+
+    def __init__(self, loader: Any):
+        self.loader = loader
+        self.batch: Mapping[str, Any] = {}
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for batch in self.loader:
+            self.batch = batch
+            yield batch
 
 
 class WatchedBuffer:
@@ -210,20 +239,53 @@ class WatchedBuffer:
 
     Args:
         buffer: The replay buffer; all that a validation asks of it is to sample.
+        asked: What is sampled.
 
     Attributes:
         episodes: The episodes so far.
     """
 
-    def __init__(self, buffer: Any):
+    def __init__(self, buffer: Any, asked: Asked):
         self.buffer = buffer
         self.episodes: list[Episode] = []
+        self._asked = asked
 
-    def sample(self, *args: Any, **kwargs: Any) -> Any:
-        """As the buffer's own."""
-        batch, metrics = self.buffer.sample(*args, **kwargs)
-        self.episodes += final_extras(batch)
+    def sample(self, *args: Any, partition_id: str, **kwargs: Any) -> Any:
+        """As the buffer's own. Of a batch all of whose episodes failed, an empty one: verl ends at none."""
+        batch, metrics = self.buffer.sample(*args, partition_id=partition_id, **kwargs)
+        if batch.keys:
+            self.episodes += final_extras(batch)
+        else:
+            batch = empty_episode(self._asked.batch, partition_id)
         return batch, metrics
+
+
+def empty_episode(asked: Mapping[str, Any], partition_id: str) -> KVBatchMeta:
+    """Put an episode that says nothing and earns nothing into verl's transfer queue.
+
+    It has no ``acc``, so that it counts as what it stands for: an episode that failed.
+
+    Args:
+        asked: The rows that were played, with their ``uid``.
+        partition_id: Which part of the queue.
+
+    Returns:
+        What a replay buffer samples.
+    """
+    uid, nothing = str(asked["uid"][0]), torch.zeros(1, dtype=torch.int64)
+    fields = {
+        "prompts": nothing,
+        "responses": nothing,
+        "rm_scores": nothing.float(),
+        "uid": uid,
+        "num_turns": 0,
+        "data_source": str(asked["data_source"][0]),
+        "reward_model": asked["reward_model"][0] if "reward_model" in asked else {},
+        "extra_fields": {},
+    }
+    keys, tags = [f"{uid}_0_0"], [{"seq_len": 2, "prompt_len": 1, "response_len": 1, "status": "success"}]
+    tq.kv_batch_put(keys=keys, partition_id=partition_id, tags=tags, fields=list_of_dict_to_tensordict([fields]))
+    return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags)
 
 
 def store_counters() -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import ray
+import transfer_queue
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.report.held_out import HeldOutScore, read_scores
@@ -135,7 +136,8 @@ def holder(queue: Queue) -> SimpleNamespace:
     """A trainer's buffer that samples two batches of one episode each."""
     queue.update(a=episode(0.0), b=episode(1.0))
     batches: Iterator[Any] = iter([batch_of(["a"]), batch_of(["b"])])
-    return SimpleNamespace(replay_buffer=SimpleNamespace(sample=lambda **asked: (next(batches), {"asked": asked})))
+    buffer = SimpleNamespace(sample=lambda **asked: (next(batches), {"asked": asked}))
+    return SimpleNamespace(replay_buffer=buffer, val_dataloader=[{"data_source": ["toy", "toy"]}])
 
 
 def test_a_watched_validation_keeps_what_verl_forgets(holder: SimpleNamespace, queue: Queue) -> None:
@@ -148,6 +150,25 @@ def test_a_watched_validation_keeps_what_verl_forgets(holder: SimpleNamespace, q
             del queue[key]
     assert [one["reward_extra_info"]["acc"] for one in episodes] == [0.0, 1.0]
     assert holder.replay_buffer is buffer
+
+
+def test_a_batch_all_of_whose_episodes_failed_counts_as_wrong(
+    holder: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """verl ends at a batch without episodes: the last of a validation is one row, and its video is unreadable."""
+    put: list[dict[str, Any]] = []
+    monkeypatch.setattr(transfer_queue, "kv_batch_put", lambda **given: put.append(given))
+    holder.replay_buffer.sample = lambda **asked: (batch_of([]), {})
+    loader = holder.val_dataloader
+    with watched_validation(holder) as episodes:
+        for batch in holder.val_dataloader:
+            batch["uid"] = ["u1", "u2"]  # as verl does
+            taken, _ = holder.replay_buffer.sample(partition_id="val", batch_size=2)
+    assert not episodes and holder.val_dataloader is loader
+    (given,) = put
+    assert given["keys"] == taken.keys == ["u1_0_0"] and given["partition_id"] == taken.partition_id == "val"
+    assert given["fields"]["rm_scores"].sum() == 0 and given["fields"]["data_source"][0] == "toy"
+    assert given["fields"]["extra_fields"][0] == {}
 
 
 def test_a_validation_that_fails_leaves_the_buffer(holder: SimpleNamespace) -> None:

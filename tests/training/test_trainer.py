@@ -30,6 +30,7 @@ def make_trainer(*overrides: str) -> VideoAgentTrainer:
     trainer = VideoAgentTrainer(composed("videozoomer", "laptop", *model, *overrides))
     trainer.global_steps = 9
     trainer.logger = SimpleNamespace(logger={"console": None})
+    trainer.val_dataloader = []
     return trainer
 
 

@@ -22,6 +22,7 @@ from tests.docs.commands import (
     blocks,
     commands,
     environment_of,
+    listing_with,
     name_of,
     ours,
     outside_blocks,
@@ -216,9 +217,7 @@ def test_every_training_command_passes_its_dry_run(
             monkeypatch.delenv(name, raising=False)
     for name, value in (pair.split("=", 1) for pair in given.split()):
         monkeypatch.setenv(name, value)
-    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
-    (listing,) = re.findall(r"^```python\n(from agentic_video\.types import Score\n.*?)^```", page, re.DOTALL | re.M)
-    (tmp_path / "few_turns.py").write_text(listing, encoding="utf-8")
+    (tmp_path / "few_turns.py").write_text(listing_with("few_turns"), encoding="utf-8")
     chosen = [] if "--profile" in words else ["--profile", profile]
     if profile == "cluster" and {"sft", "kto", "rft"} & set(words):
         chosen.append("trainer.n_gpus_per_node=8")  # torchrun counts this machine's

@@ -13,6 +13,7 @@ import pytest
 
 from agentic_video.report.metrics import read_metrics, series
 from agentic_video.systems.registry import SYSTEMS
+from tests.docs.commands import listing_with
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = "trainer.total_training_steps=2"
@@ -80,18 +81,17 @@ def test_custom_reward(mode: tuple[str, ...], tmp_path: Path) -> None:
 
 def test_a_reward_of_the_page_s_own(tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
-    (listing,) = re.findall(r"^```python\n(from agentic_video\.types import Score\n.*?)^```", page, re.DOTALL | re.M)
-    (tmp_path / "few_turns.py").write_text(listing, encoding="utf-8")
+    (tmp_path / "few_turns.py").write_text(listing_with("few_turns"), encoding="utf-8")
     (command,) = re.findall(r"^bash recipes/.*few_turns.*$", page, re.MULTILINE)
     made = run(command, tmp_path, STEPS)
-    assert series(read_metrics(made), "episode/term_turns")[0] == [1, 2]
+    metrics = read_metrics(made)
+    assert series(metrics, "episode/term_turns")[0] == [1, 2]
+    assert max(series(metrics, "episode/acc")[1]) > 0
 
 
 def test_credit_by_turn_and_ends_that_are_not_trained_on(tmp_path: Path) -> None:
     """Two seams of the advantage in one job: the page's reward by turn, and illegal ends left out of loss and group."""
-    page = (REPOSITORY / "docs" / "extending.md").read_text(encoding="utf-8")
-    (listing,) = re.findall(r"^```python\n(from agentic_video\.types\.score .*?)^```", page, re.DOTALL | re.MULTILINE)
-    (tmp_path / "cheap_calls.py").write_text(listing, encoding="utf-8")
+    (tmp_path / "cheap_calls.py").write_text(listing_with("cheap_calls"), encoding="utf-8")
     made = run(
         "bash recipes/videoo3/run_grpo.sh",
         tmp_path,
@@ -104,6 +104,7 @@ def test_credit_by_turn_and_ends_that_are_not_trained_on(tmp_path: Path) -> None
     )
     metrics = read_metrics(made)
     assert series(metrics, "episode/reward")[0] == [1, 2]
+    assert max(series(metrics, "episode/acc")[1]) > 0
     assert max(series(metrics, "training/rollout_probs_diff_mean")[1]) < 1e-4
     assert all(0 < norm < 100 for norm in series(metrics, "actor/grad_norm")[1])
     left_out = series(metrics, "episode/untrained")[1]

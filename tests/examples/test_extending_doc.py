@@ -378,7 +378,18 @@ def test_rows_of_one_s_own(listings: dict[str, Any], video: str, tmp_path: Path)
 
 def test_a_reward_by_turn(listings: dict[str, Any]) -> None:
     call = Turn("", Calls(()), 1, illegal_calls=2)
-    trajectory = Trajectory("q", "s", (), (call, Turn("", Answer("it"), 1)), EndReason.ANSWER)
-    qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="it", answer_type="open_ended")
+    trajectory = Trajectory("q", "s", (), (call, Turn("", Answer("blue"), 1)), EndReason.ANSWER)
+    qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="B", options=("red", "blue"))
     score = listings["cheap_calls"](trajectory, qa, Graders())
     assert score.turns == (-0.2, 0.0) and score.reward == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("reward", ["few_turns", "cheap_calls"])
+@pytest.mark.parametrize(("answer", "acc"), [("B", 1.0), ("blue", 1.0), ("B. blue", 1.0), ("red", 0.0), ("", 0.0)])
+def test_a_reward_takes_the_letter_and_the_option_s_text(
+    answer: str, acc: float, reward: str, listings: dict[str, Any]
+) -> None:
+    trajectory = Trajectory("q", "s", (), (Turn("", Answer(answer), 1),), EndReason.ANSWER)
+    qa = VideoQA(id="q", video="/v.mp4", question="What?", answer="B", options=("red", "blue"))
+    score = listings[reward](trajectory, qa, Graders())
+    assert score.acc == score.terms["right"] == acc

@@ -7,6 +7,8 @@ from importlib.resources import files
 
 import yaml
 
+CAPTIONS = frozenset({"dream1k", "temporalbench_short_caption", "tempcompass_captioning", "vdc_short"})
+"""Benchmarks of captions, whose published numbers are scores by judges of their own."""
 _SPLIT = re.compile(r"_(?:val_v|val|test|eval|all)$")
 
 

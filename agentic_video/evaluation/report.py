@@ -5,14 +5,15 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.grounding import Measured, grounding_values
-from agentic_video.evaluation.published import published_for
+from agentic_video.evaluation.published import CAPTIONS, Published, published_for
 from agentic_video.evaluation.results import Failure, LeftOut
 from agentic_video.evaluation.submission import submissions
-from agentic_video.evaluation.suites import suite_figures
+from agentic_video.evaluation.suites import ACCURACY, headline, suite_figures
 from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -148,7 +149,9 @@ def figures(
 
     Accuracies are shares from 0 to 1: ``official`` by the system's own rule, ``robust`` by the shared rule for multiple
     choice. Questions that weren't played count in neither, be it that they failed or that their rows were left out;
-    ``official_unplayed_wrong`` and ``robust_unplayed_wrong`` count them as wrong.
+    ``official_unplayed_wrong`` and ``robust_unplayed_wrong`` count them as wrong. ``headline`` is the one that belongs
+    beside published numbers (see :class:`~agentic_video.evaluation.suites.Headline`); its ``unplayed_wrong`` takes what
+    wasn't played as spread over tasks like what was.
 
     Args:
         records: What was played.
@@ -158,6 +161,7 @@ def figures(
     official, robust = accuracy(records), accuracy(records, "acc_robust")
     graded = official["episodes"]
     unplayed = len(failures) + sum(one.asked for one in left_out)
+    head = asdict(headline(records))
     groups: dict[str, dict[str, list[Record]]] = {"data_source": {}, "category": {}, "duration": {}}
     for record in records:
         names = {
@@ -197,6 +201,7 @@ def figures(
         "robust_unplayed_wrong": (
             with_unplayed_wrong(robust, 0, unplayed) if robust["episodes"] == len(records) else None
         ),
+        "headline": {**head, "unplayed_wrong": with_unplayed_wrong(head, len(records) - head["episodes"], unplayed)},
         "official_mean_over_categories": statistics.fmean(means) if means else None,
         "suites": suite_figures(records),
         "grounding": {
@@ -250,9 +255,12 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
         benchmark: Published numbers of this benchmark are shown beside.
         failures: Some of them are named.
     """
-    official = result["official"]
     lines = [f"# {title}", "", _headline(result)]
     rows: list[tuple[Any, ...]]
+    if (head := result["headline"])["name"] != ACCURACY and head["mean"] is not None:
+        error = "" if head["error"] is None else f" (standard error {percent(head['error'])})"
+        counted = f"on {_count(head['episodes'], 'episode')}"
+        lines.append(f"{head['name']} {percent(head['mean'])} %{error} {counted}: the number to compare with papers.")
     if result["official_mean_over_categories"] is not None:
         lines.append(f"Mean over categories {percent(result['official_mean_over_categories'])} %.")
     if result["hidden"]:
@@ -303,28 +311,37 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     rows = [(name, _shares(counts)) for name, counts in shares.items() if counts]
     if rows:
         lines += ["", *table(("distribution", "share of episodes (of calls, for fps)"), rows)]
-    beside = published_for(benchmark)
-    if beside:
-        frames = result["per_episode"].get("frames")
-        note = ""
-        if (unplayed := result["asked"] - result["episodes"]) > 0:
-            strict = percent(result["official_unplayed_wrong"])
-            note = f"{unplayed} of {result['asked']} questions not played; {strict} with them as wrong"
-        rows = [("this run", "", percent(official["mean"]), f"{frames['mean']:.1f}" if frames else "-", "", note)]
-        rows += [
-            (
-                row.model,
-                row.paper,
-                f"{row.accuracy:.1f}",
-                "-" if row.frames is None else f"{row.frames:g}",
-                row.table,
-                "; ".join(filter(None, ("" if row.calls is None else f"at most {row.calls} calls", row.note))),
-            )
-            for row in beside
-        ]
-        lines += ["", f"Published on {benchmark}:", ""]
-        lines += table(("model", "paper", "accuracy %", "frames", "where", "note"), rows)
+    if beside := published_for(benchmark):
+        lines += _beside(result, benchmark, beside)
     return "\n".join(lines) + "\n"
+
+
+def _beside(result: Mapping[str, Any], benchmark: str, beside: Sequence[Published]) -> list[str]:
+    """The lines about published numbers: a table, or why this run's number doesn't belong beside them."""
+    head = result["headline"]
+    problem = "they score captions, by judges of their own" if beside[0].benchmark in CAPTIONS else head["problem"]
+    if problem:
+        return ["", f"The numbers published on {benchmark} aren't shown beside this run's: {problem}."]
+    frames = result["per_episode"].get("frames")
+    notes = [] if head["name"] == ACCURACY else [head["name"]]
+    if (unplayed := result["asked"] - result["episodes"]) > 0:
+        strict = percent(head["unplayed_wrong"])
+        notes.append(f"{unplayed} of {result['asked']} questions not played; {strict} with them as wrong")
+    mean = f"{frames['mean']:.1f}" if frames else "-"
+    rows = [("this run", "", percent(head["mean"]), mean, "", "; ".join(notes))]
+    rows += [
+        (
+            row.model,
+            row.paper,
+            f"{row.accuracy:.1f}",
+            "-" if row.frames is None else f"{row.frames:g}",
+            row.table,
+            "; ".join(filter(None, ("" if row.calls is None else f"at most {row.calls} calls", row.note))),
+        )
+        for row in beside
+    ]
+    title = ("model", "paper", "accuracy %" if head["name"] == ACCURACY else "%", "frames", "where", "note")
+    return ["", f"Published on {benchmark}:", "", *table(title, rows)]
 
 
 def _headline(result: Mapping[str, Any]) -> str:

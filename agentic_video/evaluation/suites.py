@@ -3,13 +3,73 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from agentic_video.converters.elv_halluc import hallucination_scores
 from agentic_video.types.record import Record
-from agentic_video.utils.standard_error import jackknife_errors
+from agentic_video.utils.standard_error import clustered_error, jackknife_errors
 
 Scores = dict[str, float]
 """Scores by name, as shares from 0 to 1 (differences from -1)."""
+
+
+ACCURACY = "accuracy"
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The one number of a run that belongs beside those of papers.
+
+    Attributes:
+        name: ``accuracy`` over all questions, or the score that the benchmark's own report has in its place.
+        mean: A share from 0 to 1; None where there is none.
+        error: Its standard error, clustered by video; None below two videos.
+        episodes: How many count in it.
+        problem: Why it doesn't belong beside a paper's number after all; empty where it does.
+    """
+
+    name: str
+    mean: float | None
+    error: float | None
+    episodes: int
+    problem: str = ""
+
+
+def headline(records: Sequence[Record]) -> Headline:
+    """The number of a run that belongs beside those of papers; episodes that weren't graded count nowhere.
+
+    Args:
+        records: Of one benchmark. Where they are of several data sources it is their accuracy.
+    """
+    graded = [record for record in records if "acc" in record.rewards]
+    sources = {record.qa.data_source.removesuffix("_subtitles") for record in graded}
+    name = HEADLINES.get(sources.pop(), ACCURACY) if len(sources) == 1 else ACCURACY
+    if name == ACCURACY:
+        values = [record.rewards["acc"] for record in graded]
+        mean = statistics.fmean(values) if values else None
+        error = clustered_error(values, [record.qa.video for record in graded])
+        return Headline(name, mean, error, len(graded), _by_words(graded))
+    figures = next(iter(suite_figures(graded).values()), {})
+    if name not in figures:
+        return Headline(name, None, None, 0, f"this run has no {name}")
+    members = [record for record in graded if _counts(record)]
+    return Headline(name, figures[name]["mean"], figures[name]["error"], len(members), _by_words(members))
+
+
+def _counts(record: Record) -> bool:
+    """Whether an episode counts in its source's headline."""
+    wanted = COUNTED.get(record.qa.data_source)
+    return wanted is None or wanted(record)
+
+
+def _by_words(records: Sequence[Record]) -> str:
+    """Why grades don't belong beside a paper's, which call open answers right or wrong; empty where these do, too."""
+    shares = [one for one in records if one.qa.answer_type == "open_ended" and one.rewards["acc"] not in (0.0, 1.0)]
+    return (
+        "open-ended answers were graded by their words or as half right, not as right or wrong by a judge"
+        if shares
+        else ""
+    )
 
 
 def suite_scores(records: Sequence[Record]) -> dict[str, Scores]:
@@ -58,12 +118,29 @@ def _means(records: Sequence[Record], *fields: str) -> Scores:
 
 
 def _mlvu(records: Sequence[Record]) -> Scores:
-    """M-Avg: the mean over its tasks, whatever their size."""
-    tasks: dict[str, list[float]] = defaultdict(list)
-    for record in records:
-        if isinstance(task := record.qa.extra.get("category"), str):
-            tasks[task].append(record.rewards["acc"])
-    return {"M-Avg": statistics.fmean(map(statistics.fmean, tasks.values()))} if tasks else {}
+    """M-Avg: the mean over its tasks of multiple choice, whatever their size."""
+    return _mean_over("M-Avg", [record for record in records if _is_choice(record)])
+
+
+def _is_choice(record: Record) -> bool:
+    """MLVU's tasks with open answers have a score of their own, G-Avg, by a judge of its authors'."""
+    return record.qa.answer_type == "multiple_choice"
+
+
+def _mean_over(name: str, records: Sequence[Record]) -> Scores:
+    """The mean over the categories."""
+    groups = _means(records, "category")
+    return {name: statistics.fmean(groups.values())} if groups else {}
+
+
+def _video_mmlu(records: Sequence[Record]) -> Scores:
+    """Of the quiz, the mean over the three disciplines, whatever their size."""
+    return _mean_over("mean over disciplines", [record for record in records if _is_quiz(record)])
+
+
+def _is_quiz(record: Record) -> bool:
+    """Captions have a list of questions with them."""
+    return "qa_list" not in record.qa.extra
 
 
 def _elv_halluc(records: Sequence[Record]) -> Scores:
@@ -131,8 +208,7 @@ def _minerva(records: Sequence[Record]) -> Scores:
 
 def _herbench(records: Sequence[Record]) -> Scores:
     """The mean over its tasks, whatever their size."""
-    tasks = _means(records, "category")
-    return {"mean over tasks": statistics.fmean(tasks.values())} if tasks else {}
+    return _mean_over("mean over tasks", records)
 
 
 SUITES: dict[str, Callable[[Sequence[Record]], Scores]] = {
@@ -145,9 +221,21 @@ SUITES: dict[str, Callable[[Sequence[Record]], Scores]] = {
     "longtimescope": _longtimescope,
     "minerva": _minerva,
     "herbench": _herbench,
+    "video_mmlu": _video_mmlu,
 }
 """By data source, as the converters name it."""
 
-JUDGED = frozenset({"mmvu", "videoeval_pro", "videosiah_eval"})
+HEADLINES = {
+    "mlvu": "M-Avg",
+    "video_mmlu": "mean over disciplines",
+    "herbench": "mean over tasks",
+    "elv_halluc": "mean of both",
+}
+"""The score that a benchmark's own report has in place of the accuracy over all questions, by data source."""
+
+COUNTED: dict[str, Callable[[Record], bool]] = {"mlvu": _is_choice, "video_mmlu": _is_quiz}
+"""Which episodes count in it, where not all do."""
+
+JUDGED = frozenset({"mmvu", "video_mmlu", "videoeval_pro", "videosiah_eval"})
 """Data sources whose open-ended answers a judge calls right or wrong, whatever a system's reward pays for half an
 answer: their published accuracies are counted so."""

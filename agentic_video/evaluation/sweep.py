@@ -1,12 +1,13 @@
 """Sweeps: the same evaluation with more and more frames, or calls; a picture of accuracy."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.published import published_by_calls
+from agentic_video.evaluation.results import read_settings, same_settings
 from agentic_video.systems.base import System
 from agentic_video.utils.errors import SetupError
 
@@ -18,7 +19,7 @@ class Point:
     Attributes:
         value: What was set.
         frames: Mean frames of an episode.
-        accuracy: Share of right answers.
+        accuracy: Share of right answers, or the score that the benchmark's report has in its place (M-Avg).
         error: Standard error of it, where there is one.
     """
 
@@ -45,11 +46,11 @@ def swept(system: System, kind: str, value: int) -> System:
 
 
 def point(value: int, result: Mapping[str, Any]) -> Point | None:
-    """A point from a report's figures; None where nothing was graded."""
-    frames, official = result["per_episode"].get("frames"), result["official"]
-    if frames is None or official["mean"] is None:
+    """A point from a report's figures, of the score that papers report; None where there is none."""
+    frames, score = result["per_episode"].get("frames"), result.get("headline") or result["official"]
+    if frames is None or score["mean"] is None:
         return None
-    return Point(value, frames["mean"], official["mean"], official["error"])
+    return Point(value, frames["mean"], score["mean"], score["error"])
 
 
 def folder_name(kind: str, curve: str, value: int) -> str:
@@ -61,16 +62,57 @@ def folder_name(kind: str, curve: str, value: int) -> str:
     return f"{kind}-{curve}-{value:03d}"
 
 
-def read_curves(out: Path, kind: str) -> dict[str, list[Point]]:
-    """The points of all sweeps of one kind that a folder holds: a baseline's beside an agent's, say."""
-    curves: dict[str, list[Point]] = {}
+def read_curves(
+    out: Path, kind: str, curve: str, settings: Callable[[int], Mapping[str, Any] | None]
+) -> dict[str, list[Point]]:
+    """The points of a sweep, whichever run of it they are from, and of the other curves of its kind on the same data
+    that the folder holds: a baseline's beside an agent's, say.
+
+    A folder may also hold points of other checkpoints, or of other budgets. Of the sweep itself none is taken whose
+    settings aren't its own; another curve, whose model may be another one, is that of its latest evaluation.
+
+    Args:
+        out: The sweep's folder.
+        kind: Of the sweep.
+        curve: Its own, see :func:`folder_name`.
+        settings: What the folder of a value belongs to, if it is the sweep's; None for a value that it can't have.
+    """
+    found: dict[str, list[_Found]] = {}
     for folder in sorted(out.glob(f"{kind}-*-*")):
         name, _, value = folder.name.removeprefix(f"{kind}-").rpartition("-")
         file = folder / "report.json"
         if value.isdigit() and file.is_file():
-            found = point(int(value), json.loads(file.read_text(encoding="utf-8")))
-            curves.setdefault(name, []).extend([found] if found else [])
-    return {name: sorted(points, key=lambda one: one.value) for name, points in curves.items()}
+            found.setdefault(name, []).append(_Found(int(value), file, read_settings(folder)))
+    wanted = {one.value: settings(one.value) for one in found.get(curve, ())}
+    own = [one for one in found.get(curve, ()) if same_settings(one.settings, wanted[one.value] or {})]
+    curves = {}
+    for name, members in found.items():
+        kept = own
+        if name != curve:
+            latest = max(members, key=lambda one: one.file.stat().st_mtime)
+            beside = not own or all(
+                latest.settings.get(key) == own[0].settings.get(key) for key in ("data", "benchmark")
+            )
+            kept = [one for one in members if beside and same_settings(one.unswept, latest.unswept)]
+        points = (point(one.value, json.loads(one.file.read_text(encoding="utf-8"))) for one in kept)
+        if kept:
+            curves[name] = sorted((one for one in points if one), key=lambda one: one.value)
+    return curves
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An evaluation of a sweep, as a folder has it."""
+
+    value: int
+    file: Path
+    settings: Mapping[str, Any]
+
+    @property
+    def unswept(self) -> dict[str, Any]:
+        """Its settings but for those that a sweep changes."""
+        rest = {key: value for key, value in self.settings.items() if key not in ("system", "limits", "prompts")}
+        return rest | {"class": self.settings.get("system", {}).get("class")}
 
 
 def draw(

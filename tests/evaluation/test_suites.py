@@ -1,12 +1,14 @@
 """Scores that benchmarks report beside the accuracy, by hand."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agentic_video.evaluation.report import category_of, duration_of, figures, report_text
-from agentic_video.evaluation.suites import suite_figures, suite_scores
+from agentic_video.evaluation.results import Failure
+from agentic_video.evaluation.suites import HEADLINES, SUITES, headline, suite_figures, suite_scores
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
@@ -25,6 +27,67 @@ def test_mlvu_counts_its_tasks_equally() -> None:
     result = figures(records)
     assert result["official"]["mean"] == 0.4 and result["suites"]["mlvu"]["M-Avg"] == {"mean": 0.625, "error": None}
     assert "| M-Avg | 62.5 | -              |" in report_text("t", result, "mlvu_dev")
+
+
+def free(record: Record) -> Record:
+    """The same question with an open answer."""
+    return replace(record, qa=replace(record.qa, answer_type="open_ended", options=()))
+
+
+def test_mlvu_s_open_answers_are_no_part_of_its_mean() -> None:
+    records = [graded("mlvu", acc, category="count") for acc in (1, 0)] + [graded("mlvu", 1, category="ego")]
+    summaries = [free(graded("mlvu", 0.1, category=task)) for task in ("sub_scene", "summary")]
+    assert suite_scores([*records, *summaries]) == {"mlvu": {"M-Avg": 0.75}}
+    found = headline([*records, *summaries])
+    assert (found.name, found.mean, found.episodes, found.problem) == ("M-Avg", 0.75, 3, "")
+    assert headline(summaries).problem == "this run has no M-Avg" and headline(summaries).mean is None
+
+
+def test_the_number_to_compare_with_papers_is_the_benchmark_s_own() -> None:
+    assert all(source in SUITES for source in HEADLINES)
+    records = [graded("mlvu", acc, category="count") for acc in (1, 0, 0, 0)] + [graded("mlvu", 1, category="ego")]
+    result = figures(records)
+    assert (result["official"]["mean"], result["headline"]["mean"], result["headline"]["name"]) == (0.4, 0.625, "M-Avg")
+    text = report_text("t", result, "mlvu_dev")
+    this_run = [cell.strip() for cell in next(line for line in text.splitlines() if "| this run" in line).split("|")]
+    assert (this_run[3], this_run[6]) == ("62.5", "M-Avg")
+    assert "M-Avg 62.5 % on 5 episodes: the number to compare with papers." in text
+    # three not played, five were: 0.625 * 5 / 8
+    result = figures(records, [Failure(("mlvu", f"x{number}"), "gone") for number in range(3)])
+    assert result["headline"]["unplayed_wrong"] == pytest.approx(0.390625)
+    assert "M-Avg; 3 of 8 questions not played; 39.1 with them as wrong" in report_text("t", result, "mlvu_dev")
+
+
+def test_elsewhere_it_is_the_accuracy() -> None:
+    for records in (
+        [graded("lvbench", 1, "a"), graded("lvbench", 0, "b")],
+        [graded("mlvu", 1, "a"), graded("x", 0, "b")],
+    ):
+        found = headline(records)
+        assert (found.name, found.mean, found.error, found.episodes) == ("accuracy", 0.5, 0.5, 2)
+    assert headline([]).mean is None and headline([graded("mlvu", None)]).mean is None
+
+
+def test_the_quiz_of_video_mmlu_counts_its_disciplines_equally() -> None:
+    quiz = [free(graded("video_mmlu", acc, category="Maths")) for acc in (1, 1, 0, 0)]
+    quiz += [free(graded("video_mmlu", 1, category="Physics"))]
+    caption = free(graded("video_mmlu", 0.2, category="Physics", qa_list="[]"))
+    found = headline([*quiz, caption])
+    # a half and one
+    assert (found.name, found.mean, found.episodes, found.problem) == ("mean over disciplines", 0.75, 5, "")
+    assert headline([caption]).problem and headline([free(graded("video_mmlu", 1, category=""))]).problem
+
+
+def test_grades_by_words_do_not_stand_beside_published_ones() -> None:
+    quiz = [free(graded("video_mmlu", acc, category="Maths")) for acc in (1, 0, 0.4)]
+    text = report_text("t", figures(quiz), "video_mmlu")
+    assert "aren't shown beside this run's: open-ended answers were graded by their words" in text
+    assert "67.9" not in text and "67.9" in report_text("t", figures(quiz[:2]), "video_mmlu")
+
+
+def test_published_scores_of_captions_are_no_accuracies() -> None:
+    text = report_text("t", figures([free(graded("dream1k", 1))]), "dream1k")
+    assert "aren't shown beside this run's: they score captions" in text and "38.7" not in text
 
 
 def test_elv_halluc_by_aspect_and_as_a_whole() -> None:

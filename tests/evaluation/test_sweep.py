@@ -1,6 +1,7 @@
 """Sweeps: what they change, and their picture."""
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,26 +54,46 @@ def test_a_baseline_makes_no_calls() -> None:
         swept(Baseline(4), "calls", 1)
 
 
+def test_a_point_is_of_the_score_that_papers_report() -> None:
+    figures = {"per_episode": {"frames": {"mean": 18.0}}, "official": {"mean": 0.75, "error": 0.1}}
+    assert point(16, figures) == Point(16, 18.0, 0.75, 0.1), "a report of before"
+    assert point(16, {**figures, "headline": {"mean": 0.7, "error": 0.2}}) == Point(16, 18.0, 0.7, 0.2)
+    assert point(16, {**figures, "headline": {"mean": None, "error": None}}) is None
+
+
 def test_curves_of_a_folder(tmp_path: Path) -> None:
     def figures(frames: float | None, accuracy: float | None) -> dict[str, object]:
         per_episode = {} if frames is None else {"frames": {"mean": frames}}
         return {"per_episode": per_episode, "official": {"mean": accuracy, "error": 0.1}}
 
-    for curve, value, result in (
-        ("agent", 16, figures(18.0, 0.75)),
-        ("agent", 8, figures(10.0, 0.5)),
-        ("no-tools", 8, figures(8.0, 0.25)),
-        ("baseline", 8, figures(None, None)),
-    ):
+    def settings(value: int, **changes: object) -> dict[str, object]:
+        return {"data": ["d"], "benchmark": "b", "model": "m", "system": {"class": "S", "frames": value}, **changes}
+
+    def put(curve: str, value: int, result: dict[str, object], **changes: object) -> None:
         folder = tmp_path / folder_name("frames", curve, value)
         folder.mkdir()
         (folder / "report.json").write_text(json.dumps(result))
+        (folder / "eval.json").write_text(json.dumps(settings(value, **changes)))
+        times.append(len(times))
+        os.utime(folder / "report.json", (times[-1], times[-1]))
+
+    times: list[int] = []
+    put("agent", 16, figures(18.0, 0.75))
+    put("agent", 8, figures(10.0, 0.5))
+    put("agent", 24, figures(10.0, 0.5), model="another checkpoint")
+    put("agent", 64, figures(10.0, 0.5), system={"class": "S", "frames": 64, "max_pixels": 9})
+    put("agent", 48, figures(10.0, 0.5))  # which the sweep can't have
+    put("no-tools", 16, figures(8.0, 0.75))
+    put("no-tools", 8, figures(8.0, 0.25), model="base model")  # of its latest evaluation
+    put("no-tools", 4, figures(4.0, 0.25), model="base model")
+    put("other", 8, figures(8.0, 0.25), data=["other questions"])
+    put("baseline", 8, figures(None, None))
     (tmp_path / folder_name("frames", "agent", 32)).mkdir()  # not evaluated yet
     (tmp_path / folder_name("calls", "agent", 1)).mkdir()
-    assert read_curves(tmp_path, "frames") == {
+    assert read_curves(tmp_path, "frames", "agent", lambda value: None if value == 48 else settings(value)) == {
         "agent": [Point(8, 10.0, 0.5, 0.1), Point(16, 18.0, 0.75, 0.1)],
         "baseline": [],
-        "no-tools": [Point(8, 8.0, 0.25, 0.1)],
+        "no-tools": [Point(4, 4.0, 0.25, 0.1), Point(8, 8.0, 0.25, 0.1)],
     }
     assert point(8, figures(8.0, None)) is None
 

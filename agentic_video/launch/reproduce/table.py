@@ -7,6 +7,7 @@ from typing import Any
 
 from agentic_video.evaluation.published import Published, published
 from agentic_video.evaluation.report import percent, table
+from agentic_video.evaluation.suites import ACCURACY
 from agentic_video.launch.reproduce.chain import Chain, Row
 from agentic_video.launch.reproduce.reproduction import Reproduction
 from agentic_video.utils.journal import write_whole
@@ -95,15 +96,19 @@ def _compared(paper: str, row: Row, report: Mapping[str, Any] | None) -> list[tu
     """A row of the table, one for each published number of the same model on the same benchmark."""
     mean, own, notes = None, ("not played", "", ""), []
     if report is not None:
-        official = report["official"]
+        official = {"name": ACCURACY, **report["official"], "unplayed_wrong": report["official_unplayed_wrong"]}
+        score = report.get("headline") or official
         unplayed = report["asked"] - report["episodes"]
-        mean = report["official_unplayed_wrong"] if unplayed > 0 else official["mean"]
+        own_mean = score["unplayed_wrong"] if unplayed > 0 else score["mean"]
         frames = report["per_episode"].get("frames")
-        own = (percent(mean), percent(official["error"]), f"{frames['mean']:.1f}" if frames else "-")
+        own = (percent(own_mean), percent(score["error"]), f"{frames['mean']:.1f}" if frames else "-")
+        mean = None if score.get("problem") else own_mean
         if unplayed > 0:
             notes.append(f"{unplayed} of {report['asked']} not played")
-        for scores in report["suites"].values():
-            notes += [f"{name} {percent(score)}" for name, score in list(scores.items())[:1]]
+        if score["name"] != ACCURACY:
+            notes.append(score["name"])
+        if score.get("problem"):
+            notes.append(score["problem"])
     cells: list[tuple[str, ...]] = []
     found: list[Published | None] = [*numbers_of(paper, row)]
     for one in found or [None]:

@@ -1,13 +1,18 @@
 """The table of a reproduction."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentic_video.evaluation.report import figures
 from agentic_video.launch.reproduce.chain import Row
 from agentic_video.launch.reproduce.table import numbers_of, table_text, write_table
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory
 from tests.docs.tables import rows_of
 from tests.launch.reproduce.chains import STAGES, chain_of, reproduction
 
@@ -55,10 +60,30 @@ def test_beside_the_published_numbers(tmp_path: Path) -> None:
 
 
 def test_what_was_not_played_counts_as_wrong(tmp_path: Path) -> None:
-    unplayed = report(0.65, asked=130, official_unplayed_wrong=0.5, suites={"mlvu": {"M-Avg": 0.61, "x": 0.1}})
+    unplayed = report(0.65, asked=130, official_unplayed_wrong=0.5)
     text = table_text(chain_of(tmp_path, mode="paper"), [(Row("lvbench", "VideoZoomer"), unplayed)])
     ((_, _, own, _, _, published, gap, _, _, note),) = rows_of(text)
-    assert (own, published, gap, note) == ("50.0", "41.5", "+8.5", "30 of 130 not played; M-Avg 61.0")
+    assert (own, published, gap, note) == ("50.0", "41.5", "+8.5", "30 of 130 not played")
+
+
+def test_beside_the_published_numbers_stands_the_score_that_papers_report(tmp_path: Path) -> None:
+    def episode(number: int, acc: float, task: str) -> Record:
+        qa = VideoQA(
+            f"q{number}", f"{number}", "?", "A", options=("x", "y"), data_source="mlvu", extra={"category": task}
+        )
+        return Record(qa, Trajectory(qa.id, "s", (), (), EndReason.ANSWER), {"acc": acc})
+
+    chain = chain_of(tmp_path, mode="paper")
+    records = [episode(number, float(number < 1), "count") for number in range(4)] + [episode(4, 1.0, "ego")]
+    open_ended = replace(records[0].qa, answer_type="open_ended", data_source="mine", options=())
+    halves = figures([Record(open_ended, records[0].trajectory, {"acc": 0.5})])
+    text = table_text(
+        chain, [(Row("mlvu_dev", "VideoZoomer"), figures(records)), (Row("lvbench", "VideoZoomer"), halves)]
+    )
+    (_, _, own, _, _, published, gap, _, _, note), (_, _, half, _, _, _, none, _, _, why) = rows_of(text)
+    # a quarter and one, in two of five questions
+    assert (own, published, gap) == ("62.5", "68.8", "-6.3") and note.startswith("M-Avg; ")
+    assert (half, none) == ("50.0", "-") and "graded by their words or as half right" in why
 
 
 def test_a_rehearsal_s_table_has_no_published_number(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from agentic_video.evaluation.published import Published
 from agentic_video.evaluation.report import accuracy, percent, table
-from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of
+from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of, read_settings
+from agentic_video.evaluation.suites import ACCURACY, headline
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -24,12 +25,16 @@ class Run:
         records: Its episodes.
         published: The paper's number for it, where there is one.
         problem: Why there are no episodes; empty where there are.
+        rule: By what it was graded; empty where nobody can say.
+        counted: Episodes that its report counts; None where it has none, or not for these episodes.
     """
 
     name: str
     records: tuple[Record, ...]
     published: Published | None = None
     problem: str = ""
+    rule: str = ""
+    counted: int | None = None
 
 
 def read_run(folder: Path, name: str = "", published: Published | None = None) -> Run:
@@ -46,14 +51,34 @@ def read_run(folder: Path, name: str = "", published: Published | None = None) -
     records, _ = finished(folder)
     if not records:
         raise SetupError(f"{folder}: holds no episode yet")
-    return Run(name or folder.name, tuple(records), published)
+    return Run(
+        name or folder.name, tuple(records), published, rule=_rule_of(read_settings(folder)), counted=_counted(folder)
+    )
+
+
+def _rule_of(settings: Mapping[str, Any]) -> str:
+    """By what a system grades, as an evaluation's settings have it: its class, and its rule for multiple choice."""
+    system = settings.get("system")
+    if not isinstance(system, Mapping) or "class" not in system:
+        return ""
+    return f"{system['class']} {system.get('answer_match', '')}".strip()
+
+
+def _counted(folder: Path) -> int | None:
+    try:
+        found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    count = found.get("episodes") if isinstance(found, Mapping) else None
+    return count if isinstance(count, int) else None
 
 
 def comparison(runs: Sequence[Run]) -> dict[str, Any]:
     """Figures of several runs: each one's accuracy over what it played, and its paired difference to the first.
 
-    Accuracies are shares from 0 to 1, by each system's own rule. A difference is over the questions that both runs have
-    graded; its standard error is clustered by video.
+    Accuracies are shares from 0 to 1, by each system's own rule (``mean``) and by the shared rule for multiple choice
+    (``robust``). A difference is over the questions that both runs have graded: by the shared rule where they all are
+    multiple choice, so that it isn't one of rules; else by each system's own. Its standard error is clustered by video.
 
     Args:
         runs: The one to compare with comes first.
@@ -62,21 +87,35 @@ def comparison(runs: Sequence[Run]) -> dict[str, Any]:
     rows = []
     for run in runs:
         row: dict[str, Any] = {"name": run.name, "problem": run.problem, **accuracy(run.records)}
+        row["robust"] = accuracy(run.records, "acc_robust")["mean"]
+        row["headline"] = asdict(headline(run.records))
+        row["rule"] = run.rule
+        row["not_in_report"] = 0 if run.counted is None else max(0, len(run.records) - run.counted)
         frames = [record.rewards["frames"] for record in run.records if "frames" in record.rewards]
         row["frames"] = sum(frames) / len(frames) if frames else None
         row["published"] = None if run.published is None else asdict(run.published)
-        row["difference"] = asdict(_difference(run, first)) if first and run.records and run is not first else None
+        row["difference"], row["difference_by"] = None, None
+        if first and run.records and run is not first:
+            grade = _compared_by(run, first)
+            row["difference"], row["difference_by"] = asdict(_difference(run, first, grade)), grade
         rows.append(row)
     return {"compared_with": first.name if first else None, "runs": rows}
 
 
-def _difference(run: Run, other: Run) -> PairedDifference:
+def _compared_by(run: Run, other: Run) -> str:
+    """The grade by which two runs are compared: the shared one where each question that both have has it in both."""
+    shared = _grades(run, "acc").keys() & _grades(other, "acc").keys()
+    robust = _grades(run, "acc_robust").keys() & _grades(other, "acc_robust").keys()
+    return "acc_robust" if robust and shared <= robust else "acc"
+
+
+def _difference(run: Run, other: Run, grade: str) -> PairedDifference:
     videos = {key_of(record.qa): record.qa.video for record in (*other.records, *run.records)}
-    return paired_difference(_grades(run), _grades(other), videos)
+    return paired_difference(_grades(run, grade), _grades(other, grade), videos)
 
 
-def _grades(run: Run) -> dict[Key, float]:
-    return {key_of(record.qa): record.rewards["acc"] for record in run.records if "acc" in record.rewards}
+def _grades(run: Run, grade: str) -> dict[Key, float]:
+    return {key_of(record.qa): record.rewards[grade] for record in run.records if grade in record.rewards}
 
 
 def comparison_text(title: str, result: Mapping[str, Any]) -> str:
@@ -86,43 +125,81 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
         title: Its first line.
         result: See :func:`comparison`.
     """
+    runs = result["runs"]
+    scored = any(row["headline"]["name"] != ACCURACY for row in runs if row["episodes"])
     header = (
         "run",
         "questions",
         "accuracy %",
         "standard error",
+        "robust %",
         "frames",
+        *(("score",) if scored else ()),
         "published %",
         "difference",
         "better",
         "worse",
     )
     rows = []
-    for row in result["runs"]:
-        paper, difference = row["published"], row["difference"]
+    for row in runs:
+        paper, difference, head = row["published"], row["difference"], row["headline"]
         rows.append(
             (
                 row["name"],
                 row["episodes"],
                 percent(row["mean"]),
                 percent(row["error"]),
+                percent(row["robust"]),
                 "-" if row["frames"] is None else f"{row['frames']:.1f}",
-                "-" if paper is None else f"{paper['accuracy']:.1f}",
+                *((f"{head['name']} {percent(head['mean'])}",) if scored else ()),
+                "-" if paper is None or head["problem"] else f"{paper['accuracy']:.1f}",
                 _signed(difference),
                 "-" if difference is None else difference["better"],
                 "-" if difference is None else difference["worse"],
             )
         )
     lines = [f"# {title}", "", *table(header, rows)]
-    if any(row["difference"] for row in result["runs"]):
+    if scored:
+        lines += ["", "Published numbers belong beside the score, not beside the accuracy over all questions."]
+    unlike = [row for row in runs if row["published"] and row["headline"]["problem"] and row["episodes"]]
+    lines += [f"\n{row['name']}: no published number beside it: {row['headline']['problem']}." for row in unlike]
+    if any(row["difference"] for row in runs):
         lines += [
             "",
             f"Differences in points to {result['compared_with']}, over the questions that both have graded, with their "
             "standard error; better and worse: on how many of them. All errors are clustered by video.",
+            *_ruled(result),
         ]
-    if failed := [row for row in result["runs"] if row["problem"]]:
+    for row in runs:
+        if row["not_in_report"]:
+            lines += [
+                "",
+                f"{row['name']}: {row['not_in_report']} of these episodes aren't in its report (rows were taken out of "
+                "the data, or --limit was lowered); they count here.",
+            ]
+    if failed := [row for row in runs if row["problem"]]:
         lines += ["", "Not evaluated:", "", *(f"- {row['name']}: {row['problem']}" for row in failed)]
     return "\n".join(lines) + "\n"
+
+
+def _ruled(result: Mapping[str, Any]) -> list[str]:
+    """By which rules the differences are, where that isn't one."""
+    compared = [row for row in result["runs"] if row["difference"]]
+    lines = []
+    if robust := [row["name"] for row in compared if row["difference_by"] == "acc_robust"]:
+        which = "Differences are" if len(robust) == len(compared) else f"Those of {', '.join(robust)} are"
+        lines.append(
+            f"{which} by the shared rule for multiple choice, as robust % is; accuracy % is by each run's own."
+        )
+    first = next(row for row in result["runs"] if row["name"] == result["compared_with"])
+    for row in compared:
+        if row["difference_by"] == "acc" and row["rule"] != first["rule"]:
+            rules = f"{row['rule'] or 'unknown'}; {first['rule'] or 'unknown'}"
+            lines.append(
+                f"Warning: {row['name']} and {first['name']} are graded by rules of their own ({rules}): their "
+                "difference may be one of rules."
+            )
+    return lines
 
 
 def _signed(difference: Mapping[str, Any] | None) -> str:

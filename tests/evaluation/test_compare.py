@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,68 @@ def test_the_text_has_papers_and_failures() -> None:
     text = comparison_text("t", comparison(runs))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
     # the first's deviations by video: 0, -1/2, 1/2; sqrt(3 / 2 / 2) / 4
-    assert rows[2] == ["first", "4", "50.0", "21.7", "8.0", "-", "-", "-", "-"]
-    assert rows[3][:7] == ["second", "3", "66.7", "33.3", "20.0", "70.0", "+33.3 ± 33.3"]
+    assert rows[2] == ["first", "4", "50.0", "21.7", "-", "8.0", "-", "-", "-", "-"]
+    assert rows[3][:8] == ["second", "3", "66.7", "33.3", "-", "20.0", "70.0", "+33.3 ± 33.3"]
     assert rows[4][0] == "third" and "- third: no such model" in text
+
+
+def said(name: str, acc: float, robust: float | None, source: str = "one", **extra: str) -> Record:
+    record = played(name, name, acc)
+    rewards = record.rewards if robust is None else {**record.rewards, "acc_robust": robust}
+    return replace(record, qa=replace(record.qa, data_source=source, extra=extra), rewards=rewards)
+
+
+def test_the_same_answers_are_the_same_whatever_rule_grades_them() -> None:
+    """The second run's own rule wants a bare letter; by the shared rule both are right wherever the other is."""
+    strict = [said("p", 0, 1), said("q", 0, 1), said("r", 1, 1), said("s", 0, 0)]
+    loose = [said("p", 1, 1), said("q", 1, 1), said("r", 1, 1), said("s", 0, 0)]
+    runs = [
+        Run("loose", tuple(loose), rule="Baseline robust"),
+        Run("strict", tuple(strict), rule="VideoZoomer one_letter"),
+    ]
+    row = comparison(runs)["runs"][1]
+    assert (row["mean"], row["robust"], row["difference_by"]) == (0.25, 0.75, "acc_robust")
+    assert (row["difference"]["difference"], row["difference"]["worse"]) == (0.0, 0)
+    text = comparison_text("t", comparison(runs))
+    assert "by the shared rule for multiple choice" in text and "Warning" not in text
+
+
+def test_rules_that_differ_are_named_where_no_shared_one_graded_all() -> None:
+    first, second = [said("p", 1, 1), said("q", 1, None)], [said("p", 0, 1), said("q", 1, None)]
+    runs = [Run("one", tuple(first), rule="Eva robust"), Run("two", tuple(second), rule="LongVT robust")]
+    row = comparison(runs)["runs"][1]
+    assert (row["difference_by"], row["difference"]["difference"]) == ("acc", -0.5)
+    text = comparison_text("t", comparison(runs))
+    assert "Warning: two and one are graded by rules of their own (LongVT robust; Eva robust)" in text
+    same = [replace(run, rule="Eva robust") for run in runs]
+    assert "Warning" not in comparison_text("t", comparison(same))
+
+
+def test_published_numbers_stand_beside_the_score_that_papers_report() -> None:
+    paper = Published("P", "mlvu_dev", "m", 68.8, "Table 1")
+    records = [said(name, float(name == "p"), 1, "mlvu", category="count") for name in "pqrs"]
+    records.append(said("t", 1, 1, "mlvu", category="ego"))
+    text = comparison_text("t", comparison([Run("zoom", tuple(records), paper)]))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert rows[0][6:8] == ["score", "published %"]
+    # a quarter and one, in two of five questions
+    assert (rows[2][2], rows[2][6], rows[2][7]) == ("40.0", "M-Avg 62.5", "68.8")
+    half = replace(said("p", 0.5, None, "mine"), qa=VideoQA("p", "a", "?", "b", "open_ended"))
+    text = comparison_text("t", comparison([Run("zoom", (half,), paper)]))
+    assert "68.8" not in text and "zoom: no published number beside it: open-ended answers were graded" in text
+
+
+def test_episodes_that_a_report_no_longer_counts_are_named(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "agent", two()[0].records)
+    settings = {"system": {"class": "VideoZoomer", "answer_match": "one_letter"}}
+    (folder / SETTINGS_FILE).write_text(json.dumps(settings))
+    (folder / "report.json").write_text(json.dumps({"episodes": 3}))
+    run = read_run(folder)
+    assert (run.rule, run.counted) == ("VideoZoomer one_letter", 3)
+    assert "agent: 1 of these episodes aren't in its report" in comparison_text("t", comparison([run]))
+    (folder / "report.json").write_text("{")
+    (folder / SETTINGS_FILE).write_text("[]")
+    assert (read_run(folder).rule, read_run(folder).counted) == ("", None)
 
 
 def test_nothing_was_evaluated() -> None:

@@ -136,6 +136,7 @@ class Job:
     Attributes:
         options: What was asked for.
         settings: Of the recipe's config.
+        limits: Token budgets in the recipe's config.
         model: With room for the images of any part: one engine plays them all.
         rows: The questions.
         shards: Parallel processes.
@@ -145,6 +146,7 @@ class Job:
 
     options: EvalOptions
     settings: Settings
+    limits: TokenLimits
     model: ModelSpec
     rows: tuple[VideoQA, ...]
     shards: int
@@ -217,6 +219,20 @@ class Job:
                 "seed": self.model.seed,
             },
         }
+
+    def identity_at(self, value: int) -> dict[str, Any] | None:
+        """The same for another value of the sweep; None for one that it can't have."""
+        assert self.options.sweep is not None
+        options = replace(self.options, sweep=replace(self.options.sweep, values=(value,)))
+        try:
+            (part,) = parts_of(options, self.settings.system, self.limits, tiny=_tiny(self.model.engine))
+        except SetupError:
+            return None
+        return self.identity(part)
+
+
+def _tiny(engine: str) -> bool:
+    return backend_class(engine).one_token_frames
 
 
 def prompts_of(constants: Any) -> dict[str, str]:
@@ -301,7 +317,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     if options.sweep and any(result.point for result in results):
         kind, benchmark = options.sweep.kind, options.benchmark_name
         picture = options.folder / f"sweep-{kind}.png"
-        curves = read_curves(options.folder, kind)
+        curves = read_curves(options.folder, kind, options.variant.kind, job.identity_at)
         draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
         if kind == "frames" and options.variant.kind == "baseline":
@@ -341,15 +357,15 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     settings = settings_of(config)
     questions = read_rows(options)
     model = model_spec(options.model, config)
-    tiny = backend_class(model.engine).one_token_frames
-    parts = parts_of(options, settings.system, limits_of(config), tiny=tiny)
+    limits = limits_of(config)
+    parts = parts_of(options, settings.system, limits, tiny=_tiny(model.engine))
     clips = any(shows_clips(part.system) for part in parts)
     if clips and not backend_class(model.engine).takes_clips:
         raise SetupError(f"--engine {model.engine} takes no clips: agentic_video.system.frames_as=images")
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
     shards = count_shards(options.shards, model)
     root = _root_of(options.model, model.chat.model)
-    return Job(options, settings, model, questions.rows, shards, questions.left_out, root), parts
+    return Job(options, settings, limits, model, questions.rows, shards, questions.left_out, root), parts
 
 
 def _root_of(options: ModelOptions, name: str) -> str:

@@ -83,17 +83,17 @@ def read_curves(
         file = folder / "report.json"
         if value.isdigit() and file.is_file():
             found.setdefault(name, []).append(_Found(int(value), file, read_settings(folder)))
-    wanted = {one.value: settings(one.value) for one in found.get(curve, ())}
-    own = [one for one in found.get(curve, ()) if same_settings(one.settings, wanted[one.value] or {})]
+    members = [(one, settings(one.value)) for one in found.get(curve, ())]
+    own = [one for one, wanted in members if wanted is not None and same_settings(one.settings, wanted)]
     curves = {}
-    for name, members in found.items():
+    for name, others in found.items():
         kept = own
         if name != curve:
-            latest = max(members, key=lambda one: one.file.stat().st_mtime)
+            latest = max(others, key=lambda one: one.file.stat().st_mtime)
             beside = not own or all(
                 latest.settings.get(key) == own[0].settings.get(key) for key in ("data", "benchmark")
             )
-            kept = [one for one in members if beside and same_settings(one.unswept, latest.unswept)]
+            kept = [one for one in others if beside and same_settings(one.unswept, latest.unswept)]
         points = (point(one.value, json.loads(one.file.read_text(encoding="utf-8"))) for one in kept)
         if kept:
             curves[name] = sorted((one for one in points if one), key=lambda one: one.value)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +22,7 @@ from agentic_video.evaluation.evaluate import PartResult, evaluate, parts_of, re
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
 from agentic_video.evaluation.results import NO_VIDEO, SAME_ID, SAME_ROW, UNREADABLE, finished, read_settings
+from agentic_video.evaluation.sweep import Point
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
@@ -247,6 +249,25 @@ def test_a_sweep_of_a_library_call(small_world: World, tmp_path: Path) -> None:
     assert [result.part.folder.name for result in results] == ["calls-agent-001", "calls-agent-002"]
     assert [point.value for result in results if (point := result.point)] == [1, 2]
     assert (tmp_path / "sweep-calls.png").is_file()
+
+
+def test_a_sweep_is_drawn_without_another_model_s_points(
+    small_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[dict[str, list[int]]] = []
+
+    def noted(kind: str, curves: Mapping[str, Sequence[Point]], *more: Any) -> None:
+        drawn.append({name: [one.value for one in points] for name, points in curves.items()})
+
+    monkeypatch.setattr("agentic_video.evaluation.evaluate.draw", noted)
+    asked = options((small_world.heldout,), tmp_path, limit=1, sweep=Sweep("calls", (1, 2)))
+    evaluate(asked)
+    other = replace(asked, model=replace(asked.model, model="something"))
+    evaluate(replace(other, sweep=Sweep("calls", (3,))))
+    evaluate(replace(asked, sweep=Sweep("calls", (4,))))
+    assert drawn == [{"agent": [1, 2]}, {"agent": [3]}, {"agent": [1, 2, 4]}]
+    with pytest.raises(SetupError, match="model = 'nothing', and now it is 'something'"):
+        evaluate(other)
 
 
 def test_frames_that_are_needed(

@@ -20,6 +20,7 @@ from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.team import TeamOptions
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import make_importable
 
 HELP = "let a teacher play a system's episodes, and keep what verifies for SFT"
 TAKES_OVERRIDES = True
@@ -119,16 +120,23 @@ def choose_scripted(arguments: argparse.Namespace) -> None:
 
     Raises:
         SetupError: This machine has GPUs, or the cluster profile is asked for: such a run wants a real teacher.
+        ValueError: The system has no oracle.
     """
+    from agentic_video.toyworld.recipe import toy_recipe
+    from agentic_video.toyworld.teacher import teacher_name
+
     if arguments.profile == "cluster" or (count_gpus() and arguments.profile is None):
         raise SetupError(
             "name a teacher with --teacher (the address of a server, or a checkpoint), or --profile laptop for the "
             "scripted one"
         )
-    arguments.teacher, arguments.engine, arguments.profile = "scripted", SCRIPTED, "laptop"
+    recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
+    make_importable(recipe)
+    config = compose_recipe(recipe, "laptop", arguments.overrides)
+    # before anything is built
+    arguments.teacher = teacher_name(settings_of(config).system, toy_recipe(config).oracle)
+    arguments.engine, arguments.profile = SCRIPTED, "laptop"
     if not arguments.data:
-        recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
-        settings_of(compose_recipe(recipe, "laptop", arguments.overrides))  # before anything is built
         paths = build_toyworld(recipe, arguments.overrides, model="none")
         arguments.data = [Path(paths["train"])]
         built = [text for text in laptop_overrides(paths) if not text.startswith("data.")]

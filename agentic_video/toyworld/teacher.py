@@ -10,6 +10,8 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.toyworld.oracles import oracle_policy, turns_of
 from agentic_video.types.row import LETTERS, VideoQA
 
+NAME = "scripted"
+"""How records call it: by this name, and where an oracle is named by ``scripted:`` and its module."""
 MARGIN = 2
 """Seconds at each end of a video where it doesn't look: a look reaches a second to both sides."""
 
@@ -21,21 +23,36 @@ class ScriptedTeacher(Backend):
     drawn by the question's name, and answers as the row does. Such episodes teach how to speak, not where to look.
 
     Args:
-        spec: Unused but for its name.
+        spec: Its model is :func:`teacher_name`'s.
         visual_token_side: As the system has it.
     """
 
     def __init__(self, spec: ModelSpec, visual_token_side: int):
         self.visual_token_side = visual_token_side
+        self.oracle = spec.model.partition(":")[2]
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
-        turns = turns_of(system)
+        turns = turns_of(system, self.oracle)
 
         def say(view: EpisodeView) -> str:
             said = turns(view, aim_of(view), answer_word(view.qa), view.qa.answer)
             return said[min(len(view.turns), len(said) - 1)]
 
         return oracle_policy(turns, say)
+
+
+def teacher_name(system: System, module: str = "") -> str:
+    """What names the scripted teacher of a system.
+
+    Args:
+        system: What it will play.
+        module: Of the oracle, as ``agentic_video.toyworld.oracle`` has it; empty for the one beside the system.
+
+    Raises:
+        ValueError: The system has no oracle.
+    """
+    turns_of(system, module)
+    return f"{NAME}:{module}" if module else NAME
 
 
 def aim_of(view: EpisodeView) -> int | None:

@@ -305,6 +305,25 @@ def test_it_can_be_evaluated_and_distilled_without_pythonpath(recipe: Path, ques
     assert [(one.qa.id, one.trajectory.system) for one in kept] == [("a", "moments")]
 
 
+def test_the_scripted_teacher_plays_its_oracle(recipe: Path, questions: Path, tmp_path: Path) -> None:
+    rows, problems = load_rows([questions], "probe")
+    assert not problems
+    words = ["--recipe", str(recipe), "--profile", "laptop", "--data", str(questions), "--out", str(tmp_path / "made")]
+    job = run("agentic_video.cli", "distill", *words)
+    assert job.returncode == 0, job.stderr
+    kept, _ = load_records([tmp_path / "made" / "kept.jsonl"])
+    assert [(one.qa.id, one.trajectory.answer) for one in kept] == [(row.id, "blue") for row in rows]
+    assert all(one.trajectory.tool_calls == 1 for one in kept)
+
+    nobody = run(
+        "agentic_video.cli", "distill", *words[:-1], str(tmp_path / "none"), "agentic_video.toyworld.oracle=no"
+    )
+    assert nobody.returncode == 2 and not (tmp_path / "none").exists()
+    assert nobody.stderr.startswith(
+        "error: system 'moments' has no oracle for the synthetic world (No module named 'no')"
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.ray
 def test_it_can_be_evaluated_in_shards_without_pythonpath(recipe: Path, questions: Path, tmp_path: Path) -> None:
@@ -321,11 +340,13 @@ def test_its_sft_starts_without_pythonpath(recipe: Path) -> None:
     assert f"-m agentic_video.training.sft --config-dir {recipe / 'config'} --config-name sft" in job.stdout
 
 
-def test_its_sft_learns_what_its_grpo_can_hold(recipe: Path) -> None:
-    config, cluster = compose_recipe(recipe, "sft"), compose_recipe(recipe, "cluster")
+@pytest.mark.parametrize(("sft", "grpo"), [("sft", "cluster"), ("sft_laptop", "laptop")])
+def test_its_sft_learns_what_its_grpo_can_hold(sft: str, grpo: str, recipe: Path) -> None:
+    config, follows = compose_recipe(recipe, sft), compose_recipe(recipe, grpo)
     for key in ("max_prompt_length", "max_response_length"):
-        assert config.data[key] == cluster.data[key]
-    assert system_of(config) == system_of(cluster)
+        assert config.data[key] == follows.data[key]
+    assert system_of(config) == system_of(follows)
+    assert toy_recipe(config).oracle == toy_recipe(follows).oracle
 
 
 def test_the_tiny_model_can_be_taught_the_laptop_s_system(recipe: Path) -> None:

@@ -9,8 +9,9 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.gate import Setting
+from agentic_video.toyworld.oracles import turns_of
 from agentic_video.toyworld.questions import World
-from agentic_video.toyworld.teacher import MARGIN, ScriptedTeacher, aim_of, answer_word
+from agentic_video.toyworld.teacher import MARGIN, ScriptedTeacher, aim_of, answer_word, teacher_name
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.video.store import FrameStore
@@ -38,6 +39,20 @@ def test_the_synthetic_world_s_events_are_found(small_world: World, rows: list[V
         trajectory = asyncio.run(play(setting.system, policy, qa, FrameStore()))
         assert trajectory.answer == answer_word(qa)
         assert any(abs(frame.time - qa.extra["event_time"]) < 1 for frame in trajectory.frames)
+
+
+def test_a_system_without_an_oracle_of_its_own_names_another(setting: Setting, qa: VideoQA) -> None:
+    class Elsewhere(type(setting.system)):  # type: ignore[misc]
+        """The same system, in a module beside which there is none."""
+
+    system = Elsewhere()
+    with pytest.raises(ValueError, match="has no oracle"):
+        teacher_name(system)
+    module = turns_of(setting.system).__module__
+    assert (teacher_name(setting.system), teacher_name(system, module)) == ("scripted", f"scripted:{module}")
+    teacher = ScriptedTeacher(ModelSpec("scripted", teacher_name(system, module)), 28)
+    trajectory = asyncio.run(play(system, teacher.policy(system, setting.limits), qa, MemorySource()))
+    assert trajectory.end is EndReason.ANSWER and trajectory.tool_calls > 0
 
 
 def test_where_it_looks_is_drawn_by_the_question_and_within_the_video(qa: VideoQA) -> None:

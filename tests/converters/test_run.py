@@ -99,7 +99,7 @@ def test_subtitles_of_a_part_of_a_video(tmp_path: Path) -> None:
     assert main(command(tmp_path, "longvideobench", "--subtitles")) == 0
     (row,) = lines(tmp_path / "rows.jsonl")
     # 100 s are taken off, and the video lasts 20 s
-    assert row["question"].splitlines()[1:3] == ["[1.0 - 1.0 s] open end", "[18.5 - 20.0 s] last"]
+    assert row["question"].splitlines()[1:3] == ["[1.0 - 20.0 s] open end", "[18.5 - 20.0 s] last"]
     assert row["extra_info"]["subtitle_offset"] == 100.0
 
 

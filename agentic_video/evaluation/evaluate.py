@@ -17,7 +17,7 @@ from typing import Any
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import Settings, limits_of, settings_of
-from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.datasets.rows import MAX_REPORTED, load_rows, placed_rows
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
@@ -55,6 +55,7 @@ from agentic_video.evaluation.results import (
 )
 from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
+from agentic_video.evaluation.submission import write_submissions
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
@@ -397,7 +398,7 @@ def read_rows(options: EvalOptions) -> Questions:
     """
     check_files(options.data, "--data")
     rows, unreadable = load_rows(options.data, hidden=True)
-    problems = [*map(left_out, unreadable), *repeated(rows)]
+    problems = [*_left_out(options.data, unreadable), *repeated(rows)]
     rows, _ = distinct(rows)
     for problem in problems[:MAX_REPORTED]:
         print(f"row left out: {printable(problem.message)}", file=sys.stderr)
@@ -406,6 +407,18 @@ def read_rows(options: EvalOptions) -> Questions:
     if 0 < options.limit < len(rows):
         rows, problems = rows[: options.limit], [replace(one, asked=False) for one in problems]
     return Questions(tuple(rows), tuple(problems))
+
+
+def _left_out(paths: Sequence[Path], problems: Sequence[str]) -> list[LeftOut]:
+    """The rows that couldn't be read, by the messages about them, which begin with their places."""
+    places = {problem.partition(": ")[0] for problem in problems}
+    rows = {
+        place: row
+        for path in (paths if problems else ())
+        for where, row in placed_rows(path)
+        if (place := printable(where)) in places
+    }
+    return [left_out(problem, rows.get(problem.partition(": ")[0])) for problem in problems]
 
 
 def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System, str]:
@@ -574,6 +587,7 @@ def report_part(job: Job, part: Part, not_graded: Sequence[Failure] = ()) -> Par
     failed = [one for one in (*failures(part.folder), *not_graded) if one.key in wanted and one.key not in played]
     title = f"{part.title} on {benchmark}"
     figures, text = write_report(part.folder, title, benchmark, records, failed, job.left_out)
+    write_submissions(part.folder, records, failed, job.left_out)
     print(text)
     print(f"report: {part.folder / 'report.md'}")
     without = sum(map(ungraded, records)) if job.judge is not None else 0

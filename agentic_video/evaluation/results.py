@@ -51,11 +51,13 @@ class LeftOut:
         message: Which row, and what is wrong with it.
         asked: Whether the evaluation asked for it: a row that stands there twice is one question, and rows beyond
             ``--limit`` are none.
+        submitted: Where answers aren't published, its data source and the id by which its answer is sent in.
     """
 
     reason: str
     message: str
     asked: bool = True
+    submitted: Key | None = None
 
 
 NO_VIDEO = "video missing or empty"
@@ -64,10 +66,22 @@ SAME_ID = "id used before by another row"
 SAME_ROW = "same row again"
 
 
-def left_out(problem: str) -> LeftOut:
-    """A row that couldn't be read, by the message about it."""
+def left_out(problem: str, row: Any = None) -> LeftOut:
+    """A row that couldn't be read, by the message about it.
+
+    Args:
+        row: As its file has it, whatever it is.
+    """
     video = re.search(r"field 'video': .*(no such file|file is empty)", problem, re.DOTALL)
-    return LeftOut(NO_VIDEO if video else UNREADABLE, problem)
+    return LeftOut(NO_VIDEO if video else UNREADABLE, problem, submitted=_submitted(row))
+
+
+def _submitted(row: Any) -> Key | None:
+    extra = row.get("extra_info") if isinstance(row, Mapping) else None
+    if not isinstance(extra, Mapping) or extra.get("answer_hidden") is not True or not row.get("options"):
+        return None
+    source, name = row.get("data_source"), extra.get("original_id", row.get("id"))
+    return (source, str(name)) if isinstance(source, str) and name is not None else None
 
 
 def repeated(rows: Sequence[VideoQA]) -> list[LeftOut]:

@@ -1,26 +1,32 @@
 """What is sent to those who keep a benchmark's answers: the options that an evaluation chose, as they want them."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
-from agentic_video.evaluation.results import Failure
+from agentic_video.evaluation.results import Failure, LeftOut
 from agentic_video.graders.answer import MAX_ANSWER_CHARS, named_option
 from agentic_video.types.record import Record
 from agentic_video.types.row import LETTERS
+from agentic_video.utils.journal import write_whole
 
 UNANSWERED = -1
 """Stands for no option."""
 
 
-def submissions(records: Sequence[Record], failures: Sequence[Failure] = ()) -> dict[str, dict[str, int]]:
+def submissions(
+    records: Sequence[Record], failures: Sequence[Failure] = (), left_out: Sequence[LeftOut] = ()
+) -> dict[str, dict[str, int]]:
     """Files to submit, by name (``submission-<data source>.json``): the number of the chosen option, from 0, by the
     question's published id. There is one for each data source with multiple-choice rows whose answers aren't published.
 
     An answer is read by the shared rule of multiple choice. One that names no option is :data:`UNANSWERED`, and so is a
-    question that couldn't be played.
+    question that couldn't be played, or whose row was left out (its video is missing, say).
 
     Args:
         records: What was played.
         failures: Questions that couldn't be played.
+        left_out: Rows of the data files that are no questions.
     """
     found: dict[str, dict[str, int]] = {}
     for record in records:
@@ -31,7 +37,19 @@ def submissions(records: Sequence[Record], failures: Sequence[Failure] = ()) -> 
         source, name = failure.key
         if source in found:
             found[source].setdefault(name.removeprefix(f"{source}-"), UNANSWERED)
+    for row in left_out:
+        if row.asked and row.submitted is not None and row.submitted[0] in found:
+            source, name = row.submitted
+            found[source].setdefault(name, UNANSWERED)
     return {f"submission-{source}.json": chosen for source, chosen in sorted(found.items())}
+
+
+def write_submissions(
+    folder: Path, records: Sequence[Record], failures: Sequence[Failure] = (), left_out: Sequence[LeftOut] = ()
+) -> None:
+    """Write the files to submit, if any, into an evaluation's folder; see :func:`submissions`."""
+    for name, content in submissions(records, failures, left_out).items():
+        write_whole(folder / name, [json.dumps(content, indent=1) + "\n"])
 
 
 def _option(record: Record) -> int:

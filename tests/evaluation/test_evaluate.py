@@ -134,6 +134,30 @@ def test_missing_videos_and_duplicates_are_in_every_report_of_a_sweep(
     assert sum(row.asked for row in read_rows(replace(asked, limit=2)).left_out) == 2
 
 
+def test_a_submission_has_the_questions_whose_rows_were_left_out(small_world: World, tmp_path: Path) -> None:
+    (qa,) = load_rows([small_world.heldout])[0][:1]
+    row = {
+        **qa.to_row(),
+        "data_source": "ego",
+        "options": list("vwxyz"),
+        "answer_type": "multiple_choice",
+        "answer": "",
+    }
+    videos = {"u1": row["video"], "u2": "gone: it is.mp4", "u3": str(tmp_path / "broken.mp4")}
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    rows = [
+        {**row, "id": f"ego-{name}", "video": video, "extra_info": {"answer_hidden": True, "original_id": name}}
+        for name, video in videos.items()
+    ]
+    data, says = tmp_path / "rows.jsonl", tmp_path / "says.json"
+    data.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    says.write_text(json.dumps({one["id"]: ["<answer>C</answer>"] for one in rows}))
+    asked = options((data,), tmp_path / "out", variant=Variant("baseline", 2))
+    (result,) = evaluate(replace(asked, model=ModelOptions(str(says), named("FileBackend"))))
+    assert (result.missing, result.left_out) == (1, 1)
+    assert json.loads((tmp_path / "out" / "submission-ego.json").read_text()) == {"u1": 2, "u2": -1, "u3": -1}
+
+
 def test_rows_that_were_left_out_make_the_command_s_status_1(
     checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any
 ) -> None:

@@ -1,13 +1,14 @@
 """What is submitted where the answers aren't published."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agentic_video.evaluation.report import figures, report_text, write_report
-from agentic_video.evaluation.results import Failure
-from agentic_video.evaluation.submission import submissions
+from agentic_video.evaluation.results import Failure, left_out
+from agentic_video.evaluation.submission import submissions, write_submissions
 from agentic_video.types.action import Answer, Illegal
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -39,6 +40,24 @@ def test_options_as_numbers() -> None:
     assert submissions(records, failures) == {
         "submission-ego.json": {"u1": 1, "u2": 2, "u3": 0, "u4": -1, "u5": -1, "u6": -1, "u7": -1}
     }
+
+
+def test_rows_that_were_left_out_are_unanswered(tmp_path: Path) -> None:
+    row = {
+        "id": "ego-u2",
+        "data_source": "ego",
+        "options": ["cat", "dog"],
+        "extra_info": {"original_id": "u2", "answer_hidden": True},
+    }
+    plain = {**row, "id": "u3", "extra_info": {"answer_hidden": True}}
+    shown = {**row, "id": "u4", "answer": "A", "extra_info": {}}
+    gone = [left_out("a.jsonl line 1: field 'video': v.mp4: no such file", one) for one in (row, plain, shown, None)]
+    again = [left_out("?", {**row, "extra_info": {"original_id": "u1", "answer_hidden": True}})]
+    beyond = [replace(left_out("?", {**row, "extra_info": {"original_id": "u9", "answer_hidden": True}}), asked=False)]
+    write_submissions(tmp_path, [played("u1", "B")], left_out=[*gone, *again, *beyond])
+    assert json.loads((tmp_path / "submission-ego.json").read_text()) == {"u1": 1, "u2": -1, "u3": -1}
+    strange = [{**row, "extra_info": 7}, {**row, "data_source": None}, [], {**row, "options": None}]
+    assert [left_out("?", one).submitted for one in strange] == [None] * 4
 
 
 def test_rows_with_answers_are_not_submitted() -> None:

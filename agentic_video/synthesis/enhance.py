@@ -6,6 +6,7 @@ answers short. ``rows.jsonl`` is what GRPO reads.
 
 import asyncio
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -107,7 +108,8 @@ def enhance(options: EnhanceOptions) -> Finished:
     for qa in (*existing, *failures):
         known.add(qa.question, qa.video)
     used = {qa.video for qa in (*existing, *failures)}
-    found = find_videos(options.videos)
+    found, missing = find_videos(options.videos)
+    report_problems(missing, "video")
     fresh = [(name, path) for name, path in found if str(path) not in used]
     videos = first(fresh, options.job.limit)
     if not videos:
@@ -132,36 +134,45 @@ def enhance(options: EnhanceOptions) -> Finished:
         rows = list(new_rows(videos, outcomes, known, rules, faults, options.data_source, chat.model))
         path = job.write_rows("rows.jsonl", (qa.to_row() for qa in rows))
         more: dict[str, Any] = {"videos passed over": len(found) - len(fresh), "questions": len(rows)}
+        more |= {"videos left out": len(missing)} if missing else {}
         more |= {f"question left out: {fault}": count for fault, count in sorted(faults.items())}
         text = job.write_report("Enhancement", options.job.prices, more)
         return Finished(f"{text}\n{path}: rows for run_grpo.sh", bool(rows) and not job.failures)
 
 
-def find_videos(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
     """Videos by name: those below folders, and those that text files list, one path a line.
 
     Returns:
-        (name, absolute path), each once, in order; a name doesn't depend on where the folder is.
+        (name, absolute path), each once, in order; a name doesn't depend on where the folder is. And a message for each
+        line of a list whose file isn't there.
 
     Raises:
-        SetupError: A path doesn't exist, there is no video, or two have the same name.
+        SetupError: A path doesn't exist or is neither, there is no video, or two have the same name.
     """
     found: dict[Path, str] = {}
+    missing: list[str] = []
     for path in paths:
         if path.is_dir():
             files = sorted(file for file in path.rglob("*") if file.suffix.lower() in VIDEO_SUFFIXES)
             named = [(str(file.relative_to(path)), file) for file in files]
+        elif not path.is_file():
+            raise SetupError(f"{path}: no such file or folder; expected videos, a folder of them, or a list")
         elif path.suffix.lower() in VIDEO_SUFFIXES:
             named = [(path.name, path)]
-        elif path.is_file():
-            lines = path.read_text(encoding="utf-8").splitlines()
-            named = [(line.strip(), path.parent / line.strip()) for line in lines if line.strip()]
         else:
-            raise SetupError(f"{path}: no such file or folder; expected videos, a folder of them, or a list")
+            named = []
+            for number, name in _listed(path):
+                file = path.parent / name
+                if file.is_file():
+                    named.append((name, file))
+                elif not name.startswith("#"):
+                    missing.append(f"{path} line {number}: no such file: {name}")
         for name, file in named:
             found.setdefault(file.resolve(), name)
     if not found:
-        raise SetupError(f"no video in {', '.join(map(str, paths))} (known are {', '.join(sorted(VIDEO_SUFFIXES))})")
+        why = missing[0] if missing else f"known are {', '.join(sorted(VIDEO_SUFFIXES))}"
+        raise SetupError(f"no video in {', '.join(map(str, paths))} ({why})")
     files_by_name: dict[str, Path] = {}
     for file, name in found.items():
         if (other := files_by_name.setdefault(name, file)) != file:
@@ -169,7 +180,21 @@ def find_videos(paths: Sequence[Path]) -> list[tuple[str, Path]]:
                 f"{other} and {file} are both called {name!r}, by which a restart knows them: "
                 "name a folder that holds both"
             )
-    return list(files_by_name.items())
+    return list(files_by_name.items()), missing
+
+
+def _listed(path: Path) -> list[tuple[int, str]]:
+    """The lines of a list with their numbers, from 1, without blank ones.
+
+    Raises:
+        SetupError: It is no text.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except ValueError:
+        kinds = ", ".join(sorted(VIDEO_SUFFIXES))
+        raise SetupError(f"{path}: neither a video ({kinds}) nor a list of some in UTF-8") from None
+    return [(number, line.strip()) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
 def questions_of(paths: Sequence[Path]) -> list[VideoQA]:
@@ -249,9 +274,12 @@ async def _ask(
 
 
 def _begins(path: Path) -> str:
-    """What tells a video from another one of its name: its size and how it begins."""
-    with path.open("rb") as file:
-        return digest(path.stat().st_size, file.read(2**16).hex())[:16]
+    """What tells a video from another one of its name: its size and how it begins; nothing where it can't be read."""
+    try:
+        with path.open("rb") as file:
+            return digest(os.fstat(file.fileno()).st_size, file.read(2**16).hex())[:16]
+    except OSError:
+        return ""  # its item fails, and the others don't
 
 
 def _content(frames: Sequence[Frame], examples: str, chat: ChatConfig) -> list[dict[str, Any]]:

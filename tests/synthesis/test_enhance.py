@@ -180,10 +180,53 @@ def test_another_video_of_the_same_name_is_asked_about(made: Path, serve: Serve)
 def test_videos_are_found_in_folders_and_lists(made: Path) -> None:
     listed = made / "list.txt"
     listed.write_text("videos/deep/v1.mp4\n\nvideos/deep/v0.mp4\n")
-    folder = find_videos([made / "videos"])
-    assert [name for name, _ in folder] == [f"deep/v{number}.mp4" for number in range(6)]
-    assert find_videos([listed]) == [("videos/deep/v1.mp4", folder[1][1]), ("videos/deep/v0.mp4", folder[0][1])]
-    assert find_videos([made / "videos", listed]) == folder
+    folder, missing = find_videos([made / "videos"])
+    assert [name for name, _ in folder] == [f"deep/v{number}.mp4" for number in range(6)] and missing == []
+    assert find_videos([listed])[0] == [("videos/deep/v1.mp4", folder[1][1]), ("videos/deep/v0.mp4", folder[0][1])]
+    assert find_videos([made / "videos", listed])[0] == folder
+
+
+def test_a_list_of_another_machine_s_making(made: Path) -> None:
+    """A byte order mark, remarks, a name that begins like one, and a file that isn't there."""
+    shutil.copy(made / "videos/deep/v0.mp4", made / "#7.mp4")
+    listed = made / "list.txt"
+    listed.write_text("\ufeffvideos/deep/v1.mp4\r\n# the rest of May\r\n#7.mp4\r\ngone/v9.mp4\r\n", encoding="utf-8")
+    found, missing = find_videos([listed])
+    assert [name for name, _ in found] == ["videos/deep/v1.mp4", "#7.mp4"]
+    assert missing == [f"{listed} line 4: no such file: gone/v9.mp4"]
+    listed.write_text("gone/v9.mp4\n")
+    with pytest.raises(
+        SetupError, match=r"no video in \S+list\.txt \(\S+list\.txt line 1: no such file: gone/v9\.mp4\)"
+    ):
+        find_videos([listed])
+    other = made / "film.mpg"
+    other.write_bytes(b"\x00\xff\xba")
+    with pytest.raises(SetupError, match=r"film\.mpg: neither a video"):
+        find_videos([other])
+
+
+def test_videos_that_go_away_cost_themselves_only(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
+    listed, server = made / "list.txt", serve(says)
+    listed.write_text("".join(f"videos/deep/v{number}.mp4\n" for number in range(6)))
+    arguments = command(made, "out", server, "--limit", "4")
+    arguments[arguments.index("--videos") + 1] = str(listed)
+    assert main(arguments) == 0
+    # before the next start: it is said, and what was written about the others is there
+    (made / "videos/deep/v1.mp4").unlink()
+    assert main(arguments) == 0
+    assert "list.txt line 2: no such file: videos/deep/v1.mp4" in capsys.readouterr().err
+    assert json.loads((made / "out" / "report.json").read_text())["videos left out"] == 1
+    assert len(load_rows([made / "out" / "rows.jsonl"])[0]) == 4 and len(server.bodies) == 5
+    # after they were looked for: it fails alone
+    (made / "videos/deep/v5.mp4").unlink()
+    (made / "videos/deep/v5.mp4").symlink_to(made / "nowhere.mp4")
+    arguments[arguments.index("--videos") + 1] = str(made / "videos")
+    arguments[arguments.index("--limit") + 1] = "6"
+    arguments[arguments.index("--out") + 1] = str(made / "again")
+    assert main(arguments) == 1
+    failed = json.loads((made / "again" / "failures.jsonl").read_text())
+    assert failed["key"] == ["deep/v5.mp4", ""]
+    assert len(load_rows([made / "again" / "rows.jsonl"])[0]) == 4
 
 
 def test_two_videos_of_one_name_are_not_taken_for_one(made: Path) -> None:
@@ -192,7 +235,7 @@ def test_two_videos_of_one_name_are_not_taken_for_one(made: Path) -> None:
     (other / "v3.mp4").write_bytes((made / "videos" / "deep" / "v0.mp4").read_bytes())
     with pytest.raises(SetupError, match=r"are both called 'deep/v3.mp4'.* a folder that holds both"):
         find_videos([made / "videos", made / "other"])
-    assert len(find_videos([made])) == 7
+    assert len(find_videos([made])[0]) == 7
 
 
 def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,6 +245,7 @@ def test_missing_inputs_are_said(made: Path, serve: Serve, capsys: pytest.Captur
     for arguments, message in (
         (["--videos", str(empty)], "no video in"),
         (["--videos", str(made / "none")], "no such file or folder"),
+        (["--videos", str(made / "none.mp4")], "none.mp4: no such file or folder"),
         (["--videos", str(made / "videos"), "--failures", str(made / "none.jsonl")], "no such file"),
     ):
         teacher = ["--teacher", server.url, "--teacher-name", "t", "--out", str(made / "out")]

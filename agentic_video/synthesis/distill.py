@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Retriever
 from agentic_video.types.message import Message
 from agentic_video.types.record import Record
-from agentic_video.types.row import VideoQA
+from agentic_video.types.row import INTERVAL_TYPES, VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.utils.errors import SetupError
 
@@ -89,6 +90,7 @@ def distill(options: DistillOptions) -> Finished:
     if not teacher.settings.judge.base_url:
         check_needs(", ".join(map(str, options.data)), rows, teacher.system, {"judge"}, demonstrations=True)
     critic = critic_backend(options.critic, teacher) if options.critic else None
+    _warn_of_intervals(rows, options.min_acc)
     settings = {
         **teacher.identity(),
         "data": [str(path.resolve()) for path in options.data],
@@ -102,6 +104,17 @@ def distill(options: DistillOptions) -> Finished:
         asyncio.run(_play(job, teacher, rows, options, critic, team))
         title = f"{teacher.system.name} distilled from {teacher.name}"
         return Finished(write_outputs(job, options.job, title, questions.numbers), not job.failures)
+
+
+def _warn_of_intervals(rows: Sequence[VideoQA], least_acc: float) -> None:
+    """Say it where next to no interval will be right enough."""
+    count = sum(qa.answer_type in INTERVAL_TYPES for qa in rows)
+    if count and least_acc >= 1:
+        print(
+            f"{count} of {len(rows)} rows ask for an interval, whose accuracy is its overlap with the right one: "
+            f"--min-acc {least_acc:g} keeps exact ones only, --min-acc 0.5 those that lie on it by half",
+            file=sys.stderr,
+        )
 
 
 def _check_team(teacher: Teacher, team: TeamOptions) -> None:

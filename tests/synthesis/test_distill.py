@@ -139,6 +139,24 @@ def test_a_judge_that_is_missing_is_noticed_before_the_teacher_is_asked(
     assert server.asked == []
 
 
+def test_intervals_that_must_be_exact_are_warned_of(
+    asked: list[VideoQA], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timed = replace(asked[0], answer="2 - 6", answer_type="interval", options=(), windows=((2.0, 6.0),))
+    data = tmp_path / "rows.jsonl"
+    data.write_text("".join(json.dumps(qa.to_row()) + "\n" for qa in (timed, asked[1])))
+    said = '<think>so</think><answer>{"temporal_segment": [2, 5]}</answer>'
+    turns = (*oracle_turns("videoo3", asked[0])[:-1], said)
+    server = Oracle({"q0": Part(turns), "q1": Part(oracle_turns("videoo3", asked[1]))})
+    warning = "1 of 2 rows ask for an interval, whose accuracy is its overlap with the right one: --min-acc 1 keeps"
+    with server.running() as url:
+        for name, least, kept, warned in (("exact", "1", ["q1"], 1), ("near", "0.5", ["q0", "q1"], 0)):
+            out = tmp_path / name
+            assert main(command("videoo3", "distill", url, data, out, "--min-acc", least)) == 0
+            assert capsys.readouterr().err.count(warning) == warned
+            assert [row["video_qa"]["id"] for row in lines(out / "kept.jsonl")] == kept
+
+
 def test_rows_of_videobrain_need_not_be_classified(asked: list[VideoQA], tmp_path: Path) -> None:
     question = replace(asked[0], extra={name: value for name, value in asked[0].extra.items() if name != "class"})
     data = tmp_path / "rows.jsonl"

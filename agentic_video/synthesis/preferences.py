@@ -18,6 +18,7 @@ from agentic_video.evaluation.runner import play_one
 from agentic_video.graders.endpoint import Endpoint, Unreadable
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
+from agentic_video.synthesis.classes import imitable
 from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
     content_of,
@@ -29,6 +30,7 @@ from agentic_video.synthesis.inputs import (
 )
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage
+from agentic_video.systems.base import System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -36,6 +38,8 @@ from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
 from agentic_video.utils.errors import SetupError
 
 DESIRABLE, UNDESIRABLE = "desirable", "undesirable"
+MALFORMED = "right, but malformed"
+"""Why an episode is neither that :func:`well_formed` refuses."""
 SHARE = 0.63
 """Of desirable trajectories (section 4.1)."""
 
@@ -103,8 +107,22 @@ def _times(frames: Sequence[FrameRef]) -> dict[str, Any] | list[Any]:
     return {"number": len(frames), "seconds": times, "size": [frames[0].width, frames[0].height]}
 
 
-def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected) -> str | None:
-    """The verdict on a trajectory where it needs no judge: a label, or why it is left out; None where it does."""
+def well_formed(record: Record, played: System | None = None) -> bool:
+    """Whether an answer was come by as it should: in the system's grammar, without a refused call or another fault.
+
+    Args:
+        record: The episode.
+        played: See :func:`~agentic_video.synthesis.classes.imitable`.
+    """
+    return record.rewards.get("format", 1.0) == 1.0 and imitable(record.trajectory, played)
+
+
+def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected, formed: bool = True) -> str | None:
+    """The verdict on a trajectory where it needs no judge: a label, or why it is left out; None where it does.
+
+    Args:
+        formed: Whether it is :func:`well_formed`; another one is never desirable.
+    """
     if trajectory.end in NO_FAULT_OF_ITS_OWN:
         return "ended by an error"
     if trajectory.answer is None:
@@ -112,15 +130,18 @@ def without_judge(trajectory: Trajectory, right: bool, rejected: Rejected) -> st
     if rejected == "wrong-or-guess" and not right:
         return UNDESIRABLE
     # Nothing was seen: there is nothing to ask.
-    return None if trajectory.frames else with_evidence("guess", right, rejected)
+    if not trajectory.frames:
+        return with_evidence("guess", right, rejected, formed)
+    # It is left out whatever the judge says.
+    return MALFORMED if right and not formed and rejected == "wrong-and-guess" else None
 
 
-def with_evidence(evidence: Evidence, right: bool, rejected: Rejected) -> str:
+def with_evidence(evidence: Evidence, right: bool, rejected: Rejected, formed: bool = True) -> str:
     """The verdict on an answer, given the judge's: a label, or why it is left out."""
     if evidence == "unclear":
         return "judge: unclear"
     if right and evidence == "enough":
-        return DESIRABLE
+        return DESIRABLE if formed else MALFORMED
     if rejected == "wrong-or-guess" or (not right and evidence == "guess"):
         return UNDESIRABLE
     return "right, but a guess" if right else "wrong, but not a guess"
@@ -193,14 +214,17 @@ def label(options: PreferenceOptions) -> Finished:
     records = list(read_episodes(options.records)) if options.records else []
     judge = chat_config(options.judge, "--judge", "--judge-name")
     lines, complete = [], True
+    system: System | None = None
     if options.player is not None:
-        played, report = play(options, options.player)
+        teacher = prepare(options.player)
+        system = teacher.system
+        played, report = play(options, teacher)
         records += played
         lines.append(report.text)
         complete = report.complete
     settings = {"judge": judge.model, "right_from": options.right_from, "rejected": options.rejected}
     with open_job(options.job.out.resolve(), settings, "labelling") as job:
-        labels = asyncio.run(_judge(job, records, judge, options))
+        labels = asyncio.run(_judge(job, records, judge, options, system))
         more = write_labelled(job, labels, options.share, options.size, options.draw)
         lines.append(job.write_report("Preferences", options.job.prices, more))
     lines.append(f"{job.folder / 'kto.jsonl'}: records for run_kto.sh")
@@ -209,15 +233,13 @@ def label(options: PreferenceOptions) -> Finished:
     return Finished("\n".join(lines), complete and not missing and not job.failures, warning)
 
 
-def play(options: PreferenceOptions, player: TeacherOptions) -> tuple[list[Record], Finished]:
+def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], Finished]:
     """Play the rows, in a job of its own below the folder: its episodes, and what it tells.
 
     Raises:
         SetupError: The job can't start.
-        hydra.errors.HydraException: The recipe's config doesn't compose.
-        ValueError: A key of the config or a data file is wrong.
+        ValueError: A data file is wrong.
     """
-    teacher = prepare(player)
     teacher.check_samples(options.samples)
     questions = read_questions(options.data).first(options.job.limit)
     with open_job(options.job.out.resolve() / "played", teacher.identity(), "playing") as job:
@@ -227,7 +249,7 @@ def play(options: PreferenceOptions, player: TeacherOptions) -> tuple[list[Recor
 
 
 async def _judge(
-    job: Job, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions
+    job: Job, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions, played: System | None
 ) -> dict[Key, Outcome]:
     endpoint, rejected = Endpoint(judge, "judge"), options.rejected
     items: dict[Key, Record] = {}
@@ -240,11 +262,11 @@ async def _judge(
         grade, usage, evidence = grade_of(record), Usage(), ""
         if grade is None:
             return Outcome("no grade")
-        right = grade >= options.right_from
-        verdict = without_judge(record.trajectory, right, rejected)
+        right, formed = grade >= options.right_from, well_formed(record, played)
+        verdict = without_judge(record.trajectory, right, rejected, formed)
         if verdict is None:
             evidence, usage = await ask(endpoint, question_for_judge(record), read_evidence)
-            verdict = with_evidence(evidence, right, rejected)  # type: ignore[arg-type]
+            verdict = with_evidence(evidence, right, rejected, formed)  # type: ignore[arg-type]
         if verdict not in (DESIRABLE, UNDESIRABLE):
             return Outcome(verdict, usage=usage)
         provenance = {**record.provenance, "label": verdict}

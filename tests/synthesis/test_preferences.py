@@ -22,9 +22,11 @@ from agentic_video.synthesis.preferences import (
     mixture,
     question_for_judge,
     read_evidence,
+    well_formed,
     without_judge,
 )
 from agentic_video.synthesis.preferences import with_evidence as verdict_of
+from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.toyworld.questions import World
 from agentic_video.training.kto_dataset import label_of
 from agentic_video.types.record import Record, load_records
@@ -32,7 +34,7 @@ from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
 from tests.faulty_server import FaultyServer, Reply
 from tests.synthesis.conftest import Serve
-from tests.synthesis.made import CHOICE, OPEN, look, record, write
+from tests.synthesis.made import CHOICE, OPEN, brain, look, record, write
 from tests.toyworld.conftest import recipe, small_world
 
 __all__ = ["recipe", "small_world"]
@@ -80,6 +82,32 @@ def test_the_judges_word_and_the_answer_decide() -> None:
     for (word, right), (broad, narrow) in table.items():
         assert verdict_of(word, right, "wrong-or-guess") == broad  # type: ignore[arg-type]
         assert verdict_of(word, right, "wrong-and-guess") == narrow  # type: ignore[arg-type]
+        # what is malformed differs in this only: it is never desirable
+        for rejected, verdict in (("wrong-or-guess", broad), ("wrong-and-guess", narrow)):
+            expected = "right, but malformed" if verdict == "desirable" else verdict
+            assert verdict_of(word, right, rejected, formed=False) == expected  # type: ignore[arg-type]
+
+
+def test_a_malformed_episode_is_not_asked_about_where_it_is_left_out_anyway() -> None:
+    seen, blind = record([look(0, 9)]).trajectory, record().trajectory
+    assert without_judge(seen, True, "wrong-and-guess", formed=False) == "right, but malformed"
+    assert without_judge(seen, True, "wrong-or-guess", formed=False) is None  # it may be a guess
+    assert without_judge(seen, False, "wrong-and-guess", formed=False) is None
+    assert without_judge(blind, True, "wrong-or-guess", formed=False) == "undesirable"
+
+
+def test_what_is_well_formed() -> None:
+    good = episode("q", "a red cup", 1.0)
+    (asked, said) = good.trajectory.turns
+    refused = replace(good.trajectory, turns=(asked, replace(asked, legal_calls=0, illegal_calls=1), said))
+    assert well_formed(good) and well_formed(replace(good, rewards={"acc": 1.0, "format": 1.0}))
+    assert not well_formed(replace(good, rewards={"acc": 1.0, "format": 0.0}))
+    assert not well_formed(replace(good, trajectory=refused))
+    # the system's own objection, where it is known: VideoBrain's gate
+    assert well_formed(brain("B", 1.0)) and not well_formed(brain("B", 1.0, calls=2))
+    stranger = brain("B", 1.0, calls=2)
+    stranger = replace(stranger, trajectory=replace(stranger.trajectory, system="mine"))
+    assert well_formed(stranger) and not well_formed(stranger, replace(VideoBrain(), name="mine"))
 
 
 @pytest.mark.parametrize(
@@ -183,6 +211,21 @@ def test_recorded_episodes_are_labelled(tmp_path: Path, serve: Serve, capsys: py
     assert "KTO needs both kinds" in capsys.readouterr().err
     assert main(command(source, server, tmp_path / "out", "--rejected", "wrong-and-guess")) == 2
     assert "with rejected = 'wrong-or-guess'" in capsys.readouterr().err
+
+
+def test_what_distill_rejected_as_malformed_is_not_learnt_as_good(tmp_path: Path, serve: Serve) -> None:
+    good, illegal = episode("good", "a red cup", 1.0), episode("illegal", "a red cup", 1.0)
+    turns = tuple(replace(turn, illegal_calls=len(turn.observation) and 1) for turn in illegal.trajectory.turns)
+    illegal = replace(illegal, trajectory=replace(illegal.trajectory, turns=turns))
+    loose = replace(episode("format", "a red cup", 1.0), rewards={"acc": 1.0, "format": 0.0})
+    source = write(tmp_path / "rejected.jsonl", [good, illegal, loose, episode("wrong", "a dog", 0.0)])
+    for rejected, asked, status in (("wrong-or-guess", 3, 0), ("wrong-and-guess", 2, 1)):
+        server, out = serve(judge), tmp_path / rejected
+        assert main(command(source, server, out, "--rejected", rejected, "--share", "0.5")) == status
+        report = json.loads((out / "report.json").read_text())
+        assert report["desirable found"] == 1 and report["rejected"]["right, but malformed"] == 2
+        assert len(server.bodies) == asked
+    assert labels(tmp_path / "wrong-or-guess") == {"good": True, "wrong": False}
 
 
 def test_a_judge_that_babbles_or_breaks_costs_its_episode_only(tmp_path: Path, serve: Serve) -> None:

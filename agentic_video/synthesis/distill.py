@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -144,10 +144,10 @@ def write_outputs(job: Job, options: JobOptions, title: str, more: Mapping[str, 
     Args:
         more: Further numbers for the report.
     """
-    results = [outcome for _, outcome in job.results() if outcome.result is not None]
-    kept = job.write_rows("kept.jsonl", (one.result for one in results if one.kept))
-    job.write_rows("rejected.jsonl", (_noted(one) for one in results if not one.kept))
-    questions = {tuple(key[:2]) for key, outcome in job.results() if outcome.kept}
+    kept = job.write_rows("kept.jsonl", (one.result for _, one in job.results(kept=True) if one.result is not None))
+    rejected = (one for _, one in job.results(kept=False) if one.result is not None)
+    job.write_rows("rejected.jsonl", map(_noted, rejected))
+    questions = {key[:2] for key in job.finished(kept=True)}
     numbers = {"questions_with_a_kept_episode": len(questions), **(more or {})}
     text = job.write_report(title, options.prices, numbers)
     return f"{text}\nkept episodes: {kept}"
@@ -179,7 +179,7 @@ async def _play(
                 for sample in range(options.samples)
             }
             played = await job.play(items, distiller.play, options.job.concurrency)
-            distiller.learn([outcome.result for outcome in played.values() if outcome.kept])
+            distiller.learn(outcome.result for outcome in played.values() if outcome.kept)
     finally:
         context.close()
 
@@ -209,10 +209,12 @@ class Distiller:
         self._retriever: Retriever | None = context.retriever()
         self._bank, self._experiences = ExperienceBank(), list[Experience]()
 
-    def learn(self, kept: Sequence[Mapping[str, Any]]) -> None:
-        """Add a round's kept records to the experience bank."""
-        if self._team and self._team.experiences > 0 and kept:
-            self._experiences += [Experience.of(Record.from_dict(raw)) for raw in kept]
+    def learn(self, kept: Iterable[Mapping[str, Any]]) -> None:
+        """Add a round's kept records to the experience bank, where there is one: they are read for it only."""
+        if self._team is None or self._team.experiences <= 0:
+            return
+        if new := [Experience.of(Record.from_dict(raw)) for raw in kept]:
+            self._experiences += new
             self._bank = ExperienceBank(self._experiences)
 
     async def play(self, item: _Item) -> Outcome:

@@ -3,24 +3,26 @@
 A job has a folder. Every finished item is one line of its journal, on disk before it counts; a restart does what is
 missing. An item that fails (a server that is gone, an unreadable video) is no result: it is listed in
 ``failures.jsonl``, and tried again at the next start. Outputs are written from the journal in the order of the items,
-so that they don't depend on which item finished first or on how often the job was killed.
+so that they don't depend on which item finished first or on how often the job was killed. Results stay on disk until
+they are asked for: those of a hundred thousand episodes don't fit into memory.
 
     with open_job(out, settings, kind="distillation") as job:
         asyncio.run(job.play({("a", 0): first, ("b", 0): second}, work, concurrency=16))
-        job.write_rows("kept.jsonl", (row for _, outcome in job.results() if outcome.kept))
+        job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results(kept=True)))
         print(job.write_report("Distillation", prices))
 """
 
 import asyncio
 import json
 import logging
+import os
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, BinaryIO, TextIO, TypeVar
 
 from tqdm import tqdm
 
@@ -55,6 +57,27 @@ class Outcome:
     verdict: str = KEPT
     result: Any = None
     usage: Usage = field(default_factory=Usage)
+
+    @property
+    def kept(self) -> bool:
+        return self.verdict == KEPT
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What of a finished item is in memory; the rest is a line of the journal.
+
+    Attributes:
+        verdict: Of its outcome.
+        usage: The same.
+        start: Where the line begins, in bytes.
+        size: How many it has.
+    """
+
+    verdict: str
+    usage: Usage
+    start: int
+    size: int
 
     @property
     def kept(self) -> bool:
@@ -113,19 +136,17 @@ class Job:
         failures: What couldn't be done in this run, and the error.
     """
 
-    def __init__(
-        self, folder: Path, journal: TextIO, failed: TextIO, finished: Mapping[Key, Outcome], bar: "tqdm[Any]"
-    ):
+    def __init__(self, folder: Path, journal: TextIO, written: BinaryIO, failed: TextIO, bar: "tqdm[Any]"):
         self.folder = folder
         self.failures: dict[Key, str] = {}
-        self._journal, self._failed, self._bar = journal, failed, bar
-        self._finished = dict(finished)
+        self._journal, self._written, self._failed, self._bar = journal, written, failed, bar
+        self._finished = read_journal(folder / JOURNAL_FILE)
         self._items: dict[Key, None] = {}
         self._kept = self._done = self._tokens = 0
 
     async def play(
         self, items: Mapping[Key, T], work: Callable[[T], Awaitable[Outcome]], concurrency: int
-    ) -> dict[Key, Outcome]:
+    ) -> Mapping[Key, Outcome]:
         """Do those of some items that aren't done yet, some at a time.
 
         A job may call this several times with new items; the order of all calls is the order of the outputs, and must
@@ -137,6 +158,7 @@ class Job:
 
         Returns:
             The outcomes of these items, those of earlier starts among them, in their order; none for a failed one.
+            Each is read from the journal when it is looked at.
 
         Raises:
             ValueError: An item's key was there before.
@@ -158,8 +180,7 @@ class Job:
         async def worker() -> None:
             for key, item in waiting:
                 try:
-                    outcome = await work(item)
-                    line = json_line({"key": key, **asdict(outcome)})
+                    line = json_line({"key": key, **asdict(await work(item))})
                     # Read back: what a restart would see is what this run goes on with.
                     outcome = _read(line)[1]
                 except Exception as error:  # one item never stops the others
@@ -167,14 +188,22 @@ class Job:
                 else:
                     self._journal.write(line)
                     settle(self._journal)
-                    self._finished[key] = outcome
-                    self._count(outcome)
+                    size = len(line.encode())
+                    start = os.fstat(self._journal.fileno()).st_size - size
+                    self._finished[key] = done = Line(sys.intern(outcome.verdict), outcome.usage, start, size)
+                    del line, outcome  # not to be held while the next one is waited for
+                    self._count(done)
                 self._show()
 
         await asyncio.gather(*(worker() for _ in range(min(max(1, concurrency), len(missing)))))
-        return {key: self._finished[key] for key in items if key in self._finished}
+        return _Outcomes([key for key in items if key in self._finished], self._read)
 
-    def _count(self, outcome: Outcome) -> None:
+    def _read(self, key: Key) -> Outcome:
+        done = self._finished[key]
+        self._written.seek(done.start)
+        return _read(self._written.read(done.size))[1]
+
+    def _count(self, outcome: Line) -> None:
         self._done, self._kept = self._done + 1, self._kept + outcome.kept
         self._tokens += outcome.usage.prompt_tokens + outcome.usage.completion_tokens
         self._bar.update()
@@ -193,15 +222,27 @@ class Job:
             refresh=False,
         )
 
-    def results(self) -> Iterator[tuple[Key, Outcome]]:
-        """The finished items in input order."""
-        for key in self._items:
-            if key in self._finished:
-                yield key, self._finished[key]
+    def finished(self, *, kept: bool | None = None) -> list[Key]:
+        """The finished items in input order.
+
+        Args:
+            kept: Only those that are kept, or only the others; None for all.
+        """
+        found = ((key, self._finished[key]) for key in self._items if key in self._finished)
+        return [key for key, done in found if kept is None or done.kept == kept]
+
+    def results(self, *, kept: bool | None = None) -> Iterator[tuple[Key, Outcome]]:
+        """What came of the finished items in input order, read from the journal one after the other.
+
+        Args:
+            kept: See :meth:`finished`.
+        """
+        for key in self.finished(kept=kept):
+            yield key, self._read(key)
 
     def summary(self, prices: Prices) -> dict[str, Any]:
         """Counts and costs of all that was played, as ``report.json`` holds them."""
-        outcomes = [outcome for _, outcome in self.results()]
+        outcomes = [self._finished[key] for key in self.finished()]
         usage = sum((outcome.usage for outcome in outcomes), Usage())
         kept = sum(outcome.kept for outcome in outcomes)
         rejected = Counter(outcome.verdict for outcome in outcomes if not outcome.kept)
@@ -253,6 +294,27 @@ def table(title: str, summary: Mapping[str, Any]) -> str:
     return "\n".join([title, *(f"  {name:<{width}}  {value:>12}" for name, value in rows)])
 
 
+class _Outcomes(Mapping[Key, Outcome]):
+    """Outcomes that are read when they are looked at."""
+
+    def __init__(self, keys: Sequence[Key], read: Callable[[Key], Outcome]):
+        self._keys, self._read = dict.fromkeys(keys), read
+
+    def __getitem__(self, key: Key) -> Outcome:
+        if key not in self._keys:
+            raise KeyError(key)
+        return self._read(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
 @contextmanager
 def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | None = None) -> Iterator[Job]:
     """Start a job, or go on with the one that a folder holds.
@@ -267,29 +329,31 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
     """
     article = "an" if kind[0] in "aeiou" else "a"
     claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}")
-    with open_journal(folder / JOURNAL_FILE, kind) as journal:
-        finished = read_journal(folder / JOURNAL_FILE)
-        with (
-            (folder / FAILURES_FILE).open("w", encoding="utf-8") as failed,
-            tqdm(total=total, desc=kind, unit="item", smoothing=0.05, file=sys.stderr) as bar,
-        ):
-            yield Job(folder, journal, failed, finished, bar)
+    with (
+        open_journal(folder / JOURNAL_FILE, kind) as journal,
+        (folder / JOURNAL_FILE).open("rb") as written,
+        (folder / FAILURES_FILE).open("w", encoding="utf-8") as failed,
+        tqdm(total=total, desc=kind, unit="item", smoothing=0.05, file=sys.stderr) as bar,
+    ):
+        yield Job(folder, journal, written, failed, bar)
 
 
-def read_journal(path: Path) -> dict[Key, Outcome]:
+def read_journal(path: Path) -> dict[Key, Line]:
     """The outcomes in a journal. A line that isn't one is reported and passed over: its item is done again."""
-    finished: dict[Key, Outcome] = {}
-    with path.open(encoding="utf-8", errors="replace") as lines:
+    finished: dict[Key, Line] = {}
+    end = 0
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
+            start, end = end, end + len(line)
             try:
                 key, outcome = _read(line)
             except (ValueError, KeyError, TypeError) as error:
                 logger.warning("%s line %d: no outcome (%s); its item is done again", path, number, error)
                 continue
-            finished.setdefault(key, outcome)
+            finished.setdefault(key, Line(sys.intern(outcome.verdict), outcome.usage, start, len(line)))
     return finished
 
 
-def _read(line: str) -> tuple[Key, Outcome]:
-    raw = json.loads(line)
+def _read(line: str | bytes) -> tuple[Key, Outcome]:
+    raw = json.loads(line if isinstance(line, str) else line.decode("utf-8", errors="replace"))
     return tuple(raw["key"]), Outcome(str(raw["verdict"]), raw["result"], Usage(**raw["usage"]))

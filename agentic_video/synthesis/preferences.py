@@ -250,7 +250,7 @@ def play(options: PreferenceOptions, teacher: Teacher) -> tuple[list[Record], Fi
 
 async def _judge(
     job: Job, records: Sequence[Record], judge: ChatConfig, options: PreferenceOptions, played: System | None
-) -> dict[Key, Outcome]:
+) -> Mapping[Key, Outcome]:
     endpoint, rejected = Endpoint(judge, "judge"), options.rejected
     items: dict[Key, Record] = {}
     for record in records:
@@ -313,20 +313,18 @@ def write_labelled(job: Job, labels: Mapping[Key, Outcome], share: float, size: 
         seed: Of the draw.
     """
     kinds: dict[str, list[Key]] = {DESIRABLE: [], UNDESIRABLE: []}
+    asked: Counter[str] = Counter()
     for key, outcome in labels.items():
         if outcome.verdict == KEPT:
-            kinds[outcome.result["provenance"]["label"]].append(key)
+            provenance = outcome.result["provenance"]
+            kinds[provenance["label"]].append(key)
+            asked[provenance.get("evidence", "not asked")] += 1
     counts = mixture(len(kinds[DESIRABLE]), len(kinds[UNDESIRABLE]), share, size)
     chosen = set[Key]()
     for kind, count in zip(kinds, counts, strict=True):
         chosen |= drawn(kinds[kind], count, seed)
-    job.write_rows("kto.jsonl", (outcome.result for key, outcome in labels.items() if key in chosen))
+    job.write_rows("kto.jsonl", (labels[key].result for key in labels if key in chosen))
     more: dict[str, Any] = {f"{kind} found": len(keys) for kind, keys in kinds.items()}
     more |= {f"{kind} in the set": count for kind, count in zip(kinds, counts, strict=True)}
-    asked = Counter(
-        outcome.result["provenance"].get("evidence", "not asked")
-        for outcome in labels.values()
-        if outcome.verdict == KEPT
-    )
     more |= {f"labelled, judge: {word}": count for word, count in sorted(asked.items())}
     return more

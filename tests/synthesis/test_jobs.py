@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,29 @@ def test_a_job_that_was_cut_short_ends_as_an_undisturbed_one(tmp_path: Path) -> 
     for name in ("kept.jsonl", "report.json"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert play(tmp_path / "cut", 6) == [], "nothing is left to do"
+
+
+def test_results_stay_on_disk_until_they_are_asked_for(tmp_path: Path) -> None:
+    """Outcomes of 200 KB each: of a job that does sixty of them, and of one that finds them done, few are in memory."""
+
+    async def work(number: int) -> Outcome:
+        return Outcome("odd" if number % 2 else "kept", {"text": f"{number}: é" * 40_000}, Usage(1, 1, 1))
+
+    for _ in range(2):
+        with open_job(tmp_path, SETTINGS, "test job") as job:
+            gc.collect()
+            tracemalloc.start()
+            played = asyncio.run(job.play(items(60), work, concurrency=4))
+            job.write_rows("kept.jsonl", (outcome.result for _, outcome in job.results(kept=True)))
+            gc.collect()
+            held, peak = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert held < 1e6 and peak < 8e6, f"{held / 1e6:.1f} MB held, {peak / 1e6:.1f} MB at most"
+            assert played[("rows", 7)].result["text"].startswith("7: é7: é") and len(played) == 60
+            assert ("rows", 60) not in played and list(played)[-1] == ("rows", 59)
+            assert job.finished(kept=False) == [("rows", number) for number in range(1, 60, 2)]
+    kept = [json.loads(line)["text"] for line in (tmp_path / "kept.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [text.partition(":")[0] for text in kept] == [str(number) for number in range(0, 60, 2)]
 
 
 def test_failed_items_are_listed_and_tried_again(tmp_path: Path) -> None:

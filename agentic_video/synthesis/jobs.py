@@ -39,6 +39,8 @@ JOURNAL_FILE = "journal.jsonl"
 FAILURES_FILE = "failures.jsonl"
 REPORT_FILE = "report.json"
 KEPT = "kept"
+KNOWN_LATER = ("judge", "retrieval")
+"""Settings that folders of earlier versions don't know; without a judge nothing was graded by one."""
 
 Key = tuple[str | int, ...]
 """What names an item for good, e.g. data source, id of the row and number of the sample."""
@@ -328,7 +330,7 @@ def open_job(folder: Path, settings: Mapping[str, Any], kind: str, total: int | 
         SetupError: The folder holds a job with other settings, or another process is at it.
     """
     article = "an" if kind[0] in "aeiou" else "a"
-    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}")
+    claim_folder(folder, {"job": kind, **settings}, SETTINGS_FILE, f"{article} {kind}", KNOWN_LATER)
     with (
         open_journal(folder / JOURNAL_FILE, kind) as journal,
         (folder / JOURNAL_FILE).open("rb") as written,

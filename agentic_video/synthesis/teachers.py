@@ -4,6 +4,7 @@ A teacher is any model that an evaluation can play: an OpenAI-compatible server,
 """
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,10 @@ from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
+
+JUDGED_BY = ("model", "temperature", "max_tokens", "max_answer_chars")
+FOUND_BY = ("model", "pretrained", "max_prompt_chars")
+"""What of the judge and of the retrieval grades and frames depend on; how they are reached may change."""
 
 UNLIMITED = 1 << 30
 """A server knows its own context; its tokens aren't those of the model that will learn."""
@@ -98,6 +103,8 @@ class Teacher:
                 "seed": self.spec.seed if self.seeded else None,
                 "max_tokens": self.spec.chat.max_tokens,
             },
+            "judge": _picked(self.settings.judge, JUDGED_BY) if self.settings.judge.base_url else None,
+            "retrieval": _picked(self.settings.retrieval, FOUND_BY),
         }
 
     def context(self, folder: Path, concurrency: int) -> EvalContext:
@@ -160,6 +167,10 @@ def prepare(options: TeacherOptions) -> Teacher:
         chat = replace(spec.chat, timeout=options.timeout, max_tokens=options.max_tokens or spec.chat.max_tokens)
         spec, limits = replace(spec, chat=chat), TokenLimits(UNLIMITED, UNLIMITED, chat.max_tokens or limits.turn)
     return Teacher(settings, limits, spec, options.seeded)
+
+
+def _picked(config: object, names: Sequence[str]) -> dict[str, Any]:
+    return {name: getattr(config, name) for name in names}
 
 
 def recorded_usage(record: Record) -> Usage:

@@ -5,7 +5,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -13,7 +13,9 @@ from typing import Any, BinaryIO, TextIO
 from agentic_video.utils.errors import SetupError
 
 
-def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str) -> None:
+def claim_folder(
+    folder: Path, settings: Mapping[str, Any], name: str, kind: str, known_later: Collection[str] = ()
+) -> None:
     """Make the folder of a job, or go on in one of the same settings.
 
     Args:
@@ -21,6 +23,8 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
         settings: Plain data; all on which the job's results depend.
         name: Of the file in which the folder keeps them.
         kind: What messages call the job, e.g. ``an evaluation``.
+        known_later: Keys, wherever they stand, that the folder may not know yet: of an earlier version, or null because
+            there was no such thing. It then takes them as they are now, and keeps them where they are null now.
 
     Raises:
         SetupError: The folder holds a job with other settings; the message names the first difference.
@@ -32,14 +36,25 @@ def claim_folder(folder: Path, settings: Mapping[str, Any], name: str, kind: str
             found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise SetupError(f"{file}: can't be read ({error}): choose another --out, or remove that folder") from None
-        if (difference := _difference(found, wanted)) is not None:
+        known = _filled(found, wanted, known_later)
+        if (difference := _difference(known, _filled(wanted, found, known_later))) is not None:
             key, before, now = difference
             raise SetupError(
                 f"{folder} holds {kind} with {key} = {before!r}, and now it is {now!r}: choose another --out, "
                 "or remove that folder"
             )
+        if known != found:
+            write_whole(file, [json.dumps(known, indent=2) + "\n"])
         return
     write_whole(file, [json.dumps(wanted, indent=2) + "\n"])
+
+
+def _filled(settings: Any, others: Any, keys: Collection[str]) -> Any:
+    """Settings with those of some keys that only others have."""
+    if not isinstance(settings, dict) or not isinstance(others, dict):
+        return settings
+    filled = {key: _filled(value, others.get(key), keys) for key, value in settings.items()}
+    return filled | {key: others[key] for key in keys if filled.get(key) is None and others.get(key) is not None}
 
 
 def _anything_done(folder: Path) -> bool:

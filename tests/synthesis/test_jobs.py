@@ -99,6 +99,20 @@ def test_results_stay_on_disk_until_they_are_asked_for(tmp_path: Path) -> None:
     assert [text.partition(":")[0] for text in kept] == [str(number) for number in range(0, 60, 2)]
 
 
+def test_a_folder_of_an_earlier_version_takes_what_it_does_not_know(tmp_path: Path) -> None:
+    play(tmp_path, 1)
+    judged = {**SETTINGS, "judge": {"model": "small"}, "retrieval": {"model": "ViT-B-32"}}
+    assert play(tmp_path, 2, settings=judged) == [1]
+    with pytest.raises(SetupError, match=r"with judge\.model = 'small', and now it is 'large'"):
+        play(tmp_path, 2, settings={**judged, "judge": {"model": "large"}})
+    with pytest.raises(SetupError, match=r"with retrieval\.model = 'ViT-B-32', and now it is 'other'"):
+        play(tmp_path, 2, settings={**judged, "retrieval": {"model": "other"}})
+    # nobody was asked this time: what is known stays
+    assert play(tmp_path, 3, settings={**judged, "judge": None}) == [2]
+    with pytest.raises(SetupError, match=r"with judge\.model = 'small'"):
+        play(tmp_path, 3, settings={**judged, "judge": {"model": "large"}})
+
+
 def test_failed_items_are_listed_and_tried_again(tmp_path: Path) -> None:
     play(tmp_path, 3, broken={1})
     failed = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]

@@ -39,6 +39,24 @@ def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent(url: str) 
     assert seeded.identity()["system"]["class"] == "VideoZoomer"
 
 
+def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: str) -> None:
+    def identity(*overrides: str) -> dict[str, Any]:
+        words = tuple(f"agentic_video.{word}" for word in overrides)
+        return prepare(options(url, overrides=words)).identity()
+
+    there = ("judge.base_url=http://h/v1", "judge.model=m")
+    assert identity()["judge"] is None and identity()["retrieval"]["model"] == ""
+    assert identity(*there)["judge"] == {"model": "m", "temperature": 0.0, "max_tokens": 8, "max_answer_chars": 2_000}
+    # another address of the same judge is no other judge
+    assert identity(*there, "judge.base_url=http://other/v1") == identity(*there)
+    for changed in (
+        (*there, "judge.model=n"),
+        (*there, "judge.temperature=0.3"),
+        (*there, "retrieval.model=ViT-B-32", "retrieval.pretrained=openai"),
+    ):
+        assert identity(*changed) != identity(*there)
+
+
 def test_samples_need_chance(url: str) -> None:
     teacher = prepare(options(url))
     sure = replace(teacher, spec=replace(teacher.spec, temperature=0.0))

@@ -1,15 +1,19 @@
 """Intervals that a model wrote as its answer: what they are, and how right they are.
 
 An answer is hostile input. It is read as a whole or not at all: every number in it must belong to an interval, so that
-a list of guesses, a time that is no number of seconds, or a text with other numbers earns nothing.
+a list of guesses, a time that is no number of seconds, or a text with other numbers earns nothing. Two kinds of numbers
+may stand beside: those that count the intervals (``Segment 1:``, ``the 2nd clip``, ``1.`` and ``2.`` before lines), and
+how long an interval is, where that is right (``12.5 - 20 (duration: 7.5 s)``). Numbers of frames or minutes
+(``frames 10 to 20``) are none of seconds.
 
 What is read, in seconds (``12.5``, ``12.5 s``) or clock times (``MM:SS``, ``HH:MM:SS``, with fractions):
 
 - ``12.5 - 20``, ``12.5 to 20``, ``from 12.5 s until 20 s``, ``between 00:12 and 00:20``, ``[12.5, 20]``,
   ``start: 12.5, end: 20``, ``starts at 12.5 s and ends at 20 s``, with words around them that hold no digit; several of
   them after one another; a time may stand in angle brackets, as systems label their frames (``<12.5 seconds>``);
+- ``12.5, 20`` where that is all;
 - JSON: ``[12.5, 20]``, ``[[12.5, 20], [31, 40]]``, ``{"start": 12.5, "end": 20}`` (or ``start_time``, ``end_time``), a
-  list of such objects, or an object with one field that holds any of these.
+  list of such objects, or an object with one field that holds any of these, or a text as above.
 """
 
 import json
@@ -45,6 +49,22 @@ _END = re.compile(
     r"[\"']?end(?:s|ing)?(?:[\s_]?time)?[\"']?\s*(?:[:=]|at|is)?\s*",
     re.IGNORECASE,
 )
+_PAIR = re.compile(r"\s*[,;]\s+")
+_OTHER_UNIT = re.compile(
+    r"\b(?:frames?|mins?|minutes?|hours?)(?:\s(?:numbers?|indices|index))?[\s:=#(\[]{0,8}\Z", re.IGNORECASE
+)
+_KINDS = "answer|clip|event|interval|moment|part|range|scene|segment|span|window"
+_COUNTS = re.compile(
+    rf"\b(?:{_KINDS})[ ]?#?[0-9]{{1,2}}[ ]?[:.)](?=\s)|(?<![\w.:])[0-9]{{1,2}}(?:st|nd|rd|th)\s(?={_KINDS})",
+    re.IGNORECASE,
+)
+"""A number that says which interval is meant."""
+_LINE_NUMBER = re.compile(r"^[ ]{0,8}([0-9]{1,2})[.)][ ]{1,8}(?=\S)", re.MULTILINE)
+_LASTS = re.compile(
+    rf"\b(?:duration|length|lasts|lasting|for)(?:\s(?:of|is))?\s?[:=]?\s?(?:about\s)?{_TIME.pattern}", re.IGNORECASE
+)
+"""How long an interval is said to be."""
+_MAX_LENGTH_ERROR = 0.5
 _LABEL = re.compile(r"<\s*([^<>]{1,24}?)\s*>")
 _FENCE = re.compile(r"```(?:json)?", re.IGNORECASE)
 _BRACKETS = (("[", "]"), ("(", ")"))
@@ -76,9 +96,12 @@ def read_intervals(text: str | None) -> tuple[Interval, ...]:
 
 
 def read_interval(text: str | None) -> Interval | None:
-    """The one interval of an answer; None where it can't be read or holds several."""
-    found = read_intervals(text)
-    return found[0] if len(found) == 1 else None
+    """The one interval of an answer, however often it is written there (``00:12 - 00:20 (12 s to 20 s)``).
+
+    None where the answer can't be read or holds several.
+    """
+    found = set(read_intervals(text))
+    return found.pop() if len(found) == 1 else None
 
 
 def grade_intervals(answer: str | None, qa: VideoQA) -> float:
@@ -106,6 +129,7 @@ def _from_text(text: str) -> tuple[Interval, ...]:
     if any(character > "\x7f" and character.isdigit() for character in text):
         raise _Unreadable  # a digit of another script is part of a number that isn't read
     text = _LABEL.sub(lambda label: label[1] if _TIME.fullmatch(label[1]) else label[0], text.translate(_DASHES))
+    text, lengths = _without_lengths(_without_counts(text))
     times = []
     for time in _TIME.finditer(text):
         times.append(time)
@@ -117,7 +141,7 @@ def _from_text(text: str) -> tuple[Interval, ...]:
     before = 0
     for first, second in zip(times[::2], times[1::2], strict=True):
         lead, between = text[before : first.start()], text[first.end() : second.start()]
-        if _has_digit(lead) or _has_digit(between) or lead.endswith("-"):
+        if _has_digit(lead) or _has_digit(between) or lead.endswith("-") or _OTHER_UNIT.search(lead[-40:]):
             raise _Unreadable  # a number that isn't one of seconds, or one below 0
         if found and "\n" not in lead and _RANGE.fullmatch(lead):
             raise _Unreadable  # a chain: 1 - 2 - 3 - 4
@@ -127,13 +151,47 @@ def _from_text(text: str) -> tuple[Interval, ...]:
             or (_AND.fullmatch(between) and _BETWEEN.search(lead))
             or (_COMMA.fullmatch(between) and brackets in _BRACKETS)
             or _END.fullmatch(between)
+            or (_PAIR.fullmatch(between) and len(times) == 2 and _is_bare(lead + text[second.end() :]))
         ):
             raise _Unreadable
         found.append((_seconds(first["time"]), _seconds(second["time"])))
         before = second.end()
-    if _has_digit(text[before:]):
+    if _has_digit(text[before:]) or (lengths and not _are_lengths(lengths, list(dict.fromkeys(found)))):
         raise _Unreadable
     return tuple(found)
+
+
+def _without_counts(text: str) -> str:
+    """A text without the numbers that count its intervals."""
+    numbers = [int(number) for number in _LINE_NUMBER.findall(text)]
+    if numbers and numbers == list(range(1, len(numbers) + 1)):
+        text = _LINE_NUMBER.sub("", text)
+    return _COUNTS.sub(" ", text)
+
+
+def _without_lengths(text: str) -> tuple[str, list[float]]:
+    """A text without what it says of how long its intervals are, and that in seconds."""
+    lengths: list[float] = []
+
+    def take(said: re.Match[str]) -> str:
+        if _RANGE.match(text, said.end()):
+            return said[0]  # where an interval begins: it lasts 12 s to 20 s
+        lengths.append(_seconds(said["time"]))
+        return " "
+
+    return _LASTS.sub(take, text), lengths
+
+
+def _are_lengths(lengths: Sequence[float], intervals: Sequence[Interval]) -> bool:
+    """Whether intervals are as long as is said of them, one by one, perhaps rounded."""
+    return len(lengths) == len(intervals) and all(
+        abs(end - start - length) <= _MAX_LENGTH_ERROR for length, (start, end) in zip(lengths, intervals, strict=True)
+    )
+
+
+def _is_bare(text: str) -> bool:
+    """Whether a text holds no word and no bracket."""
+    return not text.strip(" \n\t.*_\"'")
 
 
 def _has_digit(text: str) -> bool:
@@ -149,7 +207,11 @@ def _from_json(text: str) -> tuple[Interval, ...] | None:
     except (ValueError, RecursionError):
         return None
     if isinstance(value, Mapping) and len(value) == 1:
-        (value,) = value.values()
+        ((name, value),) = value.items()
+        if "frame" in name.lower():
+            raise _Unreadable
+        if isinstance(value, str):
+            return _from_text(value)
     one = _pair(value)
     if one is not None:
         return (one,)

@@ -65,6 +65,17 @@ def asked(answer_type: str, *windows: Interval) -> VideoQA:
         '{"temporal_segment": [12.5, 20]}',
         '```json\n{"relevant_span": [[12.5, 20]]}\n```',
         '["12.5s", "20s"]',
+        "12.5, 20.0",
+        "**12.5; 20 s**.",
+        "Segment 1: 12.5 - 20",
+        "event #1) 12.5 s to 20 s",
+        "the 2nd clip: 12.5 to 20",
+        "1. 12.5 - 20",
+        "The relevant window is 12.5\u201320.0 (duration: 7.5 s)",
+        "12.5 - 20, lasting about 8 seconds",
+        "It lasts 12.5 s to 20 s.",
+        "12.5 - 20 s for 7.5 s",
+        '{"time": "12.5 - 20"}',
     ],
 )
 def test_one_interval_in_many_dresses(text: str) -> None:
@@ -83,6 +94,10 @@ def test_one_interval_in_many_dresses(text: str) -> None:
         "- 00:01 - 00:02\n- 00:03.5 - 01:04\n",
         '[{"start": 1, "end": 2}, {"start": 3.5, "end": 64}]',
         '{"windows": [[1, 2], ["00:03.5", "01:04"]]}',
+        "1. 1 - 2\n2. 3.5 - 64",
+        "Segment 1: 1 to 2\nSegment 2: 3.5 to 64",
+        "the 1st clip: 1 to 2, the 2nd clip: 3.5 to 64",
+        "1 - 2 (duration: 1 s), 3.5 - 64 (duration: 60.5 s)",
     ],
 )
 def test_several_intervals(text: str) -> None:
@@ -90,9 +105,17 @@ def test_several_intervals(text: str) -> None:
     assert read_interval(text) is None, "one was asked for"
 
 
+def test_one_interval_that_is_written_again_is_one() -> None:
+    for text in ("from 00:12 to 00:20 (12 s to 20 s)", "12 - 20, that is 12 s to 20 s", "[[12, 20], [12, 20]]"):
+        assert read_interval(text) == (12.0, 20.0)
+    for text in ("12 - 20, 12 - 20, 12 - 21", "00:12 to 00:20 (12.4 s to 20 s)", "12 - 20 or 20 - 12"):
+        assert read_interval(text) is None
+
+
 def test_clock_times_by_hand() -> None:
     assert read_interval("1:02:03.5 - 1:02:10") == (3723.5, 3730.0)
     assert read_interval("75:10 to 76:00") == (4510.0, 4560.0)
+    assert read_interval("segment 1:30 - 2:00") == (90.0, 120.0), "no segment of number 1"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +128,12 @@ def test_clock_times_by_hand() -> None:
         "12",
         "12 20",
         "12 and 20",
-        "12, 20",
+        "12,20",
+        "1,200",
+        "12, 20, 30",
+        "12, 20, 30, 40",
+        "at 12, 20",
+        "12, 20 and so on",
         "12 - 20 - 30",
         "<12> <20>",
         "<12 frames> to <20 frames>",
@@ -115,7 +143,22 @@ def test_clock_times_by_hand() -> None:
         "1 - 2 - 3 - 4",
         "1 to 2 to 3 to 4",
         "12 to 20 of 60 seconds",
-        "1. 12 - 20",
+        "2. 12 - 20",
+        "1. 12 - 20\n3. 30 - 40",
+        "option 1: 12 - 20",
+        "Segment 1 - 12 to 20",
+        "12 - 20 (duration: 60 s)",
+        "12 - 20 (duration: 8 s) of a video with a duration of 60 s",
+        "12 - 20, for 8 minutes",
+        "duration: 8 s",
+        "1 - 2 - segment 1: 3 - 4",
+        "frames 10 to 20",
+        "Frames: [10, 20]",
+        "frame numbers 10 - 20",
+        "minutes 10 to 20",
+        '{"frames": [10, 20]}',
+        '{"frame_numbers": "10 - 20"}',
+        '{"answer": "12 - 20, or 30"}',
         "-5 - 10",
         "5 - -10",
         "5--10",
@@ -229,7 +272,30 @@ def test_other_answers_are_not_graded_here() -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["1 - 2, ", "9", "9:99", "9.", "-", " ", "between ", "[", "<", "<1>", "start: ", "1 end ", "12 to ", "1 min "],
+    [
+        "1 - 2, ",
+        "9",
+        "9:99",
+        "9.",
+        "-",
+        " ",
+        "between ",
+        "[",
+        "<",
+        "<1>",
+        "start: ",
+        "1 end ",
+        "12 to ",
+        "1 min ",
+        "segment 1",
+        "1st ",
+        "for ",
+        "1. ",
+        "frames ",
+        "duration: ",
+        "frames 1 to 2 ",
+        "\n1. ",
+    ],
 )
 def test_time_grows_with_the_text(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentic_video.grounding.answer.MAX_CHARS", 10**6)

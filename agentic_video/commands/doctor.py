@@ -12,11 +12,12 @@ from pathlib import Path
 
 import psutil
 
+from agentic_video.commands.install import lists_folder
 from agentic_video.launch.node_report import differences, report_nodes
 from agentic_video.training.patches import VERL_VERSION
 from agentic_video.utils.cuda import driver_problem, driver_version, nvcc, nvcc_problem
 from agentic_video.utils.devices import count_gpus
-from agentic_video.utils.environment import output_folder
+from agentic_video.utils.environment import DISTRIBUTION, output_folder
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import free_space, mount_of, object_store
 from agentic_video.utils.resources import cpu_limit, memory_limit
@@ -25,6 +26,8 @@ HELP = "say what this machine and environment have, and what is missing"
 TAKES_OVERRIDES = False
 
 GIB = 2**30
+DEMANDING = ((DISTRIBUTION, ""), ("verl", "vllm"))
+"""Distributions whose requirements must hold, each with the extra that is used of it."""
 LIBRARIES = (("av", "av", True), ("decord", "decord", False), ("open_clip", "open_clip_torch", False))
 """Modules, their distributions, and whether nothing goes without them."""
 ANSWER_SECONDS = 10.0
@@ -65,6 +68,70 @@ def installed(distribution: str) -> str | None:
         return None
 
 
+def demanded(name: str) -> str:
+    """The versions of a distribution that this package and verl take, as pip writes them; empty for any."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    found = []
+    for owner, extra in DEMANDING:
+        try:
+            texts = importlib.metadata.requires(owner) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for text in texts:
+            one = Requirement(text)
+            if canonicalize_name(one.name) == canonicalize_name(name) and (
+                one.marker is None or one.marker.evaluate({"extra": extra})
+            ):
+                found += [str(part) for part in one.specifier]
+    exact = [part for part in found if part.startswith("==")]
+    return ",".join(sorted(set(exact or found)))
+
+
+def tested(name: str, extra: str) -> str:
+    """The version of a distribution that this version of the package was tested with; empty where none is known.
+
+    Args:
+        name: Of the distribution.
+        extra: ``cpu`` or ``gpu``.
+    """
+    from packaging.utils import canonicalize_name
+
+    try:
+        pins = (lists_folder() / f"requirements-{extra}.txt").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    # vLLM's CPU build is a distribution of another name
+    names = {canonicalize_name(name), canonicalize_name(f"{name}-{extra}")}
+    versions = [pin.partition(" ;")[0].partition("==")[2] for pin in pins if pin.partition("==")[0] in names]
+    return versions[0] if versions else ""
+
+
+def package(name: str, extra: str, remedy: str) -> Finding:
+    """An installed distribution: whether its version is one that is needed, and whether it is the tested one.
+
+    Args:
+        name: Of the distribution.
+        extra: ``cpu`` or ``gpu``: what this machine computes with.
+        remedy: What to do where it is missing, or another version is needed.
+    """
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
+    found = installed(name)
+    if found is None:
+        return Finding(name, "missing", remedy)
+    wanted, known = demanded(name), tested(name, extra)
+    try:
+        if not SpecifierSet(wanted).contains(found, prereleases=True):
+            return Finding(name, found, f"{name} {wanted} is needed: {remedy}")
+        other = bool(known) and Version(found).public != known
+    except InvalidVersion:
+        other = True
+    return Finding(name, found, note=f"tested with {known}" if other else "")
+
+
 def findings() -> Iterator[Finding]:
     """Look at Python, GPUs, packages, decoders, memory, disks and a cluster's nodes, one after the other."""
     supported = (3, 11) <= sys.version_info[:2] <= (3, 12)
@@ -80,8 +147,7 @@ def findings() -> Iterator[Finding]:
         # vLLM compiles kernels when it starts
         yield Finding("nvcc", f"{release} ({compiler})" if compiler else "missing", nvcc_problem())
     for name in ("torch", "transformers", "ray", "vllm", "tensordict", "TransferQueue"):
-        found = installed(name)
-        yield Finding(name, found or "missing", "" if found else install)
+        yield package(name, extra, install)
     verl = installed("verl")
     yield Finding(
         "verl",
@@ -90,8 +156,7 @@ def findings() -> Iterator[Finding]:
     )
     yield _plugin()
     if gpus:
-        found = installed("flash-attn")
-        yield Finding("flash-attn", found or "missing", "" if found else install)
+        yield package("flash-attn", extra, install)
     elif platform.machine() == "x86_64":
         flags = Path("/proc/cpuinfo").read_text().split() if Path("/proc/cpuinfo").exists() else []
         fast = "avx512f" in flags
@@ -101,7 +166,7 @@ def findings() -> Iterator[Finding]:
             note="" if fast else "vLLM's CPU build was mostly tried with AVX-512; it ran without, too",
         )
     for module, distribution, needed in LIBRARIES:
-        yield _imports(module, distribution, needed, install)
+        yield _imports(module, distribution, needed, extra, install)
     yield from _memory(gpus)
     cluster, machines = _cluster(os.environ)
     yield from _disks(machines)
@@ -187,7 +252,7 @@ def _plugin() -> Finding:
     return Finding("verl plugin", "loads")
 
 
-def _imports(module: str, distribution: str, needed: bool, install: str) -> Finding:
+def _imports(module: str, distribution: str, needed: bool, extra: str, install: str) -> Finding:
     found = installed(distribution)
     if found is None:
         return Finding(distribution, "missing", install if needed else "")
@@ -195,7 +260,7 @@ def _imports(module: str, distribution: str, needed: bool, install: str) -> Find
         importlib.import_module(module)
     except Exception as error:
         return Finding(distribution, f"{found}, fails to import: {error}", install if needed else "")
-    return Finding(distribution, found)
+    return package(distribution, extra, install)
 
 
 def _space(name: str, folder: Path, needed: int, remedy: str) -> Finding:

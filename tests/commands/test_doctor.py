@@ -58,6 +58,53 @@ def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0.9.1" in found["verl"].remedy
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "remedy", "note"),
+    [
+        ("torch", "2.8.0", "torch ==2.11.0 is needed: agentic-video install cpu", ""),
+        ("torch", "2.11.0+cu130", "", ""),
+        (
+            "transformers",
+            "4.57.1",
+            "transformers ==5.9.0 is needed: agentic-video install cpu",
+            "",
+        ),
+        ("vllm", "0.11.0", "vllm ==0.24.0 is needed: agentic-video install cpu", ""),
+        ("vllm", "0.24.0+cpu", "", ""),
+        ("vllm", "0.24.0", "", ""),
+        ("ray", "2.10.0", "ray >=2.41,>=2.41.0 is needed: agentic-video install cpu", ""),
+        ("ray", "2.55.0", "", "tested with 2.60.0"),
+        ("ray", "2.60.0", "", ""),
+        ("tensordict", "0.9.0", "tensordict !=0.9.0,<=0.10.0,>=0.8.0 is needed: agentic-video install cpu", ""),
+        ("av", "19.0.0", "av <19,>=14 is needed: agentic-video install cpu", ""),
+        ("av", "17.0.0", "", "tested with 18.1.0"),
+        ("open_clip_torch", "3.2.0", "", "tested with 3.3.0"),
+        ("TransferQueue", "0.1.12", "", "tested with 0.1.11"),
+        ("ray", "of-my-own", "", "tested with 2.60.0"),
+    ],
+)
+def test_versions_that_are_needed_and_that_were_tested(
+    name: str, version: str, remedy: str, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = doctor.installed
+    monkeypatch.setattr(doctor, "installed", lambda asked: version if asked == name else real(asked))
+    found = {finding.name: finding for finding in doctor.findings()}[name]
+    assert found.value == version and found.remedy.startswith(remedy) and bool(found.remedy) == bool(remedy)
+    assert found.note == note
+
+
+def test_the_environment_of_the_lock_has_all_versions() -> None:
+    for finding in doctor.findings():
+        if doctor.installed(finding.name):
+            assert (finding.remedy, finding.note) == ("", "")
+
+
+def test_nothing_is_demanded_where_nothing_says_what(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor, "DEMANDING", (("no-such-distribution", ""),))
+    monkeypatch.setattr(doctor, "lists_folder", lambda: tmp_path)
+    assert doctor.package("pytest", "cpu", "install") == doctor.Finding("pytest", pytest.__version__)
+
+
 def found_here() -> dict[str, doctor.Finding]:
     return {finding.name: finding for finding in doctor.findings()}
 

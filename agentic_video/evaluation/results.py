@@ -121,14 +121,7 @@ def claim_folder(folder: Path, settings: Mapping[str, Any]) -> None:
     Raises:
         SetupError: The folder holds an evaluation with other settings; the message names the first difference.
     """
-    before = read_settings(folder) if any(folder.glob(JOURNALS)) else {}
-    kept = {key: before[key] for key in KNOWN_LATER if settings.get(key) is None and before.get(key) is not None}
-    known = {**settings, **kept}
-    new = {key for key in KNOWN_LATER if before and before.get(key) is None}
-    asked = {key: value for key, value in known.items() if key not in new}
-    files.claim_folder(folder, asked, SETTINGS_FILE, "an evaluation")
-    if any(known.get(key) is not None for key in new):
-        files.write_whole(folder / SETTINGS_FILE, [json.dumps(known, indent=2) + "\n"])
+    files.claim_folder(folder, settings, SETTINGS_FILE, "an evaluation", KNOWN_LATER)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

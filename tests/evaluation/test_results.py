@@ -145,9 +145,10 @@ def test_what_a_folder_did_not_know_of_its_settings_it_knows_from_then_on(tmp_pa
     claim_folder(tmp_path, {"model": "m"})  # of an earlier version
     with journal(tmp_path, 0) as file:
         append(file, record("a"))
-    settings = {"model": "m", "engine": "chat", "model_name": "step_100", "model_root": None, "judge": None}
+    known = {"model": "m", "engine": "chat", "model_name": "step_100"}
+    settings = {**known, "model_root": None, "judge": None}
     claim_folder(tmp_path, settings)
-    assert read_settings(tmp_path) == settings
+    assert read_settings(tmp_path) == known
     with pytest.raises(SetupError, match=r"model_name = 'step_100', and now it is 'step_200'"):
         claim_folder(tmp_path, {**settings, "model_name": "step_200"})
     with pytest.raises(SetupError, match=r"model = 'm', and now it is 'n'"):
@@ -155,7 +156,7 @@ def test_what_a_folder_did_not_know_of_its_settings_it_knows_from_then_on(tmp_pa
     # a judge may be set later, and stays
     claim_folder(tmp_path, {**settings, "judge": "j"})
     claim_folder(tmp_path, settings)
-    assert read_settings(tmp_path) == {**settings, "judge": "j"}
+    assert read_settings(tmp_path) == {**known, "judge": "j"}
     with pytest.raises(SetupError, match=r"judge = 'j', and now it is 'k'"):
         claim_folder(tmp_path, {**settings, "judge": "k"})
 

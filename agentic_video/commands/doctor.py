@@ -17,9 +17,9 @@ from agentic_video.launch.node_report import differences, report_nodes
 from agentic_video.training.patches import VERL_VERSION
 from agentic_video.utils.cuda import driver_problem, driver_version, nvcc, nvcc_problem
 from agentic_video.utils.devices import count_gpus
-from agentic_video.utils.environment import DISTRIBUTION, output_folder
+from agentic_video.utils.environment import DISTRIBUTION, cache_folder, output_folder
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.host import free_space, mount_of, object_store
+from agentic_video.utils.host import can_write, free_space, mount_of, object_store
 from agentic_video.utils.resources import cpu_limit, memory_limit
 
 HELP = "say what this machine and environment have, and what is missing"
@@ -197,13 +197,14 @@ def _memory(gpus: int) -> Iterator[Finding]:
 
 
 def _disks(machines: int) -> Iterator[Finding]:
-    """How much is free here, and whether other machines can have the folder of runs, too.
+    """What can be written in the folders of runs and of the cache, and whether other machines can have the former, too.
 
     Args:
         machines: How many a job has.
     """
-    here, outputs = Path.cwd(), output_folder(os.environ)
-    yield _space("disk", here, 5, "free some space: checkpoints and the environment need it")
+    outputs, cache = output_folder(os.environ), cache_folder(os.environ)
+    yield _room("disk", outputs, 5, "set OUTPUT_DIR to a folder that can be written and has room for checkpoints")
+    yield _room("cache", cache, 1, "set XDG_CACHE_HOME to a folder that can be written, for tiny models and worlds")
     mount = mount_of(outputs)
     if mount is None:
         return
@@ -274,6 +275,25 @@ def _space(name: str, folder: Path, needed: int, remedy: str) -> Finding:
         return Finding(name, f"{folder} doesn't exist", remedy)
     free = space / GIB
     return Finding(name, f"{free:.1f} GiB free in {folder}", "" if free >= needed else remedy)
+
+
+def _room(name: str, folder: Path, needed: int, remedy: str) -> Finding:
+    """Whether a folder, which may not be there yet, has room and can be written.
+
+    Args:
+        name: Of the finding.
+        folder: The folder.
+        needed: GiB that must be free.
+        remedy: What to do otherwise.
+    """
+    try:
+        space, answered = free_space(folder, ANSWER_SECONDS), can_write(folder, ANSWER_SECONDS)
+    except OSError as error:
+        return Finding(name, f"{folder} can't be written: {(error.strerror or str(error)).lower()}", remedy)
+    if space is None or answered is None:
+        return Finding(name, f"{folder} doesn't answer", "is its file system mounted and alive?")
+    free = space / GIB
+    return Finding(name, f"{free:.1f} GiB free for {folder}", "" if free >= needed else remedy)
 
 
 def report() -> int:

@@ -2,9 +2,14 @@
 
 import re
 import shutil
+import tempfile
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb3", "9p", "virtiofs", "wekafs", "glusterfs"}
 """File systems that several machines usually share."""
@@ -99,15 +104,44 @@ def free_space(folder: Path, seconds: float) -> int | None:
     Raises:
         OSError: It answers that there is nothing to be had.
     """
-    answers: list[int | OSError] = []
+    return _within(seconds, lambda: shutil.disk_usage(_nearest(folder)).free)
 
-    def ask() -> None:
+
+def can_write(folder: Path, seconds: float) -> bool | None:
+    """Make a file in a folder, or where it will be made, and remove it; None where the file system doesn't answer.
+
+    Args:
+        folder: Absolute.
+        seconds: See :func:`free_space`.
+
+    Raises:
+        OSError: None can.
+    """
+
+    def write() -> bool:
+        # asked by doing it: what a file system says of permissions may not hold for this user, as for root on NFS
+        with tempfile.TemporaryFile(dir=_nearest(folder)):
+            return True
+
+    return _within(seconds, write)
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or its nearest parent that is there."""
+    return next(one for one in (folder, *folder.parents) if one.exists())
+
+
+def _within(seconds: float, ask: Callable[[], T]) -> T | None:
+    """What a file system answers; None where it doesn't in time."""
+    answers: list[T | OSError] = []
+
+    def run() -> None:
         try:
-            answers.append(shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free)
+            answers.append(ask())
         except OSError as error:
             answers.append(error)
 
-    thread = threading.Thread(target=ask, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
     answer = answers[0] if answers else None

@@ -14,7 +14,7 @@ def test_report_covers_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["doctor"])
     output = capsys.readouterr().out
     names = ("python", "GPUs", "torch", "ray", "vllm", "verl plugin", "av", "memory", "shared memory", "object store")
-    for name in (*names, "disk", "outputs"):
+    for name in (*names, "disk", "cache", "outputs"):
         assert f" {name} " in output
 
 
@@ -135,7 +135,33 @@ def test_a_small_shared_memory_puts_the_object_store_on_a_disk(monkeypatch: pyte
 
 def test_a_disk_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "free_space", lambda folder, seconds: None)
-    assert "alive" in found_here()["disk"].remedy
+    assert "alive" in found_here()["disk"].remedy and "alive" in found_here()["cache"].remedy
+
+
+def test_the_folders_that_are_written_to_are_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "runs" / "new"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    asked: list[Path] = []
+
+    def free(folder: Path, seconds: float) -> int:
+        asked.append(folder)
+        return 3 * doctor.GIB
+
+    monkeypatch.setattr(doctor, "free_space", free)
+    found = found_here()
+    assert asked[-2] == tmp_path / "runs" / "new" and asked[-1].is_relative_to(tmp_path / "cache")
+    assert found["disk"].value.startswith("3.0 GiB free for ") and "set OUTPUT_DIR" in found["disk"].remedy
+    assert not found["cache"].remedy
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "file" / "runs"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/sys/cache")  # where root can't write either
+    found = found_here()
+    assert "can't be written: not a directory" in found["disk"].value and "OUTPUT_DIR" in found["disk"].remedy
+    assert "can't be written: " in found["cache"].value and "XDG_CACHE_HOME" in found["cache"].remedy
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ HELP = "say what this machine and environment have, and what is missing"
 TAKES_OVERRIDES = False
 
 GIB = 2**30
+LAPTOP_MEMORY = 9
+"""GiB of free memory that the laptop job needs (docs/quickstart.md)."""
 DEMANDING = ((DISTRIBUTION, ""), ("verl", "vllm"))
 """Distributions whose requirements must hold, each with the extra that is used of it."""
 LIBRARIES = (("av", "av", True), ("decord", "decord", False), ("open_clip", "open_clip_torch", False))
@@ -181,7 +183,7 @@ def _memory(gpus: int) -> Iterator[Finding]:
     yield Finding(
         "memory",
         f"{free / GIB:.1f} of {of}",
-        "" if free > 10 * GIB else "the laptop job needs about 9 GiB",
+        "" if free >= LAPTOP_MEMORY * GIB else f"the laptop job needs {LAPTOP_MEMORY} GiB",
     )
     shared = Path("/dev/shm")
     yield _space("shared memory", shared, 2, "mount a larger /dev/shm (docker: --shm-size=4g)")

@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -125,6 +126,18 @@ def test_driver_and_compiler_of_a_machine_with_gpus(machine: Machine, monkeypatc
 
 def test_a_machine_without_gpus_is_not_asked_for_a_compiler() -> None:
     assert not {"driver", "nvcc", "flash-attn"} & set(found_here())
+
+
+@pytest.mark.parametrize(("free", "enough"), [(8.9, False), (9.0, True), (9.5, True)])
+def test_the_laptop_job_needs_what_the_quick_start_says(
+    free: float, enough: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    assert f"{doctor.LAPTOP_MEMORY} GiB of free memory" in page
+    monkeypatch.setattr(doctor, "memory_limit", lambda: int(free * doctor.GIB))
+    monkeypatch.setattr(doctor.psutil, "virtual_memory", lambda: SimpleNamespace(available=2**50, total=2**50))
+    memory = found_here()["memory"]
+    assert bool(memory.remedy) != enough and ("9 GiB" in memory.remedy) != enough
 
 
 def test_a_small_shared_memory_puts_the_object_store_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,14 +117,15 @@ def test_bad_input_is_named(
 def test_what_a_recipe_takes_from_the_environment_is_named(
     small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("JUDGE_BASE_URL", raising=False)
+    for name in ("JUDGE_BASE_URL", "JUDGE_MODEL"):
+        monkeypatch.delenv(name, raising=False)
     words = ["eval", "--recipe", str(RECIPES / "videobrain"), "--model", "http://127.0.0.1:9/v1", "--model-name", "m"]
     words += ["--data", str(small_world.heldout), "--out", str(tmp_path)]
-    assert main(words) == 2
+    assert main([*words, "agentic_video.judge.base_url=${oc.env:JUDGE_BASE_URL}"]) == 2
     said = capsys.readouterr().err
     assert "JUDGE_BASE_URL" in said and "agentic_video.judge.base_url=..." in said
     encoder = "agentic_video.retrieval.model=no-such-encoder"
-    words += ["agentic_video.judge.base_url=", "agentic_video.judge.model=", "agentic_video.system.answer_match=robust"]
+    words += ["agentic_video.system.answer_match=robust"]
     assert main([*words, encoder]) == 2
     assert "no server answers there" in capsys.readouterr().err
     words = [*words, "--engine", named("OracleBackend"), encoder]

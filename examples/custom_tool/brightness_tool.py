@@ -20,7 +20,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import FrameRef, Trajectory
+from agentic_video.types.trajectory import Trajectory, recorded_frames
 from agentic_video.video.sampling import linspace_times
 
 THUMBNAIL = (32, 32)
@@ -81,6 +81,9 @@ class SharpZoomer(VideoZoomer):
         frame_price: Taken off the reward for each frame that a zoom has shown.
         own_words: Put :data:`INSTRUCTIONS` in place of VideoZoomer's prompt. Off by default, as the laptop profile's
             tiny model understands no words but those it was taught with.
+
+    Raises:
+        ValueError: ``frames_as`` is ``video``.
     """
 
     name: str = "sharpzoomer"
@@ -89,17 +92,25 @@ class SharpZoomer(VideoZoomer):
     frame_price: float = 0.01
     own_words: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frames_as == "video":
+            raise ValueError("frames_as=video: a clip's frames are evenly spaced, and changes lie anywhere; use images")
+
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
-        (message,) = await super().opening(view)
+        # with prompt_role=system the instructions are a message of their own
+        first, *others = await super().opening(view)
         if not self.own_words:
-            return (message,)
+            return (first, *others)
         words = fill(
             INSTRUCTIONS,
             duration=view.video.info.duration,
             max_frames=self.zoom_max_frames,
             max_calls=self.max_turns - 1,
         )
-        return (replace(message, parts=(words, *message.parts[1:])),)
+        if first.role == "system":
+            words = words.strip()
+        return (replace(first, parts=(words, *first.parts[1:])), *others)
 
     async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
         size = self.frame_size(video.info)
@@ -108,6 +119,6 @@ class SharpZoomer(VideoZoomer):
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         score = await super().score(trajectory, qa, graders)
-        shown = sum(isinstance(part, FrameRef) for turn in trajectory.turns for part in turn.observation)
+        shown = sum(len(recorded_frames(turn.observation)) for turn in trajectory.turns)
         price = self.frame_price * shown
         return replace(score, reward=score.reward - price, terms={**score.terms, "frame_price": -price})

@@ -203,6 +203,20 @@ def test_own_words_replace_the_prompt_only(qa: VideoQA, source: MemorySource) ->
     assert "{duration" in INSTRUCTIONS
 
 
+def test_own_words_are_the_system_s_message_where_the_prompt_is(qa: VideoQA, source: MemorySource) -> None:
+    asked = {"min_pixels": 784, "max_pixels": 3136, "prompt_role": "system"}
+    plain = run(VideoZoomer(**asked), qa, source, REPLY).opening
+    assert run(SharpZoomer(**asked), qa, source, REPLY).opening == plain
+    first, *others = run(SharpZoomer(**asked, own_words=True), qa, source, REPLY).opening
+    assert first.role == "system" and str(first.parts[0]).startswith("You answer a question about a video")
+    assert len(first.parts) == 1 and tuple(others) == plain[1:]
+
+
+def test_scattered_frames_are_no_clip() -> None:
+    with pytest.raises(ValueError, match="frames_as=video: a clip's frames are evenly spaced"):
+        SharpZoomer(frames_as="video")
+
+
 def test_config_alone_selects_it() -> None:
     system = {"_target_": "brightness_tool.SharpZoomer", "max_turns": 3, "frame_price": 0.02}
     settings = settings_of(OmegaConf.create({"agentic_video": {"system": system}}))

@@ -18,6 +18,8 @@ from agentic_video.report.viewer.sources import Reader
 from agentic_video.video.store import FrameStore, StoreConfig
 
 HOST = "127.0.0.1"
+OWN_NAME = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.IGNORECASE)
+"""What a browser may call this machine. The port is another one at the other end of an SSH tunnel."""
 STORE_BYTES = 256 * 2**20
 POLL_S = 3.0
 """Seconds between two questions of a page for what is new; files are looked at no oftener."""
@@ -120,8 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         # Another name for this address is a page elsewhere that wants to read what is served here (DNS rebinding).
-        if self.headers.get("Host") not in {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}:
-            self._send(403, "text/plain", b"open http://127.0.0.1 with this port instead\n")
+        if not OWN_NAME.fullmatch(self.headers.get("Host", "")):
+            self._send(403, "text/plain", b"open http://127.0.0.1 or http://localhost with this port instead\n")
             return
         try:
             url = urlsplit(self.path)

@@ -114,9 +114,23 @@ def test_an_address_that_is_none(server: ViewServer, path: str) -> None:
 
 
 def test_another_name_for_this_machine_is_refused(ask: Ask, server: ViewServer) -> None:
-    assert ask("/", Host=f"evil.example:{server.server_port}")[0].status == 403
-    assert ask("/api/episode/0", Host="127.0.0.1:1")[0].status == 403
-    assert ask("/", Host=f"localhost:{server.server_port}")[0].status == 200
+    port = server.server_port
+    for name in (
+        f"evil.example:{port}",
+        "evil.example",
+        f"127.0.0.1.evil.example:{port}",
+        f"localhost:{port}x",
+        "",
+        "::1",
+    ):
+        assert ask("/", Host=name)[0].status == 403
+    assert ask("/api/episode/0", Host=f"evil.example:{port}")[0].status == 403
+    assert ask("/", Host=f"localhost:{port}")[0].status == 200
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost:9000", "LOCALHOST:9000", "[::1]:9000", "localhost"])
+def test_the_other_end_of_a_tunnel_has_a_port_of_its_own(ask: Ask, host: str) -> None:
+    assert ask("/", Host=host)[0].status == 200
 
 
 def test_nothing_can_be_written(ask: Ask) -> None:

@@ -2,13 +2,16 @@
 
 import inspect
 import math
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import blake2b
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 from agentic_video.graders.base import Graders
@@ -68,20 +71,37 @@ def load_function(path: str, name: str) -> RewardFunction:
         except Exception as error:  # whatever running somebody's module raises
             raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
     else:
-        file = Path(path).resolve()
-        spec = spec_from_file_location(f"agentic_video_reward_{file.stem}", file)
-        if not file.is_file() or spec is None or spec.loader is None:
-            raise ValueError(f"agentic_video.reward.path={path}: no such Python file")
-        module = module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except Exception as error:
-            raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
+        module = _loaded(path)
     function = getattr(module, name, None)
     if not callable(function):
         raise ValueError(f"agentic_video.reward.name={name}: no such function in {path}")
     found: RewardFunction = function
     return found
+
+
+def _loaded(path: str) -> ModuleType:
+    """A Python file as a module, with the files beside it to import from.
+
+    Raises:
+        ValueError: There is no such file, or running it fails.
+    """
+    file = Path(path).resolve()
+    # a name for each file, as others may be called the same in another folder
+    name = f"agentic_video_reward_{file.stem}_{blake2b(str(file).encode(), digest_size=4).hexdigest()}"
+    spec = spec_from_file_location(name, file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"agentic_video.reward.path={path}: no such Python file")
+    module = module_from_spec(spec)
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # the last: nothing there hides another module
+    sys.modules[name] = module  # where dataclasses look up the names in annotations
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        sys.modules.pop(name, None)
+        raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
+    return module
 
 
 def check_function(config: RewardConfig) -> None:

@@ -1,6 +1,7 @@
 """A reward of one's own: in place of the system's, or beside it."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,54 @@ def test_beside_it(qa: VideoQA, file: Path) -> None:
 
 def test_a_module_by_its_name() -> None:
     assert load_function("pkg://evidence_reward", "few_frames").__name__ == "few_frames"
+
+
+def test_a_file_may_have_dataclasses_and_files_beside_it(
+    qa: VideoQA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "prices_beside_it.py").write_text("PRICE = 0.5\n", encoding="utf-8")
+    (tmp_path / "mine.py").write_text(
+        """from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import get_type_hints
+
+from agentic_video.types import Score
+from prices_beside_it import PRICE
+
+
+@dataclass(frozen=True)
+class Weights:
+    _: KW_ONLY
+    price: float = PRICE
+
+
+def weighed(trajectory, row, graders):
+    assert get_type_hints(Weights)["price"] is float
+    return Score(reward=Weights(price=PRICE).price, acc=1.0, format=1.0)
+""",
+        encoding="utf-8",
+    )
+    assert score(qa, RewardConfig(str(tmp_path / "mine.py"), "weighed")).reward == 0.5
+    assert sys.path[-1] == str(tmp_path)
+    sys.modules.pop("prices_beside_it")
+
+
+def test_files_of_one_name_are_two_modules(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = tmp_path / "other" / file.name
+    other.write_text("def turns(trajectory, row, graders): ...\n", encoding="utf-8")
+    loaded = [load_function(str(path), "turns") for path in (file, other)]
+    assert len({function.__module__ for function in loaded}) == 2
+    assert all(sys.modules[function.__module__].turns is function for function in loaded)
+
+
+def test_a_file_that_fails_leaves_no_module(tmp_path: Path) -> None:
+    (tmp_path / "broken_reward.py").write_text("1 / 0\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="ZeroDivisionError"):
+        load_function(str(tmp_path / "broken_reward.py"), "turns")
+    assert not [name for name in sys.modules if "broken_reward" in name]
 
 
 @pytest.mark.parametrize(

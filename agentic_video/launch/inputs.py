@@ -76,14 +76,15 @@ class Checked:
 def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[str, str]) -> Inputs:
     """What overrides name, else the environment variables ``MODEL_PATH``, ``TRAIN_FILES`` and ``VAL_FILES``.
 
-    Data of one's own without ``VAL_FILES`` is validated on itself.
+    GRPO on data of one's own without ``VAL_FILES`` is validated on it.
     """
     values = {one.key_or_group: one.value() for one in parse_overrides(overrides)}
     train = _files(values.get("data.train_files") or environment.get("TRAIN_FILES"))
     return Inputs(
         model=str(values.get(MODEL_KEYS[stage]) or environment.get("MODEL_PATH") or ""),
         train=train,
-        val=_files(values.get("data.val_files") or environment.get("VAL_FILES")) or train,
+        # GRPO's validation is a figure of the run; that of the other stages would be a second epoch on the same data
+        val=_files(values.get("data.val_files") or environment.get("VAL_FILES")) or (train if stage == "grpo" else ()),
     )
 
 
@@ -154,7 +155,9 @@ def check_inputs(
         return Checked(videos=videos)
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
-    return Checked(tuple(_fitted(least, inputs, options, profile, config)), counts[0], videos)
+    fitted = tuple(_fitted(least, inputs, options, profile, config))
+    most = int(config.data.get("train_max_samples") or -1)
+    return Checked(fitted, min(counts[0], most) if most > 0 else counts[0], videos)
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
@@ -317,7 +320,11 @@ def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile
     Raises:
         SetupError: The rows don't fill a batch.
     """
-    batch = int(config.data.get("gen_batch_size") or config.data.train_batch_size)
+    batch = max(int(config.data.get("gen_batch_size") or 0), int(config.data.train_batch_size))
+    if 0 < (most := int(config.data.get("train_max_samples") or -1)) < batch <= count:
+        raise SetupError(
+            f"data.train_max_samples={most} rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={most}"
+        )
     if count >= batch:
         return []
     asked = {one.key_or_group for one in parse_overrides(options.overrides)}
@@ -331,6 +338,24 @@ def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile
         fitted.append(f"{MINI_BATCH_KEY}={count}")
     print(f"{files}: {count} usable rows, so {' '.join(fitted)}", flush=True)
     return fitted
+
+
+def handed_over(overrides: Sequence[str], stage: Stage) -> list[str]:
+    """A user's overrides as a job's processes get them: files by their whole paths, as those may have another working
+    directory; without those that :func:`input_overrides` has put in its own."""
+    given = (MODEL_KEYS[stage], "data.train_files", "data.val_files")
+    result = []
+    for text, one in zip(overrides, parse_overrides(overrides), strict=True):
+        key, value = one.key_or_group, one.value()
+        if key in given and value:
+            continue
+        ours = key == "agentic_video.reward.path" or (
+            key.startswith("agentic_video.system.") and key.endswith("prompt")
+        )
+        if ours and isinstance(value, str) and Path(value).expanduser().is_file():
+            text = f"{text.partition('=')[0]}={quoted(_whole(value))}"
+        result.append(text)
+    return result
 
 
 def input_overrides(inputs: Inputs, stage: Stage) -> list[str]:

@@ -13,6 +13,7 @@ from omegaconf import DictConfig
 
 from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
 from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
+from agentic_video.launch.inputs import handed_over
 from agentic_video.launch.machine import clean_machine, shared_segments
 from agentic_video.launch.nodes import Wanted, auth_mode, check_cluster
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
@@ -20,7 +21,7 @@ from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import on_ray_cluster
 from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.launch.run_folder import metrics_file, write_record
-from agentic_video.launch.stage import folder_overrides, ray_overrides, worker_overrides
+from agentic_video.launch.stage import checkpoints_folder, folder_overrides, ray_overrides, worker_overrides
 from agentic_video.launch.toyworld import verifier_server
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
@@ -121,8 +122,14 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
             whole += worker_overrides(1, psutil.cpu_count() or 1, job.options.overrides)
         if stage == "grpo":
             whole += ray_overrides(address, variables, temporary)
-        whole += job.options.overrides
-        write_record(job.folder, temporary=str(temporary), segments=sorted(one.name for one in shared_segments()))
+        whole += handed_over(job.options.overrides, stage)
+        checkpoints = str(Path(checkpoints_folder(job.options.overrides) or job.folder / "checkpoints").absolute())
+        write_record(
+            job.folder,
+            checkpoints=checkpoints,
+            temporary=str(temporary),
+            segments=sorted(one.name for one in shared_segments()),
+        )
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
         print("starting verl: the first step comes within a minute or two", flush=True)
         if forks:

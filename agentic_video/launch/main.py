@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 
 from agentic_video.launch.handover import resolved_overrides
-from agentic_video.launch.inputs import check_inputs, input_overrides, named_inputs
+from agentic_video.launch.inputs import check_inputs, handed_over, input_overrides, named_inputs
 from agentic_video.launch.job import Job, job_forks, train
 from agentic_video.launch.machine import require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions
@@ -25,7 +25,7 @@ from agentic_video.launch.submit import submit_job
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.planning.job import CPUS_OF_A_GPU
 from agentic_video.planning.report import said_beside
-from agentic_video.report.losses import newest_checkpoint, write_losses
+from agentic_video.report.losses import newest_checkpoint, newest_step, write_losses
 from agentic_video.report.summary import write_summary
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import output_folder
@@ -85,7 +85,7 @@ def launch(options: LaunchOptions) -> int:
             command += resolved_overrides(config, given)
         command += [*input_overrides(inputs, options.stage), *checked.overrides]
         if options.dry_run:
-            print(shlex.join([*command, *options.overrides]))
+            print(shlex.join([*command, *handed_over(options.overrides, options.stage)]))
             if options.stage == "grpo" and profile not in ON_TOYWORLD:
                 if profile == "cluster":
                     cpus = CPUS_OF_A_GPU * config.trainer.n_gpus_per_node
@@ -105,7 +105,9 @@ def launch(options: LaunchOptions) -> int:
         print(f"verl stopped with status {status}{by}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
         if (free := shutil.disk_usage(folder).free) < FULL_BYTES:  # PyTorch's error doesn't say so
             print(f"{folder}: its disk is full ({free >> 20} MiB left); make room first", file=sys.stderr)
-        goes_on = "goes on from the last checkpoint" if checkpoint else "begins again: no checkpoint was written yet"
+        goes_on = (
+            "goes on from the last checkpoint" if newest_step(folder) else "begins again: no checkpoint is there yet"
+        )
         print(f"the same command {goes_on}", file=sys.stderr)
     if checkpoint:
         link_model(folder, checkpoint)

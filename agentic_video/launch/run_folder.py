@@ -156,7 +156,8 @@ def link_model(folder: Path, checkpoint: Path) -> None:
     """Let ``model`` in a run's folder lead to its last checkpoint in Hugging Face's format."""
     link = folder / "model"
     link.unlink(missing_ok=True)
-    link.symlink_to(checkpoint.relative_to(folder))
+    # a relative one goes with its folder
+    link.symlink_to(checkpoint.relative_to(folder) if checkpoint.is_relative_to(folder) else checkpoint.resolve())
 
 
 def write_record(folder: Path, **fields: Any) -> None:

@@ -117,6 +117,42 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         for finding in impossible(_sizes(config, limits.prompt + limits.response)):
             raise SetupError(f"{finding.text}: set {' '.join(finding.changes)}")
         _check_engine(config)
+    else:
+        _check_samples(config)
+
+
+def _check_samples(config: DictConfig) -> None:
+    """Make sure that what torchrun starts can take the longest sample, and has what it is to validate on.
+
+    Raises:
+        SetupError: It can't, hours in, or hasn't.
+    """
+    data, ranks = config.data, config.engine.ulysses_sequence_parallel_size
+    longest = data.max_prompt_length + data.max_response_length
+    if data.use_dynamic_bsz and data.max_token_len_per_gpu * ranks < longest:
+        raise SetupError(
+            f"data.max_token_len_per_gpu={data.max_token_len_per_gpu}: a sample may have {longest} tokens "
+            f"(data.max_prompt_length + data.max_response_length), on {ranks} ranks of "
+            f"engine.ulysses_sequence_parallel_size; set data.max_token_len_per_gpu={-(-longest // ranks)}"
+        )
+    shares = config.trainer.nnodes * config.trainer.n_gpus_per_node // ranks
+    if data.train_batch_size % max(1, shares):
+        # verl would round it down, without a word
+        raise SetupError(
+            f"data.train_batch_size={data.train_batch_size} can't be shared by {shares} data-parallel ranks: set "
+            f"data.train_batch_size={-(-data.train_batch_size // shares) * shares}"
+        )
+    frequency = config.trainer.test_freq
+    if isinstance(frequency, int) and frequency > 0 and _is_null(data, "val_files"):
+        raise SetupError(f"trainer.test_freq={frequency}: nothing to validate on; set VAL_FILES")
+
+
+def _is_null(block: DictConfig, key: str) -> bool:
+    """Whether a key is null; one that can't be resolved yet, as the laptop's files are to be made, isn't."""
+    try:
+        return block[key] is None
+    except OmegaConfBaseException:
+        return False
 
 
 def _sizes(config: DictConfig, longest: int) -> Sizes:
@@ -254,7 +290,7 @@ def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, st
             f"{machines} machines, but {' and '.join(missing)} not set: run the same command on each, with "
             "MASTER_ADDR (the first one's address) and NODE_RANK (0, 1, ...)"
         )
-    if not any(text.startswith("trainer.default_local_dir=") for text in options.overrides):
+    if not checkpoints_folder(options.overrides):
         raise SetupError("several machines need one folder for checkpoints: trainer.default_local_dir=/shared/...")
     return [
         f"--nnodes={machines}",
@@ -275,6 +311,12 @@ def folder_overrides(stage: Stage, folder: Path) -> list[str]:
     if stage == "grpo":
         overrides.append(f"agentic_video.episodes_dir={folder / 'episodes'}")
     return overrides
+
+
+def checkpoints_folder(overrides: Sequence[str]) -> str:
+    """Where the user wants the checkpoints; empty for the run's folder."""
+    named = [one.value() for one in parse_overrides(overrides) if one.key_or_group == "trainer.default_local_dir"]
+    return str(named[-1] or "") if named else ""
 
 
 def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -> list[str]:

@@ -3,19 +3,24 @@
 from pathlib import Path
 
 from agentic_video.report.metrics import read_metrics, series
-from agentic_video.report.summary import read_record
+from agentic_video.report.summary import checkpoints_of, read_record
 from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
 from agentic_video.utils.journal import write_whole
 
 LOSSES = {"train/loss": "loss", "val/loss": "held-out loss"}
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The latest Hugging Face checkpoint of a run, with its weights, or None."""
+def newest_step(folder: Path) -> Path | None:
+    """The latest checkpoint that a run can go on from, or None."""
     try:
-        step, _ = newest_whole(folder / "checkpoints")
+        return newest_whole(checkpoints_of(folder))[0]
     except DamagedCheckpoint:
         return None
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The latest Hugging Face checkpoint of a run, with its weights, or None."""
+    step = newest_step(folder)
     if step is None:
         return None
     for found in (step / "huggingface", step / "actor" / "huggingface"):

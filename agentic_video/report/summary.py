@@ -163,6 +163,15 @@ def read_record(folder: Path) -> dict[str, Any]:
     return found
 
 
+def checkpoints_of(folder: Path) -> Path:
+    """Where a run's checkpoints are: in its folder, or where ``trainer.default_local_dir`` put them."""
+    try:
+        named = read_record(folder).get("checkpoints")
+    except SetupError:
+        named = None
+    return Path(named) if isinstance(named, str) else folder / "checkpoints"
+
+
 def write_summary(folder: Path) -> str:
     """Write ``summary.md`` and ``reward.png`` into a run's folder.
 
@@ -236,7 +245,7 @@ def write_summary(folder: Path) -> str:
         "",
         "## Where everything lies",
         "",
-        f"- checkpoints: `{folder / 'checkpoints'}`",
+        f"- checkpoints: `{checkpoints_of(folder)}`",
         f"- metrics of every step: `{folder}/metrics-*.jsonl`",
         f"- TensorBoard: `tensorboard --logdir {folder}/tensorboard`",
         f"- sampled episodes: `{folder / 'episodes'}`; in a browser: `agentic-video view {folder}`",

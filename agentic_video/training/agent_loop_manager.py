@@ -69,7 +69,9 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
         # verl tells an agent loop nothing about validation.
         kwargs[VALIDATE] = bool(trajectory["validate"])
-        if kwargs.get(GREEDY):
+        # verl has the key do_sample and reads the temperature alone; evaluations read both
+        sampled = not trajectory["validate"] or self.config.actor_rollout_ref.rollout.val_kwargs.do_sample
+        if kwargs.get(GREEDY) or not sampled:
             sampling_params = dict(sampling_params)
             apply_greedy_sampling_params(sampling_params)
         await one_by_one()

@@ -8,7 +8,15 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.graders.base import Graders
 from agentic_video.launch import inputs as looking
-from agentic_video.launch.inputs import Checked, Inputs, check_inputs, input_overrides, named_inputs, require_inputs
+from agentic_video.launch.inputs import (
+    Checked,
+    Inputs,
+    check_inputs,
+    handed_over,
+    input_overrides,
+    named_inputs,
+    require_inputs,
+)
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -80,6 +88,7 @@ def test_overrides_come_before_variables() -> None:
     assert named_inputs("sft", ["model.path=o"], {}) == Inputs("o")
     assert named_inputs("grpo", [], {"TRAIN_FILES": "t"}) == Inputs("", ("t",), ("t",))
     assert named_inputs("sft", [], {"TRAIN_FILES": "a, b ,", "VAL_FILES": " c"}) == Inputs("", ("a", "b"), ("c",))
+    assert named_inputs("sft", [], {"TRAIN_FILES": "t"}) == Inputs("", ("t",))
     assert named_inputs("grpo", [], {"VAL_FILES": "v"}) == Inputs("", (), ("v",))
 
 
@@ -106,6 +115,26 @@ def test_what_is_named_reaches_verl_from_anywhere(tmp_path: Path, monkeypatch: p
         f"data.val_files=['{tmp_path}/a']",
     ]
     assert input_overrides(Inputs(), "grpo") == []
+
+
+def test_a_user_s_files_are_handed_over_by_their_whole_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("rows.jsonl", "reward.py", "p.txt"):
+        (tmp_path / name).touch()
+    overrides = [
+        "data.train_files=rows.jsonl",  # is among what input_overrides gives
+        "agentic_video.reward.path=reward.py",
+        "++agentic_video.system.prompt=p.txt",
+        "agentic_video.system.subagent_prompt=paravt_subagent",
+        "trainer.total_epochs=2",
+    ]
+    assert handed_over(overrides, "grpo") == [
+        f"agentic_video.reward.path='{tmp_path}/reward.py'",
+        f"++agentic_video.system.prompt='{tmp_path}/p.txt'",
+        "agentic_video.system.subagent_prompt=paravt_subagent",
+        "trainer.total_epochs=2",
+    ]
+    assert handed_over(["model.path=m", "data.val_files=null"], "sft") == ["data.val_files=null"]
 
 
 @pytest.mark.parametrize("profile", ["laptop", "cluster"])
@@ -207,6 +236,18 @@ def test_a_batch_that_was_asked_for_is_not_changed(tmp_path: Path) -> None:
         check(rows, options=asked)
     with pytest.raises(SetupError, match=said):
         check(rows, "cluster")
+
+
+def test_so_many_samples_must_fill_a_batch(tmp_path: Path) -> None:
+    rows = Inputs(train=(write_rows(tmp_path, 12),))
+    few = OmegaConf.merge(CONFIG, {"data": {"train_max_samples": 2}})
+    said = (
+        r"^data\.train_max_samples=2 rows don't fill a batch of data\.train_batch_size=6; set \S+=2$"
+    )
+    with pytest.raises(SetupError, match=said):
+        check(rows, config=few)  # type: ignore[arg-type]
+    nine = OmegaConf.merge(CONFIG, {"data": {"train_max_samples": 9}})
+    assert check(rows, config=nine).rows == 9  # type: ignore[arg-type]
 
 
 def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,6 +89,30 @@ def test_a_bad_override_of_sft_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        # verl asserts it at the first long sample, hours in, and at the same one after each resume
+        (
+            "data.max_token_len_per_gpu=24576",
+            r"^data\.max_token_len_per_gpu=24576: a sample may have 53248 tokens .*; "
+            r"set data\.max_token_len_per_gpu=53248$",
+        ),
+        ("data.train_batch_size=60", r"=60 can't be shared by 8 data-parallel ranks: set data\.train_batch_size=64$"),
+        ("trainer.test_freq=50", r"^trainer\.test_freq=50: nothing to validate on; set VAL_FILES$"),
+    ],
+)
+def test_what_would_end_sft_is_refused(overrides: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VAL_FILES", raising=False)
+    def start(*overrides: str) -> DictConfig:
+        return checked_config(LaunchOptions(RECIPES / "videozoomer", "sft", overrides=overrides), "cluster", 8)
+
+    with pytest.raises(SetupError, match=said):
+        start(overrides)
+    halves = ("engine.ulysses_sequence_parallel_size=2", "data.max_token_len_per_gpu=26624")
+    assert start(*halves, "trainer.test_freq=50", "data.val_files=v.jsonl")
+
+
+@pytest.mark.parametrize(
     ("override", "message"),
     [
         ("agentic_video.system.turns=3", r"agentic_video\.system\.turns: no such key; did you mean "),

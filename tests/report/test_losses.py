@@ -2,7 +2,8 @@ import json
 import zipfile
 from pathlib import Path
 
-from agentic_video.report.losses import newest_checkpoint, write_losses
+from agentic_video.launch.run_folder import link_model
+from agentic_video.report.losses import newest_checkpoint, newest_step, write_losses
 
 
 def run_folder(folder: Path, metrics: list[dict[str, float]]) -> Path:
@@ -52,3 +53,17 @@ def test_the_newest_checkpoint_is_one_with_weights(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path) == first
     (saved(tmp_path, 20, "huggingface") / "model.safetensors").unlink()
     assert newest_checkpoint(tmp_path) is None
+    step = newest_step(tmp_path)
+    assert step is not None and step.name == "global_step_20"
+
+
+def test_checkpoints_may_be_elsewhere(tmp_path: Path) -> None:
+    run, shared = tmp_path / "run", tmp_path / "shared"
+    run.mkdir()
+    run_folder(run, [{"train/loss": 2.0}])
+    checkpoint = saved(shared, 10, "huggingface")
+    assert newest_step(run) is None
+    (run / "run.json").write_text(json.dumps({"checkpoints": str(shared / "checkpoints")}))
+    assert newest_checkpoint(run) == checkpoint
+    link_model(run, checkpoint)
+    assert (run / "model" / "model.safetensors").is_file()

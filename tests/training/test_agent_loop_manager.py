@@ -75,6 +75,10 @@ def test_a_greedy_row_is_played_greedily(checkpoint: Path, monkeypatch: pytest.M
         asyncio.run(worker._run_agent_loop(given, {"validate": True}, **{GREEDY: greedy}))
     assert asked[0] == {"temperature": 0, "top_p": 1.0, "top_k": -1, "logprobs": True}
     assert asked[1] == given == {"temperature": 1.0, "top_p": 0.9, "logprobs": True}
+    worker.config.actor_rollout_ref.rollout.val_kwargs.do_sample = False
+    for validate in (True, False):
+        asyncio.run(worker._run_agent_loop(given, {"validate": validate}))
+    assert [one["temperature"] for one in asked[2:]] == [0, 1.0]
 
 
 def test_an_episode_of_several_sequences_is_scored_once_and_without_pixels(

@@ -111,7 +111,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments: What :func:`add_arguments` reads, and ``overrides``, a list of Hydra overrides.
 
     Returns:
-        Exit status: 0 when every row was played, 1 when some couldn't be or were left out, 2 when nothing could start.
+        Exit status: 0 when every row was played, 1 when some couldn't be, were left out or have no grade yet, 2 when
+        nothing could start.
     """
     return guarded(_run, arguments)
 

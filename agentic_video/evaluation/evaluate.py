@@ -25,8 +25,8 @@ from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
     ModelSpec,
-    _list_entries,
     fit_images,
+    list_entries,
     model_spec,
     require_model,
 )
@@ -374,7 +374,7 @@ def _root_of(options: ModelOptions, name: str) -> str:
     if options.engine not in SERVED:
         return ""
     try:
-        entries = _list_entries(options.model, os.environ.get(options.api_key_env), timeout=10.0, option="--model")
+        entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout=10.0, option="--model")
     except SetupError:  # nothing may be left to play; else it is named when the model is needed
         return ""
     return next((entry["root"] for entry in entries or () if entry["id"] == name), "")

@@ -214,13 +214,13 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:
     """The names of a server's models; None where it answers, but has no list.
 
-    See :func:`_list_entries`.
+    See :func:`list_entries`.
     """
-    entries = _list_entries(base_url, key, timeout, option)
+    entries = list_entries(base_url, key, timeout, option)
     return None if entries is None else [entry["id"] for entry in entries]
 
 
-def _list_entries(base_url: str, key: str | None, timeout: float, option: str) -> list[dict[str, str]] | None:
+def list_entries(base_url: str, key: str | None, timeout: float, option: str) -> list[dict[str, str]] | None:
     """What a server says of its models: ``id``, and ``root`` where it says what it loaded.
 
     Args:
@@ -314,7 +314,7 @@ def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
     """
     if options.processor:
         return options.processor
-    entries = _list_entries(options.model, os.environ.get(options.api_key_env), timeout, "server") or []
+    entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout, "server") or []
     roots = {one["root"] for one in entries if one["root"] and options.model_name in ("", one["id"])}
     if len(roots) != 1:
         raise SetupError(f"{options.model}: the server doesn't say which model it loaded, so its processor isn't known")

@@ -12,7 +12,6 @@ from typing import Any
 from agentic_video.evaluation.grounding import Measured, grounding_values
 from agentic_video.evaluation.published import CAPTIONS, Published, published_for
 from agentic_video.evaluation.results import Failure, LeftOut
-from agentic_video.evaluation.submission import submissions
 from agentic_video.evaluation.suites import ACCURACY, headline, suite_figures
 from agentic_video.types.action import Calls
 from agentic_video.types.record import Record
@@ -266,7 +265,10 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     if result["hidden"]:
         lines.append(f"The answers to {_count(result['hidden'], 'question')} aren't published: see submission-*.json.")
     if ungraded := result["ungraded"] - result["hidden"]:
-        lines.append(f"{ungraded} episodes could not be graded: set agentic_video.judge.base_url and .model.")
+        lines.append(
+            f"{ungraded} episodes have no grade: the same command asks for it, once agentic_video.judge.base_url and "
+            ".model name a judge that answers."
+        )
     if failures:
         lines += ["", f"{_count(len(failures), 'question')} could not be played (the same command tries again):", ""]
         lines += [f"- {source} {name}: {error[:200]}" for (source, name), error in _named(failures)]
@@ -397,7 +399,7 @@ def write_report(
     failures: Sequence[Failure] = (),
     left_out: Sequence[LeftOut] = (),
 ) -> tuple[dict[str, Any], str]:
-    """Write ``report.json`` and ``report.md`` into an evaluation's folder, and what is to be submitted, if anything.
+    """Write ``report.json`` and ``report.md`` into an evaluation's folder.
 
     Returns:
         The figures, and the text.
@@ -406,6 +408,4 @@ def write_report(
     text = report_text(title, result, benchmark, failures)
     write_whole(folder / "report.json", [json.dumps(result, indent=2) + "\n"])
     write_whole(folder / "report.md", [text])
-    for name, content in submissions(records, failures).items():
-        write_whole(folder / name, [json.dumps(content, indent=1) + "\n"])
     return result, text

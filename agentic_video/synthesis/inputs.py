@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.evaluation.options import check_files
-from agentic_video.evaluation.results import distinct
+from agentic_video.evaluation.results import REVISION, Key, distinct, key_of, revision_of
 from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, each_record
 from agentic_video.types.row import VideoQA
@@ -72,9 +72,12 @@ def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]
 def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     problems, any_good = list[str](), False
     try:
+        revisions = _revisions(files)
         for record in each_record(files):
             if isinstance(record, RecordError):
                 problems.append(str(record))
+                continue
+            if revision_of(record) < revisions.get(key_of(record.qa), 0):
                 continue
             any_good = True
             if not from_step or step_of(record) >= from_step:
@@ -84,6 +87,17 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     report_problems(problems, "record")
     if not any_good:
         raise SetupError(f"no usable record in {', '.join(map(str, files))}")
+
+
+def _revisions(files: Sequence[Path]) -> dict[Key, int]:
+    """The latest revision of each question whose episode an evaluation has replaced, as after a corrected answer: the
+    earlier one is still in its journal."""
+    found: dict[Key, int] = {}
+    mark = f'"{REVISION}"'.encode()
+    for record in each_record(files, lambda line: mark in line):
+        if not isinstance(record, RecordError) and (revision := revision_of(record)):
+            found[key_of(record.qa)] = max(revision, found.get(key_of(record.qa), 0))
+    return found
 
 
 class Counted(Iterator[T]):

@@ -20,7 +20,7 @@ Loading checks every field. ``docs/data.md`` describes the parts of a trajectory
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -187,8 +187,14 @@ def record_lines(paths: Iterable[str | Path]) -> list[RecordLine]:
     return found
 
 
-def each_record(paths: Iterable[str | Path]) -> Iterator[Record | RecordError]:
+def each_record(
+    paths: Iterable[str | Path], wanted: Callable[[bytes], object] = bytes.strip
+) -> Iterator[Record | RecordError]:
     """The records of several files, one after the other, and in place of each bad line what is wrong with it.
+
+    Args:
+        paths: The files.
+        wanted: Whether a line is read at all; by default, where there is anything in it.
 
     Raises:
         RecordError: A file can't be read at all.
@@ -196,7 +202,7 @@ def each_record(paths: Iterable[str | Path]) -> Iterator[Record | RecordError]:
     for path in map(Path, paths):
         with _opened(path) as file:
             for number, line in enumerate(file, start=1):
-                if not line.strip():
+                if not wanted(line):
                     continue
                 try:
                     record = _record(line, path, number)

@@ -64,12 +64,11 @@ def test_rows_with_answers_are_not_submitted() -> None:
     assert submissions([played("u1", "B", hidden=False)], [Failure(("ego", "ego-u2"), "gone")]) == {}
 
 
-def test_the_report_writes_it_and_says_so(tmp_path: Path) -> None:
+def test_the_report_says_so(tmp_path: Path) -> None:
     records = [played("u1", "B"), played("u2", "A", hidden=False)]
     result, text = write_report(tmp_path, "t", "egoschema", records)
-    assert json.loads((tmp_path / "submission-ego.json").read_text()) == {"u1": 1}
     assert (result["hidden"], result["ungraded"], result["official"]["episodes"]) == (1, 1, 1)
-    assert "The answers to 1 question aren't published" in text and "could not be graded" not in text
+    assert "The answers to 1 question aren't published" in text and "no grade" not in text
     assert json.loads((tmp_path / "report.json").read_text())["hidden"] == 1
 
 
@@ -77,4 +76,4 @@ def test_the_report_writes_it_and_says_so(tmp_path: Path) -> None:
 def test_what_could_not_be_judged_is_told_apart(hidden: bool) -> None:
     judged = Record(played("u2", "A", hidden=False).qa, played("u2", "A").trajectory, {})
     records = [judged, *([played("u1", "B")] if hidden else [])]
-    assert "1 episodes could not be graded" in report_text("t", figures(records), "egoschema")
+    assert "1 episodes have no grade" in report_text("t", figures(records), "egoschema")

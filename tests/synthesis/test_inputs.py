@@ -45,6 +45,15 @@ def test_an_episode_counts_once_however_often_its_file_is_named(
     assert episode_files([Path("run"), run]) == [Path("run/episodes/step_000001.jsonl")]  # by its first name
 
 
+def test_an_episode_that_an_evaluation_replaced_is_not_read(tmp_path: Path) -> None:
+    first, other = record(), replace(record(), qa=replace(record().qa, id="other"))
+    other = replace(other, trajectory=replace(other.trajectory, qa_id="other"))
+    again = replace(first, rewards={"acc": 0.0}, provenance={**first.provenance, "revision": 1})
+    write(tmp_path / "episodes-000.jsonl", [first, other])
+    write(tmp_path / "episodes-001.jsonl", [again])
+    assert list(read_episodes([tmp_path])) == [other, again]
+
+
 def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.mp4").write_bytes(b"x")
     rows = [replace(CHOICE, id=name, video="a.mp4").to_row() for name in ("a", "b", "a")]

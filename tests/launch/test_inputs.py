@@ -241,9 +241,7 @@ def test_a_batch_that_was_asked_for_is_not_changed(tmp_path: Path) -> None:
 def test_so_many_samples_must_fill_a_batch(tmp_path: Path) -> None:
     rows = Inputs(train=(write_rows(tmp_path, 12),))
     few = OmegaConf.merge(CONFIG, {"data": {"train_max_samples": 2}})
-    said = (
-        r"^data\.train_max_samples=2 rows don't fill a batch of data\.train_batch_size=6; set \S+=2$"
-    )
+    said = r"^data\.train_max_samples=2 rows don't fill a batch of data\.train_batch_size=6; set \S+=2$"
     with pytest.raises(SetupError, match=said):
         check(rows, config=few)  # type: ignore[arg-type]
     nine = OmegaConf.merge(CONFIG, {"data": {"train_max_samples": 9}})

@@ -103,6 +103,7 @@ def test_a_bad_override_of_sft_is_named() -> None:
 )
 def test_what_would_end_sft_is_refused(overrides: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VAL_FILES", raising=False)
+
     def start(*overrides: str) -> DictConfig:
         return checked_config(LaunchOptions(RECIPES / "videozoomer", "sft", overrides=overrides), "cluster", 8)
 

@@ -347,7 +347,7 @@ def handed_over(overrides: Sequence[str], stage: Stage) -> list[str]:
     result = []
     for text, one in zip(overrides, parse_overrides(overrides), strict=True):
         key, value = one.key_or_group, one.value()
-        if key in given and value:
+        if key in given and value and "${" not in str(value):
             continue
         ours = key == "agentic_video.reward.path" or (
             key.startswith("agentic_video.system.") and key.endswith("prompt")

@@ -123,10 +123,11 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         if stage == "grpo":
             whole += ray_overrides(address, variables, temporary)
         whole += handed_over(job.options.overrides, stage)
-        checkpoints = str(Path(checkpoints_folder(job.options.overrides) or job.folder / "checkpoints").absolute())
+        elsewhere = checkpoints_folder(job.options.overrides)
         write_record(
             job.folder,
-            checkpoints=checkpoints,
+            # none where they are in the run's own folder, which may be moved
+            **({"checkpoints": str(Path(elsewhere).absolute())} if elsewhere else {}),
             temporary=str(temporary),
             segments=sorted(one.name for one in shared_segments()),
         )

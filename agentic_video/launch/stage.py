@@ -117,8 +117,23 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         for finding in impossible(_sizes(config, limits.prompt + limits.response)):
             raise SetupError(f"{finding.text}: set {' '.join(finding.changes)}")
         _check_engine(config)
+        _check_validation(config.actor_rollout_ref.rollout.val_kwargs)
     else:
         _check_samples(config)
+
+
+def _check_validation(sampling: DictConfig) -> None:
+    """Make sure that a validation which is greedy isn't asked for more.
+
+    Raises:
+        SetupError: It is.
+    """
+    if not sampling.do_sample and (sampling.temperature > 0 or sampling.n > 1):
+        key = f"{ROLLOUT}.val_kwargs"
+        raise SetupError(
+            f"{key}.do_sample=False: a greedy validation has temperature 0 and one episode a question, but "
+            f"{key}.temperature={sampling.temperature} and .n={sampling.n}; set {key}.do_sample=True to sample"
+        )
 
 
 def _check_samples(config: DictConfig) -> None:
@@ -133,7 +148,8 @@ def _check_samples(config: DictConfig) -> None:
         raise SetupError(
             f"data.max_token_len_per_gpu={data.max_token_len_per_gpu}: a sample may have {longest} tokens "
             f"(data.max_prompt_length + data.max_response_length), on {ranks} ranks of "
-            f"engine.ulysses_sequence_parallel_size; set data.max_token_len_per_gpu={-(-longest // ranks)}"
+            f"engine.ulysses_sequence_parallel_size; set data.max_token_len_per_gpu={-(-longest // ranks)}, or "
+            "shorter samples by those two keys"
         )
     shares = config.trainer.nnodes * config.trainer.n_gpus_per_node // ranks
     if data.train_batch_size % max(1, shares):

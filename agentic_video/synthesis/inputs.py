@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
 from agentic_video.datasets.rows import MAX_REPORTED, load_rows
 from agentic_video.evaluation.options import check_files
-from agentic_video.evaluation.results import REVISION, Key, distinct, key_of, revision_of
+from agentic_video.evaluation.results import JOURNALS, REVISION, Key, distinct, key_of, revision_of
 from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, each_record
 from agentic_video.types.row import VideoQA
@@ -72,16 +73,17 @@ def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]
 def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     problems, any_good = list[str](), False
     try:
-        revisions = _revisions(files)
-        for record in each_record(files):
-            if isinstance(record, RecordError):
-                problems.append(str(record))
-                continue
-            if revision_of(record) < revisions.get(key_of(record.qa), 0):
-                continue
-            any_good = True
-            if not from_step or step_of(record) >= from_step:
-                yield record
+        for folder, named in _by_folder(files):
+            revisions = _revisions(folder)
+            for record in each_record(named):
+                if isinstance(record, RecordError):
+                    problems.append(str(record))
+                    continue
+                if revision_of(record) < revisions.get(key_of(record.qa), 0):
+                    continue
+                any_good = True
+                if not from_step or step_of(record) >= from_step:
+                    yield record
     except RecordError as error:
         raise SetupError(str(error)) from error
     report_problems(problems, "record")
@@ -89,12 +91,18 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
         raise SetupError(f"no usable record in {', '.join(map(str, files))}")
 
 
-def _revisions(files: Sequence[Path]) -> dict[Key, int]:
+def _by_folder(files: Sequence[Path]) -> Iterator[tuple[Path, list[Path]]]:
+    """Files that follow each other, by their folder."""
+    for folder, named in groupby(files, lambda file: file.parent):
+        yield folder, list(named)
+
+
+def _revisions(folder: Path) -> dict[Key, int]:
     """The latest revision of each question whose episode an evaluation has replaced, as after a corrected answer: the
-    earlier one is still in its journal."""
+    earlier one is still in a journal of its folder."""
     found: dict[Key, int] = {}
     mark = f'"{REVISION}"'.encode()
-    for record in each_record(files, lambda line: mark in line):
+    for record in each_record(sorted(folder.glob(JOURNALS)), lambda line: mark in line):
         if not isinstance(record, RecordError) and (revision := revision_of(record)):
             found[key_of(record.qa)] = max(revision, found.get(key_of(record.qa), 0))
     return found

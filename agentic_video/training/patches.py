@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agentic_video.training.weight_transfer import WatchedSocket
-from agentic_video.utils.checkpoints import newest_whole, saved_before
+from agentic_video.utils.checkpoints import newest_whole, same_run, saved_before
 from agentic_video.utils.errors import CANNOT_GO_ON
 
 VERL_VERSION = "0.9.1"
@@ -285,17 +285,24 @@ def whole_checkpoints(checkpoint_manager: ModuleType) -> None:
 
 def kept_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
     """verl keeps the last ``max_actor_ckpt_to_keep`` checkpoints of those that it wrote since it was started: each time
-    that a run goes on, those from before stay for good, 100 GB each of a 7B model. Have it count them, too."""
+    that a run goes on, those from before stay for good, 100 GB each of a 7B model. Have it count them, too, where it
+    goes on in their folder: those of another run, from which it may begin, are that run's."""
     manager = fsdp_checkpoint_manager.FSDPCheckpointManager
-    original = manager.load_checkpoint
+    load, save = manager.load_checkpoint, manager.save_checkpoint
 
-    @wraps(original)
+    @wraps(load)
     def load_checkpoint(self: Any, local_path: str, *args: Any, **kwargs: Any) -> Any:
-        if local_path is not None and not self.previous_saved_paths:
-            self.previous_saved_paths = [str(path) for path in saved_before(Path(local_path))]
-        return original(self, local_path, *args, **kwargs)
+        self.gone_on_from = local_path
+        return load(self, local_path, *args, **kwargs)
 
-    manager.load_checkpoint = load_checkpoint
+    @wraps(save)
+    def save_checkpoint(self: Any, local_path: str, *args: Any, **kwargs: Any) -> Any:
+        before, self.gone_on_from = getattr(self, "gone_on_from", None), None
+        if before and not self.previous_saved_paths and same_run(Path(before), Path(local_path)):
+            self.previous_saved_paths = [str(path) for path in saved_before(Path(before))]
+        return save(self, local_path, *args, **kwargs)
+
+    manager.load_checkpoint, manager.save_checkpoint = load_checkpoint, save_checkpoint
 
 
 def unique_job() -> str:

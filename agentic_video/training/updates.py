@@ -5,6 +5,7 @@ a system's context has an episode be one row a turn (``latest_evidence``), or as
 two or three updates of a step that should be one, the last of a few rows, whose tokens then weigh a multiple.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -37,13 +38,29 @@ class EvenUpdates(_Base):
     def _get_required_batch_multiple(self, dp_size: int) -> int:
         if self.use_critic:
             return int(super()._get_required_batch_multiple(dp_size))
-        return dp_size * self._updates
+        # as verl's multiple does, so that micro-batches of a fixed size fill each rank's share
+        return dp_size * self._updates * fixed_micro_batch(self.config.actor_rollout_ref)
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
         if self.use_critic:
             return super()._update_actor(batch, metrics)
         with rows_an_update(self.config, len(batch.keys) // self._updates):
             return super()._update_actor(batch, metrics)
+
+
+def fixed_micro_batch(config: DictConfig) -> int:
+    """The number of rows that a rank's share of an update must be a multiple of; 1 where micro-batches are by tokens.
+
+    Args:
+        config: verl's ``actor_rollout_ref`` block.
+    """
+    actor, rollout, reference = config.actor, config.rollout, config.ref
+    sizes = (
+        None if actor.use_dynamic_bsz else actor.ppo_micro_batch_size_per_gpu,
+        None if rollout.log_prob_use_dynamic_bsz else rollout.log_prob_micro_batch_size_per_gpu,
+        None if reference.log_prob_use_dynamic_bsz else reference.log_prob_micro_batch_size_per_gpu,
+    )
+    return math.lcm(*(int(size) for size in sizes if size))
 
 
 @contextmanager

@@ -57,13 +57,23 @@ def newest_whole(folder: Path) -> tuple[Path | None, str]:
     raise DamagedCheckpoint("; ".join(problems) or f"{folder} holds no checkpoint with weights")
 
 
+def _step_of(shards: Path) -> Path:
+    """The folder of the step that shards are of: their own, or the one above ``actor``."""
+    return shards if shards.name.startswith(STEP) else shards.parent
+
+
+def same_run(shards: Path, others: Path) -> bool:
+    """Whether the shards of two checkpoints are, or will be, beside each other."""
+    return _step_of(shards).parent.resolve() == _step_of(others).parent.resolve()
+
+
 def saved_before(shards: Path) -> list[Path]:
     """The shards of a checkpoint and of those of earlier steps beside it, the oldest first.
 
     Args:
         shards: Their folder: a step's, or ``actor`` below it.
     """
-    step = shards if shards.name.startswith(STEP) else shards.parent
+    step = _step_of(shards)
     number = step.name.removeprefix(STEP)
     if not step.name.startswith(STEP) or not number.isdecimal():
         return []

@@ -135,6 +135,8 @@ def test_a_user_s_files_are_handed_over_by_their_whole_paths(tmp_path: Path, mon
         "trainer.total_epochs=2",
     ]
     assert handed_over(["model.path=m", "data.val_files=null"], "sft") == ["data.val_files=null"]
+    elsewhere = "data.train_files='${oc.env:DATA}/t.parquet'"
+    assert handed_over([elsewhere], "grpo") == [elsewhere]
 
 
 @pytest.mark.parametrize("profile", ["laptop", "cluster"])

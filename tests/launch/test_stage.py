@@ -95,7 +95,7 @@ def test_a_bad_override_of_sft_is_named() -> None:
         (
             "data.max_token_len_per_gpu=24576",
             r"^data\.max_token_len_per_gpu=24576: a sample may have 53248 tokens .*; "
-            r"set data\.max_token_len_per_gpu=53248$",
+            r"set data\.max_token_len_per_gpu=53248, or shorter samples by those two keys$",
         ),
         ("data.train_batch_size=60", r"=60 can't be shared by 8 data-parallel ranks: set data\.train_batch_size=64$"),
         ("trainer.test_freq=50", r"^trainer\.test_freq=50: nothing to validate on; set VAL_FILES$"),
@@ -237,6 +237,11 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
             "videozoomer",
             "agentic_video.system.max_images=400",
             r"^agentic_video\.system\.max_images=400: vLLM is told to take 128 images .*; set \S+\.image=400$",
+        ),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.val_kwargs.temperature=0.7 {ROLLOUT}.val_kwargs.n=8",
+            rf"temperature=0\.7 and \.n=8; set {ROLLOUT}\.val_kwargs\.do_sample=True to sample$",
         ),
         ("framethinker", "actor_rollout_ref.model.path={folder}", "28 attention heads can't be shared by"),
     ],

@@ -52,6 +52,11 @@ def test_an_episode_that_an_evaluation_replaced_is_not_read(tmp_path: Path) -> N
     write(tmp_path / "episodes-000.jsonl", [first, other])
     write(tmp_path / "episodes-001.jsonl", [again])
     assert list(read_episodes([tmp_path])) == [other, again]
+    # another evaluation's, or a run's, are episodes of their own
+    write(tmp_path / "second" / "episodes-000.jsonl", [first])
+    write(tmp_path / "run" / "episodes" / "step_000001.jsonl", [first])
+    paths = [tmp_path, tmp_path / "second", tmp_path / "run"]
+    assert list(read_episodes(paths)) == [other, again, first, first]
 
 
 def test_questions_are_read_once_and_bad_ones_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -292,7 +292,7 @@ def test_a_run_goes_on_from_a_whole_checkpoint(tmp_path: Path, capsys: pytest.Ca
     ]
 
 
-def test_a_run_that_goes_on_counts_the_checkpoints_from_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_counts_the_checkpoints_from_before(tmp_path: Path) -> None:
     from verl.utils.checkpoint.checkpoint_manager import BaseCheckpointManager
 
     class Manager(BaseCheckpointManager):
@@ -302,24 +302,33 @@ def test_a_run_that_goes_on_counts_the_checkpoints_from_before(tmp_path: Path, m
         def load_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
             assert Path(local_path).is_dir()
 
+        def save_checkpoint(self, local_path: str, *args: Any, **kwargs: Any) -> None:
+            self.ensure_checkpoint_capacity(3)
+            Path(local_path).mkdir(parents=True)
+            (Path(local_path) / "model_world_size_1_rank_0.pt").touch()
+            self.register_checkpoint(local_path, 3)
+
     patches.kept_checkpoints(SimpleNamespace(FSDPCheckpointManager=Manager))  # type: ignore[arg-type]
 
-    def attempt(resumed: int, *steps: int) -> None:
+    def attempt(run: str, resumed: str, *steps: int) -> None:
         manager = Manager()
         if resumed:
-            manager.load_checkpoint(str(tmp_path / f"global_step_{resumed}" / "actor"))
+            manager.load_checkpoint(str(tmp_path / resumed / "actor"))
         for step in steps:
-            folder = tmp_path / f"global_step_{step}" / "actor"
-            manager.ensure_checkpoint_capacity(3)
-            folder.mkdir(parents=True)
-            (folder / "model_world_size_1_rank_0.pt").touch()
-            manager.register_checkpoint(str(folder), 3)
+            manager.save_checkpoint(str(tmp_path / run / f"global_step_{step}" / "actor"))
 
-    attempt(0, 20, 40, 60, 80)
-    attempt(80, 100)
-    attempt(100, 120)
-    left = sorted(int(folder.parent.name.removeprefix("global_step_")) for folder in tmp_path.glob("*/actor"))
-    assert left == [80, 100, 120]
+    def left(run: str) -> list[int]:
+        return sorted(
+            int(folder.parent.name.removeprefix("global_step_")) for folder in tmp_path.glob(f"{run}/*/actor")
+        )
+
+    attempt("a", "", 20, 40, 60, 80)
+    attempt("a", "a/global_step_80", 100)
+    attempt("a", "a/global_step_100", 120)
+    assert left("a") == [80, 100, 120]
+    # another run that begins from there leaves them alone
+    attempt("b", "a/global_step_120", 140, 160, 180, 200)
+    assert (left("a"), left("b")) == ([80, 100, 120], [160, 180, 200])
 
 
 def test_two_clusters_on_a_machine_have_sockets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ RANKS = 4
 class Trainer(EvenUpdates, PPOTrainer):
     """verl's, without workers: it notes what they would get."""
 
-    def __init__(self, questions: int, mini_batch: int, rollouts: int):
+    def __init__(self, questions: int, mini_batch: int, rollouts: int, micro_batch: int = 0):
         actor = {
             "ppo_mini_batch_size": mini_batch,
             "calculate_entropy": False,
@@ -24,12 +24,15 @@ class Trainer(EvenUpdates, PPOTrainer):
             "ppo_epochs": 1,
             "data_loader_seed": 1,
             "shuffle": False,
+            "use_dynamic_bsz": not micro_batch,
+            "ppo_micro_batch_size_per_gpu": micro_batch or None,
         }
-        rollout = {"n": rollouts, "temperature": 1.0}
+        by_tokens = {"log_prob_use_dynamic_bsz": True, "log_prob_micro_batch_size_per_gpu": 3}
+        rollout = {"n": rollouts, "temperature": 1.0, **by_tokens}
         self.config = OmegaConf.create(
             {
                 "data": {"train_batch_size": questions},
-                "actor_rollout_ref": {"actor": actor, "rollout": rollout},
+                "actor_rollout_ref": {"actor": actor, "rollout": rollout, "ref": by_tokens},
                 "trainer": {"critic_warmup": 0, "balance_batch": True},
             }
         )
@@ -102,3 +105,11 @@ def test_updates_are_as_many_as_the_config_says(
     assert trainer.info["global_batch_size"] == an_update
     assert trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == mini_batch
     assert trainer.config.actor_rollout_ref.rollout.n == 4
+
+
+def test_micro_batches_of_a_fixed_size_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_base, "upsample_batch_to_divisible_size", padded)
+    trainer = Trainer(questions=4, mini_batch=2, rollouts=4, micro_batch=3)
+    trainer._update_actor(trainer._balance_batch(batch_of([[2, 3, 2, 3]] * 4), {}), {})
+    # 40 rows; 4 ranks, 2 updates and micro-batches of 3: 48
+    assert (trainer.rows, trainer.info["mini_batch_size"]) == (48, 24)

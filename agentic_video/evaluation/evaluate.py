@@ -50,8 +50,8 @@ from agentic_video.evaluation.results import (
     left_out,
     repeated,
     revision_of,
+    same_gold,
     same_question,
-    same_row,
 )
 from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
@@ -491,9 +491,9 @@ def standing(rows: Sequence[VideoQA], records: Sequence[Record], *, judged: bool
     kept = {key_of(qa) for _, qa in good}
     missing = tuple(qa for qa in rows if key_of(qa) not in kept)
     return Standing(
-        played=tuple(replace(record, qa=qa) for record, qa in good if same_row(record.qa, qa)),
+        played=tuple(replace(record, qa=qa) for record, qa in good if same_gold(record.qa, qa)),
         to_grade=tuple(
-            (record, qa) for record, qa in good if (judged and ungraded(record)) or not same_row(record.qa, qa)
+            (record, qa) for record, qa in good if (judged and ungraded(record)) or not same_gold(record.qa, qa)
         ),
         missing=missing,
         corrected=sum(key_of(qa) in found for qa in missing),
@@ -542,7 +542,7 @@ def grade_anew(plan: Plan, now: Standing, engine: LocalEngine) -> list[Failure]:
     Raises:
         SetupError: Another process plays the same.
     """
-    corrected = sum(not same_row(record.qa, qa) for record, qa in now.to_grade)
+    corrected = sum(not same_gold(record.qa, qa) for record, qa in now.to_grade)
     if corrected:
         print(f"{corrected} rows have another answer than they had: graded again", file=sys.stderr)
     if len(now.to_grade) > corrected:

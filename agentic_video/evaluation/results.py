@@ -140,9 +140,7 @@ def same_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
         found: As a folder keeps them.
         wanted: Plain data.
     """
-    unknown = {key for key in KNOWN_LATER if found.get(key) is None or wanted.get(key) is None}
-    plain = json.loads(json.dumps(wanted))
-    return all(found.get(key) == plain.get(key) for key in {*found, *plain} - unknown)
+    return files.difference(found, json.loads(json.dumps(wanted)), KNOWN_LATER) is None
 
 
 def finished(folder: Path) -> tuple[list[Record], list[str]]:
@@ -172,10 +170,9 @@ def same_question(before: VideoQA, now: VideoQA) -> bool:
     return _asked(before) == _asked(now) and _same_video(before.video, now.video)
 
 
-def same_row(before: VideoQA, now: VideoQA) -> bool:
-    """Whether two rows ask the same and have the same gold, so that a grade by one is a grade by the other."""
-    same_gold = (before.answer, before.windows, before.hidden) == (now.answer, now.windows, now.hidden)
-    return same_gold and same_question(before, now)
+def same_gold(before: VideoQA, now: VideoQA) -> bool:
+    """Whether two rows of the same question have the same gold, so that a grade by one is a grade by the other."""
+    return (before.answer, before.windows, before.hidden) == (now.answer, now.windows, now.hidden)
 
 
 def _asked(qa: VideoQA) -> str:

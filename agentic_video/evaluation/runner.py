@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.context import EvalContext, make_graders
 from agentic_video.evaluation.plan import Plan
-from agentic_video.evaluation.results import REVISION, Failure, append, journal, key_of, same_row
+from agentic_video.evaluation.results import REVISION, Failure, append, journal, key_of, same_gold
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
@@ -218,7 +218,7 @@ async def grade_again(
                     rewards = {**found, **{name: v for name, v in record.rewards.items() if name not in GRADES}}
                     provenance = {**record.provenance, REVISION: plan.provenance.get(REVISION, 0)}
                     graded = Record(qa, record.trajectory, rewards, provenance)
-                    if rewards != record.rewards or not same_row(record.qa, qa):
+                    if rewards != record.rewards or not same_gold(record.qa, qa):
                         append(file, graded)
                     done(graded)
 

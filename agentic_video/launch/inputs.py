@@ -156,8 +156,7 @@ def check_inputs(
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
     fitted = tuple(_fitted(least, inputs, options, profile, config))
-    most = int(config.data.get("train_max_samples") or -1)
-    return Checked(fitted, min(counts[0], most) if most > 0 else counts[0], videos)
+    return Checked(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
@@ -314,6 +313,11 @@ def _missing_graders(config: DictConfig, settings: Settings, profile: Profile) -
     return missing
 
 
+def _most_samples(config: DictConfig) -> int:
+    """How many training samples are used at most; 0 for all."""
+    return max(0, int(config.data.get("train_max_samples") or 0))
+
+
 def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:
     """Overrides that fit the batch to so many rows, where the laptop profile may.
 
@@ -321,7 +325,7 @@ def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile
         SetupError: The rows don't fill a batch.
     """
     batch = max(int(config.data.get("gen_batch_size") or 0), int(config.data.train_batch_size))
-    if 0 < (most := int(config.data.get("train_max_samples") or -1)) < batch <= count:
+    if 0 < (most := _most_samples(config)) < batch <= count:
         raise SetupError(
             f"data.train_max_samples={most} rows don't fill a batch of {BATCH_KEY}={batch}; set {BATCH_KEY}={most}"
         )

@@ -10,14 +10,11 @@ from pathlib import Path
 
 from agentic_video.grounding.intervals import iou
 from agentic_video.grounding.looks import last_look
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, grade_of, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Question, grade_of, question_of, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
-
-Question = tuple[str, str, str]
-"""Data source, id and video of one."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def kept_of(
     """
     for record in records:
         fault = fault_of(record, options.min_acc, options.min_iou)
-        question = (record.qa.data_source, record.qa.id, record.qa.video)
+        question = question_of(record)
         if fault is None and options.per_question is not None and kept[question] >= options.per_question:
             fault = f"beyond {options.per_question} of a question"
         if fault is not None:

@@ -25,6 +25,9 @@ T = TypeVar("T")
 EPISODE_FILES = ("episodes-*.jsonl", "step_*.jsonl", "episodes/step_*.jsonl")
 """Where episodes are in the folder of an evaluation, of a run's episodes, and of a run."""
 
+Question = tuple[str, str, str]
+"""Data source, id and video of one."""
+
 NO_FAULT_OF_ITS_OWN = (EndReason.ENGINE_ERROR, EndReason.TOOL_ERROR)
 """Ends that say nothing about the agent."""
 
@@ -73,7 +76,7 @@ def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]
 def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     problems, any_good = list[str](), False
     try:
-        for folder, named in _by_folder(files):
+        for folder, named in groupby(files, lambda file: file.parent):
             revisions = _revisions(folder)
             for record in each_record(named):
                 if isinstance(record, RecordError):
@@ -89,12 +92,6 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     report_problems(problems, "record")
     if not any_good:
         raise SetupError(f"no usable record in {', '.join(map(str, files))}")
-
-
-def _by_folder(files: Sequence[Path]) -> Iterator[tuple[Path, list[Path]]]:
-    """Files that follow each other, by their folder."""
-    for folder, named in groupby(files, lambda file: file.parent):
-        yield folder, list(named)
 
 
 def _revisions(folder: Path) -> dict[Key, int]:
@@ -173,6 +170,11 @@ def grade_of(record: Record) -> float | None:
     if not record.qa.hidden and record.qa.answer_type == "multiple_choice":
         return float(match_choice(record.trajectory.answer, record.qa, "robust"))
     return None
+
+
+def question_of(record: Record) -> Question:
+    """The question that an episode is about."""
+    return record.qa.data_source, record.qa.id, record.qa.video
 
 
 def step_of(record: Record) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Counted, read_episodes
+from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Counted, Question, question_of, read_episodes
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -86,7 +86,7 @@ def failed_questions(
     Returns:
         The failed questions, the least accurate first, and how many episodes and questions were left out and why.
     """
-    groups: dict[tuple[str, str, str], _Episodes] = {}
+    groups: dict[Question, _Episodes] = {}
     counts: Counter[str] = Counter()
     for record in records:
         if record.trajectory.end in NO_FAULT_OF_ITS_OWN:
@@ -94,8 +94,7 @@ def failed_questions(
         elif "acc" not in record.rewards:
             counts["episodes without a grade (reward_extra_info.acc)"] += 1
         else:
-            key = (record.qa.data_source, record.qa.id, record.qa.video)
-            groups.setdefault(key, _Episodes(record.qa)).add(record, right_from)
+            groups.setdefault(question_of(record), _Episodes(record.qa)).add(record, right_from)
     failed = []
     for episodes in groups.values():
         accuracy = episodes.grades / episodes.count

@@ -15,7 +15,7 @@ from verl.utils.distributed import destroy_global_process_group, initialize_glob
 
 from agentic_video.config.settings import settings_of
 from agentic_video.training.patches import freeze_vision
-from agentic_video.training.steps import epochs_for
+from agentic_video.training.steps import take_epochs
 
 
 class VideoSFTTrainer(SFTTrainer):
@@ -37,10 +37,6 @@ class VideoSFTTrainer(SFTTrainer):
             if loader is not None:
                 check_batches(name, len(samples), len(loader), size)
 
-    def _set_epochs(self) -> None:
-        trainer = self.config.trainer
-        trainer.total_epochs = epochs_for(self.total_training_steps, self.steps_per_epoch, trainer.total_epochs)
-
     def _build_ckpt_handler(self) -> None:
         super()._build_ckpt_handler()
         go_on = self.ckpt_handler._load_dataloader_state
@@ -54,7 +50,7 @@ class VideoSFTTrainer(SFTTrainer):
 
     def _init_engine(self) -> None:
         super()._init_engine()
-        self._set_epochs()
+        take_epochs(self)
         self.engine.hidden_probability = settings_of(self.config).sft.hidden_probability
         if self.config.trainer.freeze_vision_tower:
             count = freeze_vision(self.engine.module)

@@ -32,7 +32,7 @@ from agentic_video.training.outputs import REWARDS
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
-from agentic_video.training.steps import epochs_for
+from agentic_video.training.steps import take_epochs
 from agentic_video.training.untrained import Untrained
 from agentic_video.training.updates import EvenUpdates
 from agentic_video.training.validation import WithGreedy
@@ -79,13 +79,13 @@ class EpisodeLog(_Base):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        size, trainer = self.config.data.train_batch_size, self.config.trainer
         if not self.steps_per_epoch:
             raise ValueError(
                 f"data.train_files: {len(self.train_dataset)} usable rows don't fill a batch of "
-                f"data.train_batch_size={size} (data.train_max_samples={self.config.data.get('train_max_samples', -1)})"
+                f"data.train_batch_size={self.config.data.train_batch_size} "
+                f"(data.train_max_samples={self.config.data.get('train_max_samples', -1)})"
             )
-        trainer.total_epochs = epochs_for(self.total_training_steps, self.steps_per_epoch, trainer.total_epochs)
+        take_epochs(self)
         if self.config.agentic_video.get("validate_greedy", False):
             self.val_dataloader = WithGreedy(self.val_dataloader, self.config.actor_rollout_ref.rollout.val_kwargs.n)
 

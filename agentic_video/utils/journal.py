@@ -36,17 +36,27 @@ def claim_folder(
             found = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise SetupError(f"{file}: can't be read ({error}): choose another --out, or remove that folder") from None
-        known = _filled(found, wanted, known_later)
-        if (difference := _difference(known, _filled(wanted, found, known_later))) is not None:
-            key, before, now = difference
+        if (unlike := difference(found, wanted, known_later)) is not None:
+            key, before, now = unlike
             raise SetupError(
                 f"{folder} holds {kind} with {key} = {before!r}, and now it is {now!r}: choose another --out, "
                 "or remove that folder"
             )
-        if known != found:
+        if (known := _filled(found, wanted, known_later)) != found:
             write_whole(file, [json.dumps(known, indent=2) + "\n"])
         return
     write_whole(file, [json.dumps(wanted, indent=2) + "\n"])
+
+
+def difference(found: Any, wanted: Any, known_later: Collection[str] = ()) -> tuple[str, Any, Any] | None:
+    """The first key at which two settings differ as far as both are known, and both values; None where none does.
+
+    Args:
+        found: As a folder keeps them.
+        wanted: The same of another job: what has gone through JSON.
+        known_later: See :func:`claim_folder`.
+    """
+    return _difference(_filled(found, wanted, known_later), _filled(wanted, found, known_later))
 
 
 def _filled(settings: Any, others: Any, keys: Collection[str]) -> Any:

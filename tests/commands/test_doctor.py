@@ -64,12 +64,7 @@ def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("torch", "2.8.0", "torch ==2.11.0 is needed: agentic-video install cpu", ""),
         ("torch", "2.11.0+cu130", "", ""),
-        (
-            "transformers",
-            "4.57.1",
-            "transformers ==5.9.0 is needed: agentic-video install cpu",
-            "",
-        ),
+        ("transformers", "4.57.1", "transformers ==5.9.0 is needed: agentic-video install cpu", ""),
         ("vllm", "0.11.0", "vllm ==0.24.0 is needed: agentic-video install cpu", ""),
         ("vllm", "0.24.0+cpu", "", ""),
         ("vllm", "0.24.0", "", ""),

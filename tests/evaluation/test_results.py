@@ -19,8 +19,8 @@ from agentic_video.evaluation.results import (
     forget_failures,
     journal,
     read_settings,
+    same_gold,
     same_question,
-    same_row,
     same_settings,
 )
 from agentic_video.types.jsonl import json_line
@@ -115,9 +115,9 @@ def test_rows_that_ask_the_same(tmp_path: Path) -> None:
     qa = VideoQA("1", str(video), "which?", "A", options=("x", "y"), extra=extra, windows=((1.0, 2.0),))
     (before,) = [Record.from_dict(json.loads(json_line(replace(record("1"), qa=qa).to_dict()))).qa]
     for same in (qa, replace(qa, video=str(moved)), replace(qa, extra={"points": [1.5, 2], "split": "dev", "y": None})):
-        assert same_row(before, same)
+        assert same_question(before, same) and same_gold(before, same)
     for gold in ({"answer": "B"}, {"windows": ()}, {"answer": "", "extra": {**extra, "answer_hidden": True}}):
-        assert same_question(before, replace(qa, **gold)) and not same_row(before, replace(qa, **gold))
+        assert same_question(before, replace(qa, **gold)) and not same_gold(before, replace(qa, **gold))
     for asked in (
         {"question": "why?"},
         {"options": ("x", "z")},
@@ -128,7 +128,8 @@ def test_rows_that_ask_the_same(tmp_path: Path) -> None:
     ):
         assert not same_question(before, replace(qa, **asked))
     video.unlink()
-    assert same_row(before, replace(qa, video=str(other))), "it has moved there"
+    now = replace(qa, video=str(other))
+    assert same_question(before, now) and same_gold(before, now), "it has moved there"
 
 
 def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agentic_video.cli import main
-from agentic_video.synthesis.filter import FilterOptions, Question, fault_of, kept_of, look_iou
+from agentic_video.synthesis.filter import FilterOptions, fault_of, kept_of, look_iou
+from agentic_video.synthesis.inputs import Question
 from agentic_video.types.record import Record, read_records
 from agentic_video.types.row import Interval
 from agentic_video.types.trajectory import EndReason, FrameRef

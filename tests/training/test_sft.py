@@ -15,7 +15,7 @@ from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils import tensordict_utils as tu
 
 from agentic_video.training.sft import VideoSFTTrainer, check_batches
-from agentic_video.training.steps import epochs_for
+from agentic_video.training.steps import epochs_for, take_epochs
 
 SAMPLES, BATCH = 16, 4
 
@@ -68,7 +68,7 @@ class Trainer(VideoSFTTrainer):
         steps = self.config.trainer.total_training_steps
         self.total_training_steps = steps or self.steps_per_epoch * self.config.trainer.total_epochs
         self.config.model.lora_adapter_path = None
-        self._set_epochs()
+        take_epochs(self)
         self._build_ckpt_handler()
         self.resume_global_step = self.ckpt_handler.load_checkpoint()
 

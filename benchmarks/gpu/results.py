@@ -10,6 +10,7 @@ from agentic_video.utils.journal import write_whole
 Entry = Mapping[str, Any]
 STATES = ("passed", "failed", "skipped", "timeout")
 BEGIN, END = "<!-- {} results -->", "<!-- end of {} results -->"
+"""Lines of a page: what is between them is of a kind of device, and within it of one device by its name."""
 NOT_RUN = {
     "cuda": "Not run on a GPU yet.",
     "cpu": "Not run yet.",
@@ -194,17 +195,32 @@ def verdict(known: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def publish(page: Path, known: Mapping[str, Any]) -> None:
-    """Put the tables between the page's markers of their kind of device.
+    """Put the tables between the page's markers of their kind of device; those of other GPUs there stay.
 
     Raises:
         ValueError: The page has no such markers.
     """
     kind = known["facts"].get("device", "cuda")
-    begin, end = BEGIN.format(kind), END.format(kind)
     text = page.read_text(encoding="utf-8")
+    head, inside, tail = between(text, kind)
+    if inside is None:
+        raise ValueError(f"{page}: the lines {BEGIN.format(kind)} and {END.format(kind)} must be there once")
+    if not known["cells"]:
+        inside = NOT_RUN[kind]
+    else:
+        device = known["facts"]["name"]
+        block = f"{BEGIN.format(device)}\n{tables(known)}\n{END.format(device)}"
+        before, own, after = between(inside, device)
+        others = BEGIN.partition("{}")[0] in inside
+        inside = f"{before}{block}{after}" if own is not None else f"{inside}\n\n{block}" if others else block
+    write_whole(page, [f"{head}{BEGIN.format(kind)}\n{inside}\n{END.format(kind)}{tail}"])
+
+
+def between(text: str, name: str) -> tuple[str, str | None, str]:
+    """What is before, between and after the markers of a name; None between where they aren't there once."""
+    begin, end = BEGIN.format(name), END.format(name)
     if text.count(begin) != 1 or text.count(end) != 1:
-        raise ValueError(f"{page}: the lines {begin} and {end} must be there once")
+        return text, None, ""
     head, _, rest = text.partition(begin)
-    _, _, tail = rest.partition(end)
-    body = tables(known) if known["cells"] else NOT_RUN[kind]
-    write_whole(page, [f"{head}{begin}\n{body}\n{end}{tail}"])
+    inside, _, tail = rest.partition(end)
+    return head, inside.strip("\n"), tail

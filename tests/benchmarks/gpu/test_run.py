@@ -185,3 +185,23 @@ def test_a_gpu_s_process_gets_nothing_of_the_cpu_s(monkeypatch: pytest.MonkeyPat
     assert "VERL_PLATFORM" not in on_gpu and "TORCHDYNAMO_DISABLE" not in on_gpu and on_gpu["HF_HUB_OFFLINE"] == "1"
     assert on_gpu["NCCL_SOCKET_IFNAME"] == "lo"
     assert on_gpu["PYTHONPATH"].split(os.pathsep)[0] == str(run.REPOSITORY)
+
+
+def test_the_figures_of_two_gpus_stand_beside_each_other(tmp_path: Path) -> None:
+    def figures(name: str, tokens: int) -> dict[str, Any]:
+        row = {"mean": 0.0, "max": 0.0, "mean_log": 0.0, "pearson_log": 1.0, "images": 1, "attention": "sdpa"}
+        entry = {"state": "passed", "reason": "", "result": {**row, "tokens": tokens}, "parameters": {}}
+        return {"facts": {**FACTS, "device": "cuda", "name": name, "cuda": "13.0"}, "cells": {"agreement-a": entry}}
+
+    page = tmp_path / "gpu.md"
+    page.write_text("before\n<!-- cuda results -->\nNot run on a GPU yet.\n<!-- end of cuda results -->\nafter\n")
+    results.publish(page, figures("GPU A", 111))
+    results.publish(page, figures("GPU B", 222))
+    results.publish(page, figures("GPU A", 333))
+    text = page.read_text()
+    assert text.startswith("before\n<!-- cuda results -->\n<!-- GPU A results -->\n")
+    assert text.endswith("<!-- end of GPU B results -->\n<!-- end of cuda results -->\nafter\n")
+    assert "| 333 |" in text and "| 222 |" in text and "| 111 |" not in text and "Not run" not in text
+    page.write_text("no markers\n")
+    with pytest.raises(ValueError, match="must be there once"):
+        results.publish(page, figures("GPU A", 1))

@@ -211,8 +211,9 @@ def publish(page: Path, known: Mapping[str, Any]) -> None:
         device = known["facts"]["name"]
         block = f"{BEGIN.format(device)}\n{tables(known)}\n{END.format(device)}"
         before, own, after = between(inside, device)
-        others = BEGIN.partition("{}")[0] in inside
-        inside = f"{before}{block}{after}" if own is not None else f"{inside}\n\n{block}" if others else block
+        if own is None:
+            before = f"{inside}\n\n" if BEGIN.partition("{}")[0] in inside else ""
+        inside = f"{before}{block}{after}"
     write_whole(page, [f"{head}{BEGIN.format(kind)}\n{inside}\n{END.format(kind)}{tail}"])
 
 

@@ -19,7 +19,7 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 from verl.utils.model import compute_position_id_with_mask
 from verl.utils.rollout_trace import RolloutTraceConfig
-from verl.utils.tensordict_utils import get_non_tensor_data
+from verl.utils.tensordict_utils import get_non_tensor_data, index_select_tensor_dict
 
 from agentic_video.config.settings import settings_of
 from agentic_video.report.held_out import GREEDY
@@ -181,8 +181,9 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
         """The workers from the first on, with the rows of each, and the one after the last."""
         shares = turns(len(prompts), len(self.agent_loop_workers), first)
         ends = torch.tensor([count for _, count in shares]).cumsum(0).tolist()
+        # No slices: the unfinished questions of a checkpoint come with jagged tensors, which can't be sliced.
         dealt = [
-            (self.agent_loop_workers[worker], prompts[end - count : end])
+            (self.agent_loop_workers[worker], index_select_tensor_dict(prompts, list(range(end - count, end))))
             for (worker, count), end in zip(shares, ends, strict=True)
         ]
         return dealt, (first + len(prompts)) % len(self.agent_loop_workers)

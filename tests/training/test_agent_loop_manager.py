@@ -1,4 +1,6 @@
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -186,20 +188,27 @@ def test_questions_in_turn(rows: int, workers: int, first: int, expected: list[t
     assert turns(rows, workers, first) == expected
 
 
+def manager_of(workers: int, generate: Callable[[int, Any], None], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A manager whose workers hand on the batches that they get."""
+    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
+    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
+    manager.agent_loop_workers = [
+        SimpleNamespace(generate_sequences=SimpleNamespace(remote=partial(generate, number)))
+        for number in range(workers)
+    ]
+    manager._next_worker = 0
+    return manager
+
+
 def test_refills_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's own batches: a whole one, then refills of one and two questions."""
-    monkeypatch.setattr(agent_loop_manager.ray, "get", lambda handed: None)
     got: dict[int, list[str]] = {number: [] for number in range(3)}
 
-    def worker(number: int) -> Any:
-        def generate(batch: Any) -> None:
-            assert batch["global_steps"] == 7 and batch["validate"] is False
-            got[number] += [batch["uid"][row] for row in range(len(batch))]
+    def generate(number: int, batch: Any) -> None:
+        assert batch["global_steps"] == 7 and batch["validate"] is False
+        got[number] += [batch["uid"][row] for row in range(len(batch))]
 
-        return SimpleNamespace(generate_sequences=SimpleNamespace(remote=generate))
-
-    manager = VideoAgentLoopManager.__new__(VideoAgentLoopManager)  # its constructor starts Ray's actors
-    manager.agent_loop_workers, manager._next_worker = [worker(number) for number in range(3)], 0
+    manager = manager_of(3, generate, monkeypatch)
 
     def batch(*uids: str) -> TensorDict:
         made = get_tensordict({"uid": list(uids), "raw_prompt": [[{"role": "user"}]] * len(uids)})
@@ -210,6 +219,27 @@ def test_refills_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
     for uids in ("abcd", "e", "fg", "h"):
         manager.generate_sequences(batch(*uids))
     assert got == {0: ["a", "b", "g"], 1: ["c", "e", "h"], 2: ["d", "f"]}
+
+
+def test_unfinished_questions_of_a_checkpoint_are_dealt_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As verl's queue hands them back: what was a tensor is a jagged one."""
+    got: dict[int, list[tuple[str, list[int]]]] = {0: [], 1: []}
+
+    def generate(number: int, batch: Any) -> None:
+        assert batch["global_steps"] == 3
+        rows = zip(list(batch["uid"]), batch["dummy_tensor"].unbind(), strict=True)
+        got[number] += [(uid, one.tolist()) for uid, one in rows]
+
+    manager = manager_of(2, generate, monkeypatch)
+    batch = get_tensordict(
+        {
+            "uid": list("abc"),
+            "dummy_tensor": torch.nested.as_nested_tensor([torch.tensor([n]) for n in range(3)], layout=torch.jagged),
+        }
+    )
+    assign_non_tensor_data(batch, "global_steps", 3)
+    manager.generate_sequences(batch)
+    assert got == {0: [("a", [0]), ("b", [1])], 1: [("c", [2])]}
 
 
 def test_outputs_of_others_go_verls_own_way(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,13 +172,14 @@ class LimitedDrops(_Base):
 
     def _build_replay_buffer(self) -> Any:
         most = OmegaConf.select(self.config, MAX_BATCHES) or 0
-        if most <= 0:
-            return super()._build_replay_buffer()
-        with open_dict(self.config):
-            # verl would warn that it ignores it.
-            self.config.algorithm.filter_groups.max_num_gen_batches = 0
-            buffer = super()._build_replay_buffer()
-            self.config.algorithm.filter_groups.max_num_gen_batches = most
         batch = self.config.data.train_batch_size
+        with open_dict(self.config):
+            if most > 0:  # verl would warn that it ignores it
+                self.config.algorithm.filter_groups.max_num_gen_batches = 0
+            buffer = super()._build_replay_buffer()
+            if most > 0:
+                self.config.algorithm.filter_groups.max_num_gen_batches = most
         limit_drops(buffer, most, batch, batch + oversampled(self.config))
+        if getattr(buffer, "train_batch_size", None) is None:
+            buffer.train_batch_size = batch  # verl tells synchronous ones only; failures are counted by it
         return buffer

@@ -54,6 +54,8 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
     assert type(trainer)._validate is EpisodeLog._validate
+    # by which a run's failed groups are counted
+    assert trainer.replay_buffer.train_batch_size == config.data.train_batch_size
     # what the process that makes the router is given: a file on its own disk
     assert Path(trainer.config.actor_rollout_ref.rollout.router_config_path).is_file()
 

@@ -1,8 +1,10 @@
 """The command that trains: verl's program for a stage, with the recipe's config."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import gettempdir
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -42,6 +44,12 @@ TORCHRUN: Mapping[Stage, str] = {
     "rft": "agentic_video.training.sft",
 }
 """The stages that torchrun starts, one process a device, and their programs. GRPO's processes are Ray's."""
+RAY_FOLDER = "ray_kwargs.ray_init._temp_dir"
+"""The config key of the folder in which a Ray cluster of a job's own has its sockets and logs."""
+SOCKET_BYTES = 107
+"""Longest path of a Unix socket."""
+RAY_SOCKET = "av-12345678/ray/session_2026-01-01_00-00-00_123456_{pid}/sockets/plasma_store"
+"""The longest that Ray makes in a temporary folder."""
 
 
 def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> DictConfig:
@@ -62,6 +70,9 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     require_inputs(named_inputs(options.stage, options.overrides, environment), profile, options.stage)
     if profile != "laptop":
         _check_counts(environment)
+    runs_here = not options.dry_run and not options.submit
+    if options.stage == "grpo" and runs_here and not on_ray_cluster(options.stage, environment):
+        _check_temporary(gettempdir(), options.overrides)
     overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
@@ -92,6 +103,28 @@ def _check_counts(environment: Mapping[str, str]) -> None:
         value = environment.get(name)
         if value and not (value.isascii() and value.isdecimal() and int(value)):
             raise SetupError(f"{name}={value}: must be the number of {what}, e.g. {name}=2")
+
+
+def _check_temporary(folder: str, overrides: Sequence[str]) -> None:
+    """Make sure that Ray can have its sockets below the temporary folder; it says why it can't in a log, if at all.
+
+    Args:
+        folder: The one of this machine.
+        overrides: Of the user, which may name another folder to Ray.
+
+    Raises:
+        SetupError: It can't.
+    """
+    if any(one.key_or_group == RAY_FOLDER for one in parse_overrides(overrides)):
+        return
+    most = SOCKET_BYTES - len("/" + RAY_SOCKET.format(pid=os.getpid()))
+    problem = ""
+    if len(os.fsencode(folder)) > most:
+        problem = f"longer than {most} bytes, which is too long for Ray's sockets"
+    elif not folder.isascii() or any(one in folder for one in "'\"\\"):
+        problem = "Ray takes no path with a letter beyond ASCII, a quote or a backslash"
+    if problem:
+        raise SetupError(f"temporary folder {folder}: {problem}; set TMPDIR to another, e.g. TMPDIR=/tmp")
 
 
 def check_sizes(config: DictConfig, stage: Stage) -> None:
@@ -323,10 +356,10 @@ def world_size(config: DictConfig, profile: Profile) -> str:
 
 def folder_overrides(stage: Stage, folder: Path) -> list[str]:
     """Where a run's outputs go: into its folder."""
-    overrides = [f"hydra.run.dir={folder / 'hydra'}", f"trainer.default_local_dir={folder / 'checkpoints'}"]
+    parts = {"hydra.run.dir": "hydra", "trainer.default_local_dir": "checkpoints"}
     if stage == "grpo":
-        overrides.append(f"agentic_video.episodes_dir={folder / 'episodes'}")
-    return overrides
+        parts["agentic_video.episodes_dir"] = "episodes"
+    return [f"{key}={quoted(folder / name)}" for key, name in parts.items()]
 
 
 def checkpoints_folder(overrides: Sequence[str]) -> str:
@@ -347,7 +380,7 @@ def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -
         handed = f"+ray_kwargs.ray_init.runtime_env.env_vars={quoted(dict(variables))}"
         sizes = ["ray_kwargs.ray_init.num_cpus=null", "++ray_kwargs.ray_init.num_gpus=null"]
         return [*sizes, "+ray_kwargs.ray_init.ignore_reinit_error=True", handed]
-    return [f"+ray_kwargs.ray_init._temp_dir={temporary / 'ray'}"]
+    return [f"+{RAY_FOLDER}={quoted(temporary / 'ray')}"]
 
 
 def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Literal
 from omegaconf import DictConfig, OmegaConf
 
 import agentic_video
+from agentic_video.launch.handover import quoted
 from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage
 from agentic_video.launch.process import stop_with_launcher
@@ -139,12 +140,15 @@ def read_note(note: Path) -> dict[str, str]:
 
 def laptop_overrides(paths: Mapping[str, str], stage: Stage = "grpo") -> list[str]:
     """Overrides that name the files of :func:`build_toyworld` to verl."""
-    overrides = [f"data.train_files={paths['train']}", f"data.val_files={paths['heldout']}"] if "train" in paths else []
+    values: dict[str, str | list[str]] = {}
+    if "train" in paths:
+        # lists: a text would be taken apart at its commas
+        values |= {"data.train_files": [paths["train"]], "data.val_files": [paths["heldout"]]}
     if "model" in paths:
-        overrides.append(f"{MODEL_KEYS[stage]}={paths['model']}")
+        values[MODEL_KEYS[stage]] = paths["model"]
     if "clip" in paths:
-        overrides.append(f"agentic_video.retrieval.model='local-dir:{paths['clip']}'")
-    return overrides
+        values["agentic_video.retrieval.model"] = f"local-dir:{paths['clip']}"
+    return [f"{key}={quoted(value)}" for key, value in values.items()]
 
 
 @contextlib.contextmanager
@@ -173,6 +177,6 @@ def verifier_server(model: str | None, host: str = "127.0.0.1") -> Iterator[list
         if name != "serving":
             raise SetupError("the tiny model that serves as the verifier did not start")
         try:
-            yield [f"agentic_video.verifier.base_url='{url}'", "agentic_video.verifier.model=toyworld"]
+            yield [f"agentic_video.verifier.base_url={quoted(url)}", "agentic_video.verifier.model=toyworld"]
         finally:
             server.terminate()

@@ -9,7 +9,9 @@ from omegaconf import OmegaConf
 from agentic_video.launch.handover import forwarded, own_address, quoted, resolved_overrides, secrets
 from agentic_video.utils.errors import SetupError
 
-TEXTS = st.text(alphabet=st.sampled_from("ab '\"\\\\${}[],:=#\n"), max_size=12)
+TEXTS = st.text(
+    alphabet=st.sampled_from("ab '\"\\\\${}[],:=#\n") | st.characters(exclude_categories=["Cs"]), max_size=12
+)
 
 
 def read(text: str) -> Any:

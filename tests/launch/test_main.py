@@ -79,7 +79,11 @@ def command_of(options: LaunchOptions, capsys: pytest.CaptureFixture[str]) -> li
 def test_a_dry_run_builds_nothing(builds: list[Asked], capsys: pytest.CaptureFixture[str]) -> None:
     command = command_of(LaunchOptions(RECIPE), capsys)
     assert builds == [Asked("grpo", data=True, model="cold-start", dry_run=True)]
-    assert command[-3:] == ["data.train_files=t.parquet", "data.val_files=h.parquet", f"{MODEL_KEYS['grpo']}=cold"]
+    assert command[-3:] == [
+        "data.train_files=['t.parquet']",
+        "data.val_files=['h.parquet']",
+        f"{MODEL_KEYS['grpo']}='cold'",
+    ]
 
 
 def test_a_wrong_key_costs_no_build(builds: list[Asked]) -> None:
@@ -157,12 +161,12 @@ def test_a_run_from_its_folder_to_its_summary(
     ((command, environment),) = started
     written = [text for text in command if str(folder) in text]
     assert written == [
-        f"hydra.run.dir={folder}/hydra",
-        f"trainer.default_local_dir={folder}/checkpoints",
-        f"agentic_video.episodes_dir={folder}/episodes",
+        f"hydra.run.dir='{folder}/hydra'",
+        f"trainer.default_local_dir='{folder}/checkpoints'",
+        f"agentic_video.episodes_dir='{folder}/episodes'",
     ]
     assert command[-1] == "trainer.save_freq=7"  # the user's word is the last
-    assert "served=1" in command and f"+ray_kwargs.ray_init._temp_dir={environment['TMPDIR']}/ray" in command
+    assert "served=1" in command and f"+ray_kwargs.ray_init._temp_dir='{environment['TMPDIR']}/ray'" in command
     assert shlex.split((folder / "command.sh").read_text()) == command
     assert environment["VERL_FILE_LOGGER_PATH"] == f"{folder}/metrics-001.jsonl"
     assert environment["HF_HUB_OFFLINE"] == "1" and not Path(environment["TMPDIR"]).exists()
@@ -286,7 +290,7 @@ def test_a_rehearsal_has_ray_nodes_of_its_own(
     assert launch(LaunchOptions(RECIPE, profile="rehearsal")) == 1
     (command,) = started
     assert command[command.index("--config-name") + 1 :][:2] == ["cluster", "+profile=rehearsal"]
-    assert "trainer.nnodes=4" in command and "data.train_files=t.parquet" in command
+    assert "trainer.nnodes=4" in command and "data.train_files=['t.parquet']" in command
     assert not [word for word in command if "num_workers" in word]  # the yaml's
 
 

@@ -1,8 +1,10 @@
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
 from omegaconf import DictConfig
 
 from agentic_video.launch.options import LaunchOptions, Profile
@@ -20,6 +22,7 @@ from agentic_video.launch.stage import (
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, set_environment
+from tests.launch.paths import FOLDERS, values_of
 
 RECIPE = RECIPES / "framethinker"
 
@@ -144,9 +147,49 @@ def test_kto_starts_its_own_trainer() -> None:
 
 
 def test_outputs_go_into_the_run_s_folder() -> None:
-    both = ["hydra.run.dir=/run/hydra", "trainer.default_local_dir=/run/checkpoints"]
+    both = ["hydra.run.dir='/run/hydra'", "trainer.default_local_dir='/run/checkpoints'"]
     assert folder_overrides("sft", Path("/run")) == both
-    assert folder_overrides("grpo", Path("/run")) == [*both, "agentic_video.episodes_dir=/run/episodes"]
+    assert folder_overrides("grpo", Path("/run")) == [*both, "agentic_video.episodes_dir='/run/episodes'"]
+
+
+@given(FOLDERS)
+@example("ü, out (1)")
+@example("a=b#c&d~e!f[g]{h}:i'j\"k\\")
+def test_a_run_s_folder_may_have_any_name(name: str) -> None:
+    folder = Path("/runs") / name
+    written = [*folder_overrides("grpo", folder), *ray_overrides("", {}, folder)]
+    parts = ("hydra", "checkpoints", "episodes", "ray")
+    assert values_of(written) == [str(folder / part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "x" * 40,
+            r"longer than \d\d bytes, which is too long for Ray's sockets; set TMPDIR to another, e\.g\. TMPDIR=",
+        ),
+        ("ü", "Ray takes no path with a letter beyond ASCII, a quote or a backslash; set TMPDIR"),
+        ("it's", "Ray takes no path with"),
+    ],
+)
+def test_a_temporary_folder_that_ray_can_t_take_is_refused(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", f"/t/{name}")
+    with pytest.raises(SetupError, match=f"^temporary folder /t/{name}: {said}"):
+        checked_config(LaunchOptions(RECIPE), "laptop", 0)
+    elsewhere = ("++ray_kwargs.ray_init._temp_dir=/short",)
+    assert checked_config(LaunchOptions(RECIPE, overrides=elsewhere), "laptop", 0)
+    # the others have no Ray, and a cluster has its own folder
+    assert checked_config(LaunchOptions(RECIPE, "sft"), "laptop", 0)
+    assert checked_config(LaunchOptions(RECIPE), "cluster", 0, {"RAY_ADDRESS": "auto"})
+    assert checked_config(LaunchOptions(RECIPE, dry_run=True), "laptop", 0)
+
+
+def test_a_temporary_folder_with_spaces_and_the_like_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/a b,#[x]{y}&~!=(1)")
+    assert checked_config(LaunchOptions(RECIPE), "laptop", 0)
 
 
 def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:
@@ -154,7 +197,7 @@ def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:
     assert "ray_kwargs.ray_init.num_cpus=null" in overrides
     assert "++ray_kwargs.ray_init.num_gpus=null" in overrides
     assert "+ray_kwargs.ray_init.runtime_env.env_vars={X:'1',Y:'it\\'s'}" in overrides
-    assert ray_overrides("", {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir={tmp_path}/ray"]
+    assert ray_overrides("", {}, tmp_path) == [f"+ray_kwargs.ray_init._temp_dir='{tmp_path}/ray'"]
 
 
 def test_workers_follow_the_machines() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import psutil
 import pytest
+from hypothesis import example, given
 
 from agentic_video.launch import toyworld as launching
 from agentic_video.launch.toyworld import build_note, build_toyworld, laptop_overrides, verifier_server
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, composed
+from tests.launch.paths import FOLDERS, values_of
 
 KEY = "True cold-start"
 """All of a build."""
@@ -100,14 +102,23 @@ def test_a_build_ends_with_its_launcher(tmp_path: Path) -> None:
 
 def test_what_was_built_is_named_to_verl() -> None:
     paths = {"train": "t", "heldout": "h", "base": "b"}
-    files = ["data.train_files=t", "data.val_files=h"]
+    files = ["data.train_files=['t']", "data.val_files=['h']"]
     assert laptop_overrides(paths) == files
-    assert laptop_overrides({**paths, "model": "m"}, "sft") == [*files, "model.path=m"]
+    assert laptop_overrides({**paths, "model": "m"}, "sft") == [*files, "model.path='m'"]
     assert laptop_overrides({**paths, "model": "m", "clip": "c"}) == [
         *files,
-        "actor_rollout_ref.model.path=m",
+        "actor_rollout_ref.model.path='m'",
         "agentic_video.retrieval.model='local-dir:c'",
     ]
+
+
+@given(FOLDERS)
+@example("ü, cache (1)")
+def test_the_cache_may_have_any_name(name: str) -> None:
+    paths = {part: f"/{name}/{part}" for part in ("train", "heldout", "model", "clip")}
+    # a text would be taken apart at its commas
+    wanted = [[paths["train"]], [paths["heldout"]], paths["model"], f"local-dir:{paths['clip']}"]
+    assert values_of(laptop_overrides(paths)) == wanted
 
 
 def test_the_verifier_is_served_while_it_is_needed(programs: Path) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -19,6 +19,7 @@ from agentic_video.launch.inputs import MODEL_KEYS
 from agentic_video.launch.options import Stage
 from agentic_video.launch.process import stop_with_launcher
 from agentic_video.launch.profile import config_name
+from agentic_video.toyworld.named_files import named_files
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -120,8 +121,9 @@ def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:
         return None
     rollout = config.actor_rollout_ref.rollout
     budgets = [rollout.prompt_length, rollout.response_length, rollout.max_model_len]
-    block = OmegaConf.to_container(config.agentic_video, resolve=True)
-    digest = hashlib.sha256(json.dumps([block, budgets, stage, wanted], sort_keys=True, default=str).encode())
+    block: Any = OmegaConf.to_container(config.agentic_video, resolve=True)
+    facts = [block, named_files(block["system"]), budgets, stage, wanted]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode())
     for file in sorted(Path(agentic_video.__file__).parent.rglob("*")):
         if file.suffix in SOURCES:
             digest.update(file.read_bytes())

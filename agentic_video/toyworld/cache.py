@@ -20,6 +20,7 @@ from agentic_video.systems.base import System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
+from agentic_video.toyworld.named_files import named_files
 from agentic_video.toyworld.oracles import OwnWords
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.recipe import ToyRecipe
@@ -220,9 +221,12 @@ def taught(system: System) -> System:
 
 def system_facts(system: System, limits: TokenLimits) -> Facts:
     """What episodes of a system depend on: its constants, its instructions, its budgets."""
+    constants = asdict(system)  # type: ignore[call-overload]
+    files = named_files({**constants, "prompt": ""})
     return {
-        "system": {"class": f"{type(system).__module__}.{type(system).__qualname__}", **asdict(system)},  # type: ignore[call-overload]
+        "system": {"class": f"{type(system).__module__}.{type(system).__qualname__}", **constants},
         "instructions": load_prompt(system.prompt) if system.prompt else "",
+        **({"files": files} if files else {}),
         "limits": asdict(limits),
     }
 

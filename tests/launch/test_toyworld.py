@@ -69,6 +69,18 @@ def test_what_was_built_for_the_same_is_found_without_the_builder(
     assert [builds(config), builds(config)] == [7, 7]
 
 
+def test_what_prompt_files_say_is_part_of_what_was_built(tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+
+    def note(recipe: str, key: str, text: str) -> Path | None:
+        prompt.write_text(text, encoding="utf-8")
+        return build_note(composed(recipe, "laptop", f"agentic_video.system.{key}={prompt}"), "grpo", KEY)
+
+    for recipe, key in (("eva", "prompt"), ("longvt", "task_prompt"), ("framethinker", "guard.prompt")):
+        first = note(recipe, key, "Watch {question}")
+        assert first == note(recipe, key, "Watch {question}") != note(recipe, key, "Watch {question} In French.")
+
+
 def test_a_failed_build_is_said(programs: Path) -> None:
     (programs / "does").write_text("echo train: /t; echo error: no room; exit 2")
     with pytest.raises(SetupError, match=r"could not be built: no room$"):

@@ -170,6 +170,19 @@ def test_a_key_follows_from_its_content(setting: Setting) -> None:
     assert system_facts(replace(setting.system, prompt=""), setting.limits)["instructions"] == ""  # type: ignore[type-var]
 
 
+def test_what_any_prompt_file_says_is_part_of_a_system(tmp_path: Path) -> None:
+    own, file = laptop_setting("longvt"), tmp_path / "task.txt"
+
+    def key(text: str, field: str) -> str:
+        file.write_text(text, encoding="utf-8")
+        return content_key(system_facts(replace(own.system, **{field: str(file)}), own.limits))  # type: ignore[type-var]
+
+    for field in ("prompt", "task_prompt"):
+        assert key("a", field) == key("a", field) != key("b", field)
+    # names of packaged ones say enough
+    assert "files" not in system_facts(own.system, own.limits)
+
+
 def test_a_system_is_taught_with_its_own_reward(setting: Setting) -> None:
     weights = replace(setting.system.weights, acc=0.0)  # type: ignore[attr-defined]
     assert taught(replace(setting.system, weights=weights)) == setting.system  # type: ignore[type-var]

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -27,10 +28,46 @@ _SPACE = re.compile(r"[\s]*")
 _DECODER = json.JSONDecoder()
 
 
+def walk(root: Path, above: frozenset[str] = frozenset()) -> Iterator[tuple[Path, list[str]]]:
+    """A folder and those below it with their files' names, through links too; hidden folders are left out.
+
+    Args:
+        above: The folders that this one lies in: a link back to one of them isn't followed.
+    """
+    here = os.path.realpath(root)
+    if here in above:
+        return
+    try:
+        with os.scandir(root) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:  # one that can't be read holds nothing, as for os.walk
+        return
+    folders = {entry.name for entry in entries if (os.path.isdir(entry) if entry.is_symlink() else entry.is_dir())}
+    yield root, [entry.name for entry in entries if entry.name not in folders]
+    for name in sorted(folders):
+        if not name.startswith("."):
+            yield from walk(root / name, above | {here})
+
+
+def files_below(root: Path) -> list[Path]:
+    """The files below a folder, through links too, in order of their paths; hidden folders are left out.
+
+    A folder that is found several times counts once, under its own path rather than under a link's.
+    """
+    top = os.path.realpath(root)
+    places: dict[str, tuple[Path, list[str]]] = {}
+    for folder, names in walk(root):
+        real = os.path.realpath(folder)
+        if real not in places or real == os.path.normpath(os.path.join(top, folder.relative_to(root))):
+            places[real] = (folder, names)
+    return sorted(folder / name for folder, names in places.values() for name in names)
+
+
 def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path]:
     """The files of the first pattern that matches anywhere below a folder, in order of their names.
 
-    A source that is a file is taken as it is. Hidden folders (download caches) and a conversion's reports are left out.
+    A source that is a file is taken as it is. Links to folders are followed. Hidden folders (download caches) and a
+    conversion's reports are left out.
 
     Args:
         output: A file that is about to be written; it is left out as well.
@@ -44,17 +81,21 @@ def find_files(source: Path, patterns: Sequence[str], output: Path) -> list[Path
         return [source]
     if not source.is_dir():
         raise ConvertError(f"--source {source}: no such folder; download the data set there first")
+    files = files_below(source)
     for pattern in patterns:
+        last = pattern.rpartition("/")[2]  # is looked at first: there may be a hundred thousand videos
         found = [
             path
-            for path in source.rglob(pattern)
-            if path.is_file()
+            for path in files
+            if fnmatchcase(path.name, last)
+            and path.relative_to(source).match(pattern)
+            and path.is_file()
             and not path.name.endswith(REPORT_SUFFIX)
             and path.resolve() != output.resolve()
-            and not any(part.startswith(".") for part in path.relative_to(source).parts)
+            and not path.name.startswith(".")
         ]
         if found:
-            return sorted(found)
+            return found
     raise ConvertError(f"--source {source}: no file {' or '.join(patterns)}; see docs/datasets.md for what is needed")
 
 
@@ -283,7 +324,7 @@ class VideoFolder:
             best = [known for known in fitting if _common_tail(known.parts, parts) == shared]
             best = [known for known in best if known.name == parts[-1]] or best
             if best and (shared == len(parts) or not exact):
-                if len(best) > 1:
+                if len({os.path.realpath(self.root / known) for known in best}) > 1:
                     raise FileNotFoundError(f"video {name!r} may be any of {[str(known) for known in best[:3]]}")
                 return self._found(self.root / best[0], shared == len(parts))
             elsewhere += same_name
@@ -298,8 +339,7 @@ class VideoFolder:
     def _index(self) -> dict[str, list[PurePosixPath]]:
         if self._by_stem is None:
             self._by_stem = {}
-            for folder, folders, files in os.walk(self.root, followlinks=True):
-                folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for folder, files in walk(self.root):  # under every path: a published one may have a link's name
                 for name in files:
                     if Path(name).suffix.lower() in VIDEO_SUFFIXES:
                         path = PurePosixPath(Path(folder, name).relative_to(self.root).as_posix())
@@ -351,6 +391,6 @@ class SubtitleFolder:
             if self.root.joinpath(*parts).is_file():
                 return self.root.joinpath(*parts)
         if self._by_name is None:
-            found = (path for path in self.root.rglob("*") if path.suffix in SUFFIXES)
+            found = (path for path in files_below(self.root) if path.suffix in SUFFIXES)
             self._by_name = {path.name: path for path in found if path.is_file()}
         return next((self._by_name[parts[-1]] for parts in wanted if parts[-1] in self._by_name), None)

@@ -40,6 +40,35 @@ def test_find_files_takes_the_first_pattern_and_no_caches(tmp_path: Path) -> Non
         find_files(b, ("*",), b)
 
 
+def test_links_to_folders_are_followed(tmp_path: Path) -> None:
+    elsewhere, source = tmp_path / "elsewhere", tmp_path / "source"
+    touch(elsewhere / "deep" / "a.json")
+    touch(elsewhere / "deep" / "a.srt")
+    touch(elsewhere / ".cache" / "b.json")
+    touch(source / "own" / "c.json")
+    (source / "linked").symlink_to(elsewhere)
+    out = source / "out.json"
+    found = [source / "linked" / "deep" / "a.json", source / "own" / "c.json"]
+    assert find_files(source, ("*.json",), out) == found
+    assert find_files(source, ("deep/*.json",), out) == found[:1]
+    assert SubtitleFolder(source).find(("subtitles/a.srt",)) == found[0].with_suffix(".srt")
+    # the same folder by another name, and links back to where they are
+    (source / "again").symlink_to(source / "own")
+    (source / "own" / "up").symlink_to(source)
+    (elsewhere / "deep" / "self").symlink_to(elsewhere / "deep")
+    (source / "nowhere").symlink_to(tmp_path / "gone")
+    assert find_files(source, ("*.json",), out) == found
+
+
+def test_videos_in_links_that_lead_back(tmp_path: Path) -> None:
+    video = touch(tmp_path / "source" / "deep" / "a.mp4")
+    (tmp_path / "source" / "deep" / "up").symlink_to(tmp_path / "source")
+    (tmp_path / "source" / "published").symlink_to(tmp_path / "source" / "deep")
+    folder = VideoFolder(tmp_path / "source")
+    assert folder.find(["a.mp4"]).path.samefile(video)  # under either name
+    assert folder.find(["data/published/a"]).path == tmp_path / "source" / "published" / "a.mp4"
+
+
 def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:
     path = touch(tmp_path / "a.json", b'\xef\xbb\xbf[{"x": 1}, 3, {"x": 2} {"x": 3}]')
     assert places(path) == ["a.json row 0", "!a.json row 1", "a.json row 2", "!a.json row 3"]

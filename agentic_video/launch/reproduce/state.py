@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agentic_video.config.typed import dataclass_from
+from agentic_video.converters.files import files_below
 from agentic_video.launch.reproduce.chain import Stage
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.journal import write_whole
@@ -107,7 +107,7 @@ def identity(path: Path) -> str:
     """What an input is, so that a change is noticed: a file's content, a checkpoint's or a folder's files.
 
     Of a checkpoint the files in its folder count. Of another folder it is those that may be annotations, wherever below
-    it they are, as converters find them; hidden folders are left out.
+    it converters find them.
     """
     if path.is_file():
         return _content(path, READ_BYTES)
@@ -118,19 +118,12 @@ def identity(path: Path) -> str:
         facts: list[Any] = [(one.name, one.stat().st_size, one.stat().st_mtime_ns) for one in files]
     else:
         facts, left = [], READ_BYTES
-        for one in _annotations(path):
+        for one in files_below(path):
+            if one.suffix not in ANNOTATIONS or not one.is_file():
+                continue
             facts.append((one.relative_to(path).as_posix(), _content(one, left)))
             left = max(0, left - one.stat().st_size)
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
-
-
-def _annotations(folder: Path) -> list[Path]:
-    """Files below a folder that may be annotations, in the order of their paths."""
-    found: list[Path] = []
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        found += (Path(place, name) for name in names if Path(name).suffix in ANNOTATIONS)
-    return sorted(one for one in found if one.is_file())
 
 
 def _content(file: Path, most: int) -> str:

@@ -87,6 +87,21 @@ def test_a_folder_of_downloads_is_its_annotations(tmp_path: Path) -> None:
     assert identity(tmp_path) != deep
 
 
+def test_annotations_in_a_linked_folder_count(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "data"
+    elsewhere.mkdir()
+    folder.mkdir()
+    (elsewhere / "rows.json").write_text("1")
+    before = identity(folder)
+    (folder / "linked").symlink_to(elsewhere)
+    linked = identity(folder)
+    assert linked != before
+    (elsewhere / "back").symlink_to(folder)
+    assert identity(folder) == linked
+    (elsewhere / "rows.json").write_text("2")
+    assert identity(folder) != linked
+
+
 def test_nothing_is_nothing(tmp_path: Path) -> None:
     assert identity(tmp_path / "nothing") == ""
 

@@ -13,7 +13,9 @@ from typing import Any, Literal, cast, get_args
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.config.overrides import parse_overrides
 from agentic_video.converters import CONVERTERS
+from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import Profile
 from agentic_video.launch.options import Stage as Trained
 from agentic_video.launch.profile import changes, config_name
@@ -139,8 +141,13 @@ class Reproduction:
         """A stage's command as one would type it here; what isn't known yet stays in braces."""
         values = {place: shown(value) for place, value in self.values(stage).items()}
         variables = [f"{name}={shlex.quote(filled(value, values))}" for name, value in stage.variables.items()]
-        words = [shlex.quote(filled(word, values)) for word in stage.words]
+        words = [shlex.quote(put_in(word, values)) for word in stage.words]
         return " ".join([*variables, PROGRAM, *words])
+
+    def words(self, stage: Stage) -> list[str]:
+        """The words of a stage's command, after the program's name, with what is known put in."""
+        values = self.values(stage)
+        return [put_in(word, values) for word in stage.words]
 
     def settings(self, stage: Stage) -> dict[str, Any]:
         """On what a stage's outputs depend: see :class:`~agentic_video.launch.reproduce.state.Record`.
@@ -154,7 +161,8 @@ class Reproduction:
         variables = [f"{name}={filled(value, known)}" for name, value in stage.variables.items()]
         inputs = {f"{name}.{output}": self.path(name, output) for name, output in stage.places if output}
         inputs |= {f"data/{name}": self.options.data / name for name in stage.downloads}
-        config = self.config(stage)
+        # what is put into the others is compared by itself
+        config = self._composed(stage, [word for word in stage.words if _is_override(word) and not list(places(word))])
         return {
             "command": shlex.join([*variables, PROGRAM, *(filled(word, known) for word in stage.words)]),
             "inputs": {name: identity(path) if path else "" for name, path in inputs.items()},
@@ -164,14 +172,24 @@ class Reproduction:
     def config(self, stage: Stage) -> DictConfig | None:
         """The recipe's config as a stage's command composes it; None for a command without one.
 
+        Overrides into which something is put that isn't known yet are left out.
+
         Raises:
             SetupError: It doesn't compose: an override is wrong, say.
+        """
+        values = self.values(stage)
+        known = [word for word in stage.words if _is_override(word) and values.keys() >= {*places(word)}]
+        return self._composed(stage, [put_in(word, values) for word in known])
+
+    def _composed(self, stage: Stage, overrides: Sequence[str]) -> DictConfig | None:
+        """The recipe's config as a stage's command composes it with other overrides.
+
+        Raises:
+            SetupError: See :meth:`config`.
         """
         if "{recipe}" not in stage.words:
             return None
         trained = cast(Trained, stage.trained or "grpo")
-        # What isn't known yet can't be checked.
-        overrides = [word for word in stage.words if _is_override(word) and not list(places(word))]
         try:
             profile = profile_of(stage.words, "laptop" if self.chain.mode == "laptop" else "cluster")
             key = (config_name(trained, profile), *changes(profile), *overrides)
@@ -219,7 +237,8 @@ class Reproduction:
             paths = [shown(path) for (who, _), path in self.options.given.items() if who == name]
             return Step(stage, "given", ", ".join(paths))
         record, lacks = self.state.records.get(name), self.state.lacks(stage)
-        settings = self.settings(stage)  # a wrong word of the user's is found now
+        settings = self.settings(stage)
+        self.config(stage)  # a wrong word of the user's, or a setting, is found now
         if name in kept:
             if lacks:
                 raise SetupError(f"--keep {name}: it has made no {lacks[0]} yet, in {self.state.home(stage)}")
@@ -336,6 +355,24 @@ def profile_of(words: Sequence[str], default: Profile) -> Profile:
     if named not in get_args(Profile):
         raise SetupError(f"--profile {named}: there are {', '.join(get_args(Profile))}")
     return cast(Profile, named)
+
+
+def put_in(word: str, values: Mapping[tuple[str, str], str]) -> str:
+    """A word of a command with what is known put in; an override gets it so that Hydra reads that very text."""
+    plain = filled(word, values)
+    if plain == word or not _is_override(word):
+        return plain
+    exact = filled(word, {place: quoted(value) for place, value in values.items()})
+    # a place within other text can't be quoted
+    return exact if _read(exact) not in ((), _read(plain)) else plain
+
+
+def _read(override: str) -> tuple[Any, ...]:
+    """An override's value as Hydra reads it; empty where it doesn't."""
+    try:
+        return (parse_overrides([override])[0].value(),)
+    except SetupError:
+        return ()
 
 
 def _is_override(word: str) -> bool:

@@ -95,7 +95,7 @@ def _run(reproduction: Reproduction, step: Step, where: str, environment: Mappin
     state.home(stage).mkdir(exist_ok=True)
     started = time.monotonic()
     status, stopped = run_command(
-        [*PROGRAM, *(filled(word, reproduction.values(stage)) for word in stage.words)],
+        [*PROGRAM, *reproduction.words(stage)],
         stage_environment(reproduction, stage, environment),
         log,
         reproduction.shell(stage),

@@ -1,16 +1,20 @@
 """What a reproduction would do."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentic_video.config.overrides import parse_overrides
 from agentic_video.launch.reproduce import reproduction as module
+from agentic_video.launch.reproduce.chain import read_chain
 from agentic_video.launch.reproduce.plan import plan_text
-from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, duration, profile_of
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, duration, profile_of, put_in
 from agentic_video.launch.reproduce.run import run_steps
 from agentic_video.launch.reproduce.state import State
 from agentic_video.utils.errors import SetupError
+from tests.config.configs import RECIPES
 from tests.launch.reproduce.chains import STAGES, actions, chain_of, reproduction
 
 
@@ -179,3 +183,39 @@ def test_a_profile_that_does_not_exist(words: tuple[str, ...]) -> None:
 )
 def test_durations(seconds: float, said: str) -> None:
     assert duration(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("http://host:8000/v1", "a.b=http://host:8000/v1"),
+        ("https://x/v1?api-version=2024", "a.b='https://x/v1?api-version=2024'"),
+        ("12345", "a.b='12345'"),
+        ("my model, v2", "a.b='my model, v2'"),
+        ("it's {x}", r"a.b='it\'s {x}'"),
+    ],
+)
+def test_a_setting_in_an_override_is_read_as_that_text(value: str, word: str) -> None:
+    values = {("judge", ""): value}
+    assert put_in("a.b={judge}", values) == word
+    assert [one.value() for one in parse_overrides([word, put_in("a=[{judge},c]", values)])] == [value, [value, "c"]]
+    assert put_in("{judge}", values) == value and put_in("--judge={judge}", values) == f"--judge={value}"
+    assert put_in("a.b={other}", values) == "a.b={other}" and put_in("a.b=x", values) == "a.b=x"
+
+
+def test_what_is_inside_other_text_is_put_in_as_it_is() -> None:
+    assert put_in("a.b=http://{judge}/v1", {("judge", ""): "host:8000"}) == "a.b=http://host:8000/v1"
+
+
+def test_a_config_is_composed_with_the_settings(tmp_path: Path) -> None:
+    address = "https://x/v1?api-version=2024-10-21"
+    options = ReproduceOptions(tmp_path / "out", tmp_path, settings={"judge": address, "judge_model": "12345"})
+    made = Reproduction(read_chain(RECIPES / "videozoomer", "paper"), options, State(tmp_path / "out"))
+    grpo = made.chain.stage("grpo")
+    config = made.config(grpo)
+    assert config is not None and made.steps
+    assert (config.agentic_video.judge.base_url, config.agentic_video.judge.model) == (address, "12345")
+    assert f"agentic_video.judge.base_url='{address}'" in made.words(grpo)
+    wrong = replace(options, words=(("grpo", "agentic_video.judge.modle={judge_model}"),))
+    with pytest.raises(SetupError, match="grpo: agentic_video.judge.modle: no such key"):
+        _ = Reproduction(made.chain, wrong, made.state).steps

@@ -4,8 +4,11 @@
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TextIO
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import episode_limits, settings_of
@@ -29,6 +32,9 @@ from agentic_video.video.store import FrameStore
 
 GROUP = 8
 """Rollouts of a group: systems that show each of them something else are shown in all their ways."""
+
+RECORDS = 2
+"""Raise it when files of records hold something else: those that were built before are built again."""
 
 
 def write_demonstrations(
@@ -55,10 +61,22 @@ def write_demonstrations(
         async def write(path: Path, rows: list[VideoQA] = rows) -> None:
             with path.open("w", encoding="utf-8") as written:
                 async for record in demonstrations(rows, chat_format, system, limits, turns, recipe):
-                    write_record(written, record)
+                    write_located(written, record, folder)
 
         asyncio.run(write(folder / f"{split}.jsonl"))
         print(f"[toyworld] {system.name}: {len(rows)} demonstrations on {split} questions", flush=True)
+
+
+def write_located(file: TextIO, record: Record, folder: Path) -> None:
+    """Write a record to a file, its video's path from the file's folder: both may be moved with the cache.
+
+    Args:
+        file: A UTF-8 text file.
+        record: Its video has an absolute path.
+        folder: Of the file; another folder beside it, whatever its name, will do as well.
+    """
+    video = os.path.relpath(record.qa.video, folder.resolve())
+    write_record(file, replace(record, qa=replace(record.qa, video=video)))
 
 
 async def demonstrations(
@@ -100,6 +118,7 @@ def ensure_demonstrations(
         **system_facts(system, limits),
         "toyworld": {**world_facts(recipe), **base_facts(recipe, own)},
         "oracle": turns.__module__,
+        "records": RECORDS,
     }
 
     def make(folder: Path) -> None:

@@ -21,6 +21,7 @@ from agentic_video.tools.base import Video
 from agentic_video.toyworld.build import ensure
 from agentic_video.toyworld.cache import Cache, taught
 from agentic_video.toyworld.command_line import print_paths, run_builder, stage_parser
+from agentic_video.toyworld.demonstrate import RECORDS, write_located
 from agentic_video.toyworld.model import load_chat_format
 from agentic_video.toyworld.oracles import Turns, asides_of, turns_of
 from agentic_video.toyworld.questions import World
@@ -28,7 +29,7 @@ from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene
-from agentic_video.types.record import Record, write_record
+from agentic_video.types.record import Record
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.video.store import FrameStore
 
@@ -114,7 +115,7 @@ def write_preferences(
         records = asyncio.run(labelled(rows, chat_format, system, limits, turns, recipe, seed))
         with (folder / f"{split}.jsonl").open("w", encoding="utf-8") as written:
             for record in records:
-                write_record(written, record)
+                write_located(written, record, folder)
         print(f"[toyworld] {system.name}: {len(records)} labelled episodes on {split} questions", flush=True)
 
 
@@ -138,7 +139,8 @@ def main() -> None:
             write_preferences(folder, world, model, system, limits, turns, recipe.world)
 
         # the model's name depends on the system, its limits and its oracle
-        folder = cache.once("preferences", {"world": paths.world.name, "model": model.name}, make)
+        facts = {"world": paths.world.name, "model": model.name, "records": RECORDS}
+        folder = cache.once("preferences", facts, make)
     print_paths({"train": folder / "train.jsonl", "heldout": folder / "heldout.jsonl", "model": model})
 
 

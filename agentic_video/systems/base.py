@@ -6,7 +6,7 @@ holds nothing but its constants; the state of an episode is in the :class:`Episo
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -127,6 +127,8 @@ class System(ABC):
     untrained_ends: tuple[str, ...] = ()
     """In GRPO: rollouts that end for one of these reasons (values of ``EndReason``) are scored and logged, but left out
     of the loss and of their group's mean and standard deviation."""
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_frames",)
+    """The fields that hold the number of frames of the first view."""
 
     @abstractmethod
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
@@ -205,20 +207,26 @@ class System(ABC):
     def with_frames(self, count: int) -> "System":
         """In sweeps: the system whose first view has so many frames; an episode may show as many more images.
 
-        Here for systems with a field ``overview_frames``.
+        Here for systems with :attr:`first_view_fields`.
 
         Raises:
             ValueError: The system's first view has no such number.
         """
-        return self._with_first_view(count, "overview_frames")
-
-    def _with_first_view(self, count: int, *names: str) -> "System":
-        """The system with another number of frames in the fields that hold it."""
+        names = self.first_view_fields
         known = {field.name for field in fields(self)}  # type: ignore[arg-type]
         if self.overview == "none" or not known.issuperset(names):
             raise ValueError(f"{self.name} has no such number of frames")
         more = max(0, count - max(getattr(self, name) for name in names))
         return replace(self, **dict.fromkeys(names, count), max_images=self.max_images + more)  # type: ignore[type-var]
+
+    def first_view_counts(self) -> tuple[int, ...]:
+        """The numbers of evenly spaced frames that rollouts begin with, the smallest first; none where none is fixed.
+
+        The synthetic world keeps its events clear of these frames.
+        """
+        if self.overview not in ("uniform", "rate"):
+            return ()
+        return tuple(sorted({getattr(self, name) for name in self.first_view_fields if hasattr(self, name)}))
 
     def with_calls(self, count: int) -> "System":
         """In sweeps: the system with so many turns that call at most, and one that answers.

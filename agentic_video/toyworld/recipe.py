@@ -1,9 +1,11 @@
 """What a recipe's laptop profile builds: the config's block ``agentic_video.toyworld``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
 from agentic_video.toyworld.base import BaseRecipe
 from agentic_video.toyworld.cold_start import ColdStartRecipe
@@ -42,12 +44,19 @@ class ToyRecipe:
 
 
 def toy_recipe(config: DictConfig) -> ToyRecipe:
-    """The recipe in a run's config.
+    """The recipe in a run's config; its events keep clear of the frames that the system's rollouts begin with.
 
     Raises:
         ValueError: A key doesn't exist; the message names it.
     """
     block = config.agentic_video.get("toyworld")
-    values = OmegaConf.to_container(block, resolve=True) if block is not None else {}
+    values: Any = OmegaConf.to_container(block, resolve=True) if block is not None else {}
     recipe: ToyRecipe = dataclass_from(ToyRecipe, values, "agentic_video.toyworld")
-    return recipe
+    if not {"overview_frames", "other_overviews"}.isdisjoint(values.get("world") or {}):
+        return recipe
+    counts = settings_of(config).system.first_view_counts()
+    usual = recipe.world.overview_frames
+    if counts and usual not in counts:
+        usual = counts[-1]
+    others = tuple(count for count in counts if count != usual)
+    return replace(recipe, world=replace(recipe.world, overview_frames=usual, other_overviews=others))

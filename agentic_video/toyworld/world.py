@@ -79,6 +79,8 @@ _PLAIN_SECONDS = 0.15
 """So far around an overview frame neither a ``search`` question's event nor its arrows show."""
 _CLEARANCE = 1.0
 """No overview frame is nearer to an event's middle than this many seconds."""
+_OTHER_CLEARANCE = EVENT_SECONDS / 2 + 0.05
+"""Nor a frame of another overview than this: many of them leave few places, so events are just not among them."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class WorldRecipe:
             event has two digits, in seconds and on the clock, and at 10 frames a second they begin its frame's number.
         max_seconds: Longest video.
         overview_frames: Number of overview frames that events keep clear of; equals the system's.
-        other_overviews: Other numbers of overview frames that a ``search`` question's event and arrows keep clear of.
+        other_overviews: Other numbers of overview frames that events keep clear of, and a ``search`` question's arrows.
         hint: Share of ``search`` and ``span`` questions whose answer is what the background hints at.
         open_ended: Share of questions that are asked without options.
         mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
@@ -216,9 +218,16 @@ def clock(time: float) -> str:
     return f"{int(time) // 60:02d}:{int(time) % 60:02d}"
 
 
-def overview_times(seconds: int, recipe: WorldRecipe) -> list[float]:
-    """Times in seconds of the overview frames of a video, as the systems' uniform sampling picks them."""
-    return [index / recipe.fps for index in uniform_indices(seconds * recipe.fps, recipe.overview_frames)]
+def overview_times(seconds: int, recipe: WorldRecipe, *counts: int) -> list[float]:
+    """Times in seconds of the overview frames of a video, as the systems' uniform sampling picks them.
+
+    Args:
+        seconds: Of the video.
+        recipe: Of its world.
+        counts: Numbers of frames; by default the recipe's.
+    """
+    wanted = counts or (recipe.overview_frames,)
+    return sorted({index / recipe.fps for count in wanted for index in uniform_indices(seconds * recipe.fps, count)})
 
 
 def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
@@ -228,6 +237,7 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
     kind = str(rng.choice(kinds, p=np.asarray(shares) / sum(shares)))
     seconds = int(rng.integers(recipe.min_seconds, recipe.max_seconds + 1))
     overview = overview_times(seconds, recipe)
+    others = overview_times(seconds, recipe, *recipe.other_overviews) if recipe.other_overviews else []
     tint = str(rng.choice(list(TINTS)))
     if kind == "search":
         return _search_scene(seed, tint, recipe, rng)
@@ -246,6 +256,7 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
             second
             for second in range(FIRST_SECOND, seconds - _EDGE_SECONDS + 1)
             if all(abs(second - time) > _CLEARANCE for time in overview)
+            and all(abs(second - time) > _OTHER_CLEARANCE for time in others)
         ]
         event_time = float(rng.choice(free))
     question, pool, answer, flashes = _ask(kind, event_time, tint, rng)
@@ -346,8 +357,7 @@ def _signed(stretch: int, event: Figure, recipe: WorldRecipe) -> Iterator[Flash]
     Frames that an overview shows are plain, but for those of the signpost: other arrows would tell too much.
     """
     arrows = {name: Figure(name, "black", 0.5, 0.5, 0.9) for name in (LATER, EARLIER)}
-    frames, counts = recipe.max_seconds * recipe.fps, (recipe.overview_frames, *recipe.other_overviews)
-    shown = sorted({index / recipe.fps for count in counts for index in uniform_indices(frames, count)})
+    shown = overview_times(recipe.max_seconds, recipe, recipe.overview_frames, *recipe.other_overviews)
     plain = [time for time in shown if int(time // STRETCH) != SIGNPOST]
     for number in range(-(-recipe.max_seconds // STRETCH)):
         end = min((number + 1) * STRETCH, recipe.max_seconds)

@@ -106,6 +106,10 @@ class FrameMind(System):
         low, high = replace(self.low, frames=count), replace(self.high, frames=count)
         return replace(self, low=low, high=high, max_images=self.max_images + more)
 
+    def first_view_counts(self) -> tuple[int, ...]:
+        """See :meth:`System.first_view_counts`: those of the whole ladder."""
+        return tuple(sorted({self.first_view(index).frames for index in range(self.group_size)}))
+
     def first_view(self, rollout_index: int) -> FrameSampling:
         """Number and size of the frames that a group's rollout begins with."""
         return ladder_sampling(self.low, self.high, rollout_index, self.group_size, self.size_factor)

@@ -8,7 +8,7 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import ClassVar, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -89,6 +89,7 @@ class FrameThinker(System):
         guard: The same checks as a guard in evaluation: so many attempts, then a direct answer.
     """
 
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_frames", "long_overview_frames")
     name: str = "framethinker"
     overview: OverviewKind = "uniform"
     overview_fps: float = 0.5
@@ -121,9 +122,6 @@ class FrameThinker(System):
         check_overview(self.overview)
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
-
-    def with_frames(self, count: int) -> System:
-        return self._with_first_view(count, "overview_frames", "long_overview_frames")
 
     def is_long(self, info: VideoInfo) -> bool:
         """Whether a video gets more and smaller frames."""

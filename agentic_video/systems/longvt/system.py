@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -74,6 +74,7 @@ class LongVT(System):
         weights: Weights of the reward.
     """
 
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "longvt"
     overview: OverviewKind = "rate"
     overview_fps: float = 1.0
@@ -114,9 +115,6 @@ class LongVT(System):
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         self.limits()
-
-    def with_frames(self, count: int) -> System:
-        return self._with_first_view(count, "overview_max_frames")
 
     def with_calls(self, count: int) -> System:
         """See :meth:`System.with_calls`; one more is allowed than can be followed by an answer."""

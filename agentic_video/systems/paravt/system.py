@@ -147,7 +147,7 @@ class ParaVT(System):
 
     def with_frames(self, count: int) -> System:
         """See :meth:`System.with_frames`; every video gets so many."""
-        return replace(self._with_first_view(count, "overview_frames"), overview_least=count)  # type: ignore[type-var]
+        return replace(super().with_frames(count), overview_least=count)  # type: ignore[type-var]
 
     def crop_limits(self) -> CropLimits:
         """What one crop may show; an end behind the video's is moved to it (released code)."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -91,6 +91,7 @@ class TimeSearch(System):
         weights: Weights of the reward.
     """
 
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "timesearch"
     overview: OverviewKind = "rate"
     overview_fps: float = 2.0
@@ -139,9 +140,6 @@ class TimeSearch(System):
     def _budget(self, least: int, most: int) -> PixelBudget:
         """The pixels of so many visual tokens."""
         return PixelBudget(least * self.size_factor**2, most * self.size_factor**2, self.size_factor)
-
-    def with_frames(self, count: int) -> System:
-        return self._with_first_view(count, "overview_max_frames")
 
     def direct(self) -> System:
         return replace(super().direct(), tools_prompt="")  # type: ignore[type-var]

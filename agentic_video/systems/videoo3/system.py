@@ -8,7 +8,7 @@ its source.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import ClassVar, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -97,6 +97,7 @@ class VideoO3(System):
         weights: Weights of the reward.
     """
 
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "videoo3"
     overview: OverviewKind = "rate"
     overview_fps: float = 2.0
@@ -143,9 +144,6 @@ class VideoO3(System):
                 "crop_fps and overview_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less"
             )
         self._frame_size(64, 64, self.overview_tokens, 1, "images")
-
-    def with_frames(self, count: int) -> System:
-        return self._with_first_view(count, "overview_max_frames")
 
     def overview_count(self, info: VideoInfo) -> int:
         """Most frames of a video's overview."""

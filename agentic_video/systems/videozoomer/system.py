@@ -6,7 +6,7 @@ paper's where it gives them, the released code's elsewhere; docs/fidelity.md lis
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -64,6 +64,7 @@ class VideoZoomer(System):
         weights: Weights of the reward.
     """
 
+    first_view_fields: ClassVar[tuple[str, ...]] = ("overview_max_frames",)
     name: str = "videozoomer"
     overview: OverviewKind = "rate"
     overview_fps: float = 0.5
@@ -90,9 +91,6 @@ class VideoZoomer(System):
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
         check_choice("prompt_role", self.prompt_role, get_args(PromptRole))
-
-    def with_frames(self, count: int) -> System:
-        return self._with_first_view(count, "overview_max_frames")
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""

@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.converters import CONVERTERS
+from agentic_video.evaluation.model import is_address
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import Profile
 from agentic_video.launch.options import Stage as Trained
@@ -152,7 +153,7 @@ class Reproduction:
     def settings(self, stage: Stage) -> dict[str, Any]:
         """On what a stage's outputs depend: see :class:`~agentic_video.launch.reproduce.state.Record`.
 
-        Addresses of servers and paths aren't part of it: what lies there is.
+        Addresses of servers and paths aren't part of it: what lies in a path is.
 
         Raises:
             SetupError: Its config doesn't compose.
@@ -166,8 +167,15 @@ class Reproduction:
         return {
             "command": shlex.join([*variables, PROGRAM, *(filled(word, known) for word in stage.words)]),
             "inputs": {name: identity(path) if path else "" for name, path in inputs.items()},
+            "named": {name: value for name in self.settings_of([stage]) if (value := self._compared(name))},
+            "base": identity(Path(self.base).expanduser()) if ("base", "") in stage.places else "",
             "config": {} if config is None else dict(_flat(OmegaConf.to_container(config))),
         }
+
+    def _compared(self, setting: str) -> str:
+        """A setting's value as far as outputs depend on it: an address says nothing of the model that is there."""
+        value = self.options.settings.get(setting, "")
+        return "" if is_address(value) else value
 
     def config(self, stage: Stage) -> DictConfig | None:
         """The recipe's config as a stage's command composes it; None for a command without one.

@@ -138,7 +138,8 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """How settings differ, in a few words; empty where they don't. An input that isn't there now isn't compared.
 
     Args:
-        before: Those that a stage was made with.
+        before: Those that a stage was made with; one of an earlier version doesn't know ``named`` and ``base``, which
+            are then not compared.
         now: Those that it would be made with.
     """
     if before.get("command") != now["command"]:
@@ -149,6 +150,12 @@ def difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     for name in new:
         if new[name] and old.get(name) != new[name]:
             return f"its input {name} changed"
+    named = before.get("named", {})
+    for name, value in now.get("named", {}).items():
+        if named.get(name, value) != value:
+            return f"its setting {name} changed ({_short(named[name])}, now {_short(value)})"
+    if before.get("base") and now.get("base") and before["base"] != now["base"]:
+        return "the files of its base model changed"
     config, other = before.get("config", {}), now["config"]
     for key in sorted({*config, *other}):
         if config.get(key) != other.get(key):

@@ -8,11 +8,11 @@ import pytest
 
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.launch.reproduce import reproduction as module
-from agentic_video.launch.reproduce.chain import read_chain
+from agentic_video.launch.reproduce.chain import Stage, read_chain
 from agentic_video.launch.reproduce.plan import plan_text
 from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, duration, profile_of, put_in
 from agentic_video.launch.reproduce.run import run_steps
-from agentic_video.launch.reproduce.state import State
+from agentic_video.launch.reproduce.state import State, difference
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 from tests.launch.reproduce.chains import STAGES, actions, chain_of, reproduction
@@ -217,5 +217,27 @@ def test_a_config_is_composed_with_the_settings(tmp_path: Path) -> None:
     assert (config.agentic_video.judge.base_url, config.agentic_video.judge.model) == (address, "12345")
     assert f"agentic_video.judge.base_url='{address}'" in made.words(grpo)
     wrong = replace(options, words=(("grpo", "agentic_video.judge.modle={judge_model}"),))
-    with pytest.raises(SetupError, match="grpo: agentic_video.judge.modle: no such key"):
+    with pytest.raises(SetupError, match=r"grpo: agentic_video\.judge\.modle: no such key"):
         _ = Reproduction(made.chain, wrong, made.state).steps
+
+
+def test_another_judge_or_other_weights_are_noticed(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text("{}")
+    (base / "w.safetensors").write_text("1")
+    named = {"judge": "http://one/v1", "judge_model": "large"}
+    options = ReproduceOptions(tmp_path / "out", tmp_path, base=str(base), settings=named)
+    chain, state = read_chain(RECIPES / "videozoomer", "paper"), State(tmp_path / "out")
+    agent, plain, rows = (chain.stage(f"{who}-lvbench") for who in ("agent", "base", "rows"))
+
+    def said(stage: Stage, **settings: str) -> str:
+        before = Reproduction(chain, options, state).settings(stage)
+        changed = replace(options, settings={**named, **settings})
+        if not settings:
+            (base / "w.safetensors").write_text((base / "w.safetensors").read_text() + "2")
+        return difference(before, Reproduction(chain, changed, state).settings(stage))
+
+    assert said(agent, judge_model="tiny") == 'its setting judge_model changed ("large", now "tiny")'
+    assert said(agent, judge="http://two/v1") == said(rows, judge_model="tiny") == said(agent) == said(rows) == ""
+    assert said(plain) == "the files of its base model changed"

@@ -124,3 +124,20 @@ SETTINGS = {"command": "agentic-video run r a=1", "inputs": {"x.y": "1"}, "confi
 )
 def test_differences(change: dict[str, object], said: str) -> None:
     assert difference(SETTINGS, {**SETTINGS, **change}) == said
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, ""),
+        ({"named": {"judge_model": "b"}}, 'its setting judge_model changed ("a", now "b")'),
+        ({"named": {"judge_model": "a", "other": "b"}}, ""),  # wasn't noted then
+        ({"named": {}}, ""),  # isn't named now
+        ({"base": "2"}, "the files of its base model changed"),
+        ({"base": ""}, ""),  # is a name, whose change the command shows
+    ],
+)
+def test_differences_of_what_earlier_versions_did_not_note(change: dict[str, object], said: str) -> None:
+    now = {**SETTINGS, "named": {"judge_model": "a"}, "base": "1"}
+    assert difference(now, {**now, **change}) == said
+    assert difference(SETTINGS, {**now, **change}) == ""

@@ -30,6 +30,7 @@ from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.outputs import REWARDS
 from agentic_video.training.pictures import log_pictures
+from agentic_video.training.restored import Restored
 from agentic_video.training.router import packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
 from agentic_video.training.steps import take_epochs
@@ -137,14 +138,18 @@ class VideoAgentTrainer(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, LookAh
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])
-class VideoAgentTrainerColocateAsync(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, PPOTrainerColocateAsync):
+class VideoAgentTrainerColocateAsync(
+    EpisodeLog, Untrained, EvenUpdates, LimitedDrops, Restored, PPOTrainerColocateAsync
+):
     """verl's trainer that plays a batch ahead on the same GPUs; unfinished episodes go on with newer weights."""
 
     verl_mode = "colocate_async"
 
 
 @register_trainer(TRAINER_MODES["separate_async"])
-class VideoAgentTrainerSeparateAsync(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, PPOTrainerSeparateAsync):
+class VideoAgentTrainerSeparateAsync(
+    EpisodeLog, Untrained, EvenUpdates, LimitedDrops, Restored, PPOTrainerSeparateAsync
+):
     """verl's trainer with GPUs of their own for episodes, which are played while others are trained on."""
 
     verl_mode = "separate_async"

@@ -15,6 +15,7 @@ from agentic_video.training import trainer as trainer_module
 from agentic_video.training.episode_log import StoreMetrics
 from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
+from agentic_video.training.restored import Restored
 from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
 from agentic_video.training.untrained import Untrained
 from agentic_video.training.updates import EvenUpdates
@@ -50,7 +51,7 @@ def test_verl_hears_which_of_its_trainers_it_is(verl_mode: str, mode: str) -> No
     config = composed("videozoomer", "laptop", *model, *(ASYNC if verl_mode == "separate_async" else ()))
     trainer = get_trainer_cls(mode)(config)
     assert trainer.trainer_mode == trainer.config.trainer.v1.trainer_mode == verl_mode
-    before = (EpisodeLog, Untrained, EvenUpdates, LimitedDrops, *([LookAhead] if verl_mode == "sync" else []))
+    before = (EpisodeLog, Untrained, EvenUpdates, LimitedDrops, LookAhead if verl_mode == "sync" else Restored)
     assert type(trainer).__mro__[1 : 2 + len(before)] == (*before, get_trainer_cls(verl_mode))
     assert type(trainer)._compute_metrics is EpisodeLog._compute_metrics
     assert type(trainer)._validate is EpisodeLog._validate

@@ -1,6 +1,7 @@
 """The few places in verl that have no seam. Each patch is named, says why, and is tested; all are for verl 0.9.1."""
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Mapping
 from functools import wraps
@@ -17,6 +18,9 @@ VERL_VERSION = "0.9.1"
 """The patches were written for this version; the plugin refuses to load with another."""
 FAILED_BATCHES, LEAST_FAILED = 3, 24
 """So many batches of groups, and at least so many groups, may fail one after the other before a run ends."""
+
+ROLLOUTS = "transfer_queue"
+"""Folder of a checkpoint."""
 
 PATIENCE_SECONDS = 7200
 """How long a rank waits for another."""
@@ -286,9 +290,12 @@ def whole_checkpoints(checkpoint_manager: ModuleType) -> None:
 def kept_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
     """verl keeps the last ``max_actor_ckpt_to_keep`` checkpoints of those that it wrote since it was started: each time
     that a run goes on, those from before stay for good, 100 GB each of a 7B model. Have it count them, too, where it
-    goes on in their folder: those of another run, from which it may begin, are that run's."""
+    goes on in their folder: those of another run, from which it may begin, are that run's.
+
+    And of a checkpoint that it doesn't keep, verl leaves the rollouts that asynchronous trainers save beside the actor.
+    """
     manager = fsdp_checkpoint_manager.FSDPCheckpointManager
-    load, save = manager.load_checkpoint, manager.save_checkpoint
+    load, save, remove = manager.load_checkpoint, manager.save_checkpoint, manager.remove_previous_save_local_path
 
     @wraps(load)
     def load_checkpoint(self: Any, local_path: str, *args: Any, **kwargs: Any) -> Any:
@@ -302,7 +309,15 @@ def kept_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
             self.previous_saved_paths = [str(path) for path in saved_before(Path(before))]
         return save(self, local_path, *args, **kwargs)
 
+    @wraps(remove)
+    def remove_previous_save_local_path(self: Any, path: str | list[str]) -> None:
+        remove(self, path)
+        for one in map(Path, [path] if isinstance(path, str) else path):
+            if one.name == "actor":
+                shutil.rmtree(one.with_name(ROLLOUTS), ignore_errors=True)
+
     manager.load_checkpoint, manager.save_checkpoint = load_checkpoint, save_checkpoint
+    manager.remove_previous_save_local_path = remove_previous_save_local_path
 
 
 def unique_job() -> str:

@@ -306,6 +306,7 @@ def test_a_run_that_goes_on_counts_the_checkpoints_from_before(tmp_path: Path) -
             self.ensure_checkpoint_capacity(3)
             Path(local_path).mkdir(parents=True)
             (Path(local_path) / "model_world_size_1_rank_0.pt").touch()
+            (Path(local_path).parent / "transfer_queue" / "simple_storage").mkdir(parents=True)
             self.register_checkpoint(local_path, 3)
 
     patches.kept_checkpoints(SimpleNamespace(FSDPCheckpointManager=Manager))  # type: ignore[arg-type]
@@ -318,9 +319,12 @@ def test_a_run_that_goes_on_counts_the_checkpoints_from_before(tmp_path: Path) -
             manager.save_checkpoint(str(tmp_path / run / f"global_step_{step}" / "actor"))
 
     def left(run: str) -> list[int]:
-        return sorted(
-            int(folder.parent.name.removeprefix("global_step_")) for folder in tmp_path.glob(f"{run}/*/actor")
+        of_actor, of_rollouts = (
+            sorted(int(folder.parent.name.removeprefix("global_step_")) for folder in tmp_path.glob(f"{run}/*/{name}"))
+            for name in ("actor", "transfer_queue")
         )
+        assert of_actor == of_rollouts  # of asynchronous trainers
+        return of_actor
 
     attempt("a", "", 20, 40, 60, 80)
     attempt("a", "a/global_step_80", 100)

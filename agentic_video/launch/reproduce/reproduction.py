@@ -17,9 +17,9 @@ from agentic_video.config.overrides import parse_overrides
 from agentic_video.converters import CONVERTERS
 from agentic_video.evaluation.model import is_address
 from agentic_video.launch.handover import quoted
-from agentic_video.launch.options import Profile
+from agentic_video.launch.options import ON_TOYWORLD, Profile
 from agentic_video.launch.options import Stage as Trained
-from agentic_video.launch.profile import changes, config_name
+from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.launch.reproduce.chain import PROGRAM, Chain, Stage, filled, places
 from agentic_video.launch.reproduce.state import Record, State, difference, identity
 from agentic_video.utils.errors import SetupError
@@ -258,20 +258,26 @@ class Reproduction:
         if record.finished and lacks:
             return Step(stage, "again", f"its output {lacks[0]} is gone")
         if found := difference(record.settings, settings):
-            return Step(stage, "changed", found)
+            # what failed for want of something that has been mended since has nothing to lose
+            if record.finished or self.state.has_made(stage):
+                return Step(stage, "changed", found)
+            return Step(stage, "go on", f"was begun: {_attempts(record)}, and made nothing; since then {found}")
         if not record.finished:
             return Step(stage, "go on", f"was begun: {_attempts(record)}")
         return Step(stage, "whole", f"{record.finished}, {duration(record.seconds)}")
 
     def changed(self) -> list[str]:
         """One line for each stage that was made with other settings, with what to do."""
-        where = shown(self.options.out)
-        return [
-            f"{step.stage.name}: {step.note} since it was {'made' if self._finished(step) else 'begun'} in {where}; "
-            f"--redo {step.stage.name} makes it and what follows again, --keep {step.stage.name} takes it as it is"
-            for step in self.steps
-            if step.action == "changed"
-        ]
+        where, lines = shown(self.options.out), []
+        for step in self.steps:
+            if step.action == "changed":
+                name, begun = step.stage.name, "made" if self._finished(step) else "begun"
+                keep = "" if self.state.lacks(step.stage) else f", --keep {name} takes it as it is"
+                lines.append(
+                    f"{name}: {step.note} since it was {begun} in {where}; --redo {name} makes it and what follows "
+                    f"again{keep}"
+                )
+        return lines
 
     def _finished(self, step: Step) -> bool:
         return bool(self.state.records[step.stage.name].finished)
@@ -305,12 +311,30 @@ class Reproduction:
             local = Path(self.base).expanduser()
             if (local.is_absolute() or self.base.startswith(".")) and not (local / "config.json").is_file():
                 lines.append(f"--base {self.base}: no checkpoint in Hugging Face's format (config.json is missing)")
-        if self.chain.mode == "paper" and starting and not gpus:
-            ray = " (RAY_ADDRESS serves GRPO only)" if environment.get("RAY_ADDRESS") else ""
-            lines.append(f"GPUs: this machine has none{ray}; run this where they are, or rehearse it with --laptop")
-        if find_spec("vllm") is None and any(stage.trained in ("", "grpo") for stage in starting):
+        on_gpus = [stage.name for stage in starting if self._needs_gpus(stage, environment)]
+        if self.chain.mode == "paper" and on_gpus and not gpus:
+            ray = "; RAY_ADDRESS serves GRPO only" if environment.get("RAY_ADDRESS") else ""
+            lines.append(
+                f"GPUs: this machine has none (for {_some(on_gpus)}{ray}); run this where they are, or rehearse it "
+                "with --laptop"
+            )
+        if find_spec("vllm") is None and any(stage.trained == "grpo" or self._plays_here(stage) for stage in starting):
             lines.append(f"vLLM: isn't installed in this environment; agentic-video install {'gpu' if gpus else 'cpu'}")
         return lines
+
+    def _needs_gpus(self, stage: Stage, environment: Mapping[str, str]) -> bool:
+        """Whether a stage of the paper's trains or plays a model on this machine."""
+        if not stage.trained:
+            return self._plays_here(stage)
+        trained = cast(Trained, stage.trained)
+        return profile_of(stage.words, "cluster") not in ON_TOYWORLD and not on_ray_cluster(trained, environment)
+
+    def _plays_here(self, stage: Stage) -> bool:
+        """Whether a stage plays a model that no server has, with vLLM."""
+        option = {"eval": "--model", "classify": "--base"}.get(stage.words[0], "")
+        words = self.words(stage)
+        model = option_of(words, option)
+        return bool(model) and not is_address(model) and option_of(words, "--engine") in ("", "auto", "vllm")
 
     def downloads(self, stages: Sequence[Stage]) -> dict[str, list[str]]:
         """The folders below ``--data`` that stages read, and which stages."""
@@ -345,6 +369,17 @@ def shown(path: str | Path) -> str:
     return str(path)
 
 
+def option_of(words: Sequence[str], option: str) -> str:
+    """What a command gives an option, the last time that it does; empty where it doesn't."""
+    value = ""
+    for word, following in pairwise([*words, ""]):
+        if word == option:
+            value = following
+        elif option and word.startswith(f"{option}="):
+            value = word.partition("=")[2]
+    return value
+
+
 def profile_of(words: Sequence[str], default: Profile) -> Profile:
     """The profile that a command names.
 
@@ -354,12 +389,8 @@ def profile_of(words: Sequence[str], default: Profile) -> Profile:
     Raises:
         SetupError: There is no such profile.
     """
-    named: str = default
-    for word, following in pairwise([*words, ""]):
-        if word == "--profile":
-            named = following
-        elif word.startswith("--profile="):
-            named = word.partition("=")[2]
+    given = any(word.partition("=")[0] == "--profile" for word in words)
+    named = option_of(words, "--profile") if given else default
     if named not in get_args(Profile):
         raise SetupError(f"--profile {named}: there are {', '.join(get_args(Profile))}")
     return cast(Profile, named)

@@ -90,6 +90,17 @@ class State:
         """The outputs of a stage that aren't there."""
         return [name for name in stage.makes if self.output(stage, name) is None]
 
+    def has_made(self, stage: Stage) -> bool:
+        """Whether a stage has made anything worth keeping: one of its outputs, or results that a job has written down.
+
+        Where its folder alone is its output, that is anything in it.
+        """
+        home, named = self.home(stage), [name for name in stage.makes if name != "folder"]
+        if not named:
+            return home.is_dir() and any(home.iterdir())
+        journals = (file for file in home.glob("*.jsonl") if not file.name.startswith("failures"))
+        return any(self.output(stage, name) for name in named) or any(file.stat().st_size for file in journals)
+
     def set_aside(self, stage: Stage) -> Path | None:
         """Move what a stage has made out of the way, so that it begins anew; None where there is nothing."""
         home = self.home(stage)

@@ -11,12 +11,15 @@ from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reprod
 from agentic_video.launch.reproduce.state import State
 
 PROGRAM = """
-import pathlib, shutil, sys, time
+import json, pathlib, sys, time
 what, *words = sys.argv[1:]
 if what == "copy":
     *sources, target = words
     pathlib.Path(target).write_text("".join(pathlib.Path(one).read_text() for one in sources))
     print("copied", len(sources))
+elif what == "check":
+    json.loads(pathlib.Path(words[0]).read_text())
+    pathlib.Path(words[1]).write_text("good")
 elif what == "train":
     target = pathlib.Path(words[1], "thing-laptop", "run-001", "model")
     target.mkdir(parents=True)

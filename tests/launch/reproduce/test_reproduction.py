@@ -10,7 +10,14 @@ from agentic_video.config.overrides import parse_overrides
 from agentic_video.launch.reproduce import reproduction as module
 from agentic_video.launch.reproduce.chain import Stage, read_chain
 from agentic_video.launch.reproduce.plan import plan_text
-from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction, duration, profile_of, put_in
+from agentic_video.launch.reproduce.reproduction import (
+    ReproduceOptions,
+    Reproduction,
+    duration,
+    option_of,
+    profile_of,
+    put_in,
+)
 from agentic_video.launch.reproduce.run import run_steps
 from agentic_video.launch.reproduce.state import State, difference
 from agentic_video.utils.errors import SetupError
@@ -108,7 +115,7 @@ def test_what_is_missing_is_a_line_each(tmp_path: Path, monkeypatch: pytest.Monk
     stage = {
         "name": "taught",
         "about": "a model",
-        "run": "agentic-video copy {data}/mlvu/x {data}/mine/x {judge} {base} {folder}",
+        "run": "agentic-video eval {data}/mlvu/x {data}/mine/x {judge} --model {base} {folder}",
         "row": {"benchmark": "mlvu_dev"},
     }
     more = {"settings": {"judge": "address of a judge", "unused": "of nobody"}, "data": {"mine": "my own videos"}}
@@ -126,6 +133,7 @@ def test_what_is_missing_is_a_line_each(tmp_path: Path, monkeypatch: pytest.Monk
     ]
     assert "RAY_ADDRESS serves GRPO only" in made.missing(0, {"RAY_ADDRESS": "auto"})[4]
     assert made.missing(8, {})[-1] == "vLLM: isn't installed in this environment; agentic-video install gpu"
+    assert "none (for taught" in lines[4]
     text = plan_text(made, lines)
     assert "missing (6):" in text and "Hugging Face: MLVU/MVLU" in text and "my own videos" in text
     assert "unused" not in text
@@ -241,3 +249,63 @@ def test_another_judge_or_other_weights_are_noticed(tmp_path: Path) -> None:
     assert said(agent, judge_model="tiny") == 'its setting judge_model changed ("large", now "tiny")'
     assert said(agent, judge="http://two/v1") == said(rows, judge_model="tiny") == said(agent) == said(rows) == ""
     assert said(plain) == "the files of its base model changed"
+
+
+@pytest.mark.parametrize(
+    ("run", "needs", "on_ray"),
+    [
+        ("convert mlvu --source {data}/mlvu", "", ""),
+        ("distill --recipe r --teacher http://t/v1", "", ""),
+        ("eval --recipe r --model {base}", "GPUs, vLLM", "GPUs, vLLM"),
+        ("eval --recipe r --model=http://m/v1", "", ""),
+        ("eval --recipe r --model {base} --engine my.Backend", "", ""),
+        ("classify --recipe r --base {base}", "GPUs, vLLM", "GPUs, vLLM"),
+        ("classify --recipe r --base-results x", "", ""),
+        ("run r sft", "GPUs", "GPUs"),
+        ("run r", "GPUs, vLLM", "vLLM"),
+        ("run r --profile laptop", "vLLM", "vLLM"),
+    ],
+)
+def test_only_what_trains_or_plays_here_needs_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: str, needs: str, on_ray: str
+) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    (tmp_path / "data" / "mlvu").mkdir(parents=True)
+    made = reproduction(tmp_path, {"name": "one", "about": "one", "run": f"agentic-video {run}"}, mode="paper")
+
+    def missing(environment: dict[str, str]) -> str:
+        return ", ".join(line.partition(":")[0] for line in made.missing(0, environment))
+
+    assert missing({}) == needs and missing({"RAY_ADDRESS": "auto"}) == on_ray
+
+
+def test_options_of_a_command() -> None:
+    words = ("eval", "--model", "a", "--model=b", "--data", "x")
+    assert [option_of(words, one) for one in ("--model", "--data", "--out", "")] == ["b", "x", "", ""]
+
+
+@pytest.mark.usefixtures("program")
+def test_what_failed_on_wrong_data_and_made_nothing_just_runs_when_they_are_mended(tmp_path: Path) -> None:
+    run = "agentic-video check {data}/raw/rows.json {folder}/rows.jsonl"
+    stages = ({**STAGES[0], "run": run}, *STAGES[1:])
+    rows = tmp_path / "data" / "raw" / "rows.json"
+    assert rows.parent.mkdir(parents=True) is None and rows.write_text("[")
+    assert run_steps(reproduction(tmp_path, *stages), {}) == 1
+    rows.write_text("[1]")
+    made = reproduction(tmp_path, *stages)
+    assert actions(made) == {"rows": "go on", "taught": "run", "judged": "run"} and made.changed() == []
+    assert "and made nothing; since then its input data/raw changed" in made.steps[0].note
+    assert run_steps(made, {}) == 0
+    assert set(actions(reproduction(tmp_path, *stages)).values()) == {"whole"}
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(("makes", "keep"), [({"mark": "mark"}, True), ({"mark": "mark", "done": "done"}, False)])
+def test_what_was_begun_is_kept_only_where_all_of_it_is_there(tmp_path: Path, makes: Any, keep: bool) -> None:
+    run = "agentic-video fail-once {folder}/mark {data}/raw"
+    stage = {"name": "two", "about": "two", "run": run, "makes": makes}
+    assert run_steps(reproduction(tmp_path, stage), {}) == 1
+    (tmp_path / "data" / "raw" / "rows.json").write_text("[1, 2]")
+    (line,) = reproduction(tmp_path, stage).changed()
+    assert "since it was begun in " in line and "--redo two makes it" in line
+    assert ("--keep two takes it as it is" in line) == keep

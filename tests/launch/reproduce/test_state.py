@@ -1,6 +1,7 @@
 """What is noted of a reproduction, and when something counts as changed."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,24 @@ def test_outputs(tmp_path: Path) -> None:
         (home / name).write_text("")
     assert state.output(stage, "model") == home / "b.bin" and state.output(stage, "folder") == home
     assert state.lacks(stage) == []
+
+
+def test_what_has_been_made(tmp_path: Path) -> None:
+    state, stage = State(tmp_path / "out"), chain_of(tmp_path).stage("taught")
+    alone = replace(stage, makes={"folder": "."})
+    assert not state.has_made(stage) and not state.has_made(alone)
+    state.home(stage).mkdir(parents=True)
+    assert not state.has_made(stage) and not state.has_made(alone)
+    (state.home(stage) / "report.json").write_text("")
+    for name, text in (("failures-000.jsonl", "{}"), ("journal.jsonl", "")):
+        (state.home(stage) / name).write_text(text)
+    assert not state.has_made(stage) and state.has_made(alone)
+    (state.home(stage) / "journal.jsonl").write_text("{}")
+    assert state.has_made(stage)
+    (state.home(stage) / "journal.jsonl").unlink()
+    assert not state.has_made(stage)
+    (state.home(stage) / "a.bin").write_text("")
+    assert state.has_made(stage)
 
 
 def test_set_aside(tmp_path: Path) -> None:

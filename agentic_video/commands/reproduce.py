@@ -116,7 +116,7 @@ def _run(arguments: argparse.Namespace) -> int:
     )
     reproduction = Reproduction(chain, options, State(options.out))
     missing = reproduction.missing(gpus, environment)
-    print(plan_text(reproduction, missing), flush=True)
+    print(plan_text(reproduction, missing, gpus, environment), flush=True)
     if mode == "laptop" and arguments.mode is None:
         print(
             "\nNo GPU, no RAY_ADDRESS and no --data here: this is the rehearsal. What the paper's needs: agentic-video "

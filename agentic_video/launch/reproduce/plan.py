@@ -1,24 +1,33 @@
 """The plan of a reproduction for people: its data, its stages, what they cost, what is missing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from omegaconf import DictConfig
 
+from agentic_video.launch.options import LaunchOptions
 from agentic_video.launch.reproduce.chain import Chain, Stage
-from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, shown
+from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, profile_of, shown
+from agentic_video.launch.stage import size_overrides, total_steps, with_workers
+from agentic_video.planning.job import CPUS_OF_A_GPU
 from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Plan
 from agentic_video.planning.report import plan_of
 from agentic_video.utils.errors import SetupError
 
 NOT_MEASURED = "time and memory are not measured"
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
-def plan_text(reproduction: Reproduction, missing: Sequence[str]) -> str:
+def plan_text(
+    reproduction: Reproduction, missing: Sequence[str], gpus: int = 0, environment: Mapping[str, str] = NONE
+) -> str:
     """The plan for people: data, stages, what is missing.
 
     Args:
         missing: See :meth:`Reproduction.missing`.
+        gpus: Of this machine; 0 plans for those of the recipe.
+        environment: Environment variables.
     """
     chain, options, steps = reproduction.chain, reproduction.options, reproduction.steps
     if chain.mode == "laptop":
@@ -42,7 +51,7 @@ def plan_text(reproduction: Reproduction, missing: Sequence[str]) -> str:
         lines += [f"  {name}: {options.settings.get(name) or 'MISSING'}; {chain.settings[name]}" for name in settings]
     lines += ["", "stages:"]
     for number, step in enumerate(steps, 1):
-        lines += _step_lines(reproduction, number, step)
+        lines += _step_lines(reproduction, number, step, gpus, environment)
     lines += [f"  {len(steps) + 1:2}. table [always]: {shown(options.out / 'table.md')}"]
     lines += ["", f"cost: {_cost(chain)}"]
     if problems := [*reproduction.changed(), *missing]:
@@ -52,7 +61,9 @@ def plan_text(reproduction: Reproduction, missing: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _step_lines(reproduction: Reproduction, number: int, step: Step) -> Iterator[str]:
+def _step_lines(
+    reproduction: Reproduction, number: int, step: Step, gpus: int, environment: Mapping[str, str]
+) -> Iterator[str]:
     """The lines about a stage."""
     stage = step.stage
     source = f" ({stage.source})" if stage.source else ""
@@ -61,7 +72,7 @@ def _step_lines(reproduction: Reproduction, number: int, step: Step) -> Iterator
         yield f"      {step.note}"
     if step.starts or step.action == "changed":
         yield f"      $ {reproduction.shell(stage)}"
-        if cost := cost_of(reproduction, stage):
+        if cost := cost_of(reproduction, stage, gpus, environment):
             yield f"      cost: {cost}"
 
 
@@ -71,20 +82,40 @@ def _cost(chain: Chain) -> str:
     return f"of stages without a line of it above, {NOT_MEASURED}"
 
 
-def cost_of(reproduction: Reproduction, stage: Stage) -> str:
-    """What is known of a stage's time and memory, in one line; empty where nothing is."""
+def cost_of(reproduction: Reproduction, stage: Stage, gpus: int = 0, environment: Mapping[str, str] = NONE) -> str:
+    """What is known of a stage's time and memory, in one line; empty where nothing is.
+
+    Args:
+        gpus: See :func:`plan_text`.
+        environment: Environment variables.
+    """
     if reproduction.chain.mode == "laptop":
         return ""
     published = f"the paper: {stage.cost}" if stage.cost else ""
     if stage.trained != "grpo":
         return published
-    config = reproduction.config(stage)
-    assert config is not None
     try:
-        planned = _planned(plan_of(config), stage, config)
+        config = _launched(reproduction, stage, gpus, environment)
+        planned = _planned(plan_of(config, model=reproduction.model_of(stage)), stage, config)
     except SetupError as error:
         planned = f"no plan: {error}"
     return "; ".join(filter(None, [planned, published]))
+
+
+def _launched(reproduction: Reproduction, stage: Stage, gpus: int, environment: Mapping[str, str]) -> DictConfig:
+    """A GRPO stage's config as the launcher fits it to the machines that there are.
+
+    Raises:
+        SetupError: It can't.
+    """
+    profile = profile_of(stage.words, "cluster")
+    words = tuple(reproduction.overrides(stage))
+    sizes = size_overrides(LaunchOptions(reproduction.chain.recipe, overrides=words), profile, gpus, environment)
+    config = reproduction.config(stage, sizes)
+    assert config is not None
+    if profile != "cluster":
+        return config
+    return with_workers(config, config.trainer.nnodes, CPUS_OF_A_GPU * config.trainer.n_gpus_per_node, words)
 
 
 def _planned(plan: Plan, stage: Stage, config: DictConfig) -> str:
@@ -96,5 +127,6 @@ def _planned(plan: Plan, stage: Stage, config: DictConfig) -> str:
         f"{peak.total / GIB:.0f} are taken ({plan.verdict}); at least {least:.0f} s a step before the update, whose "
         "time isn't computed"
     )
-    steps = stage.rows // int(config.data.train_batch_size) * int(config.trainer.total_epochs)
+    most = int(config.data.get("train_max_samples") or 0)
+    steps = total_steps(config, min(stage.rows, most) if most > 0 else stage.rows)
     return f"{text}; {steps} steps, so at least {duration(least * steps)}" if steps else text

@@ -177,17 +177,31 @@ class Reproduction:
         value = self.options.settings.get(setting, "")
         return "" if is_address(value) else value
 
-    def config(self, stage: Stage) -> DictConfig | None:
+    def config(self, stage: Stage, sizes: Sequence[str] = ()) -> DictConfig | None:
         """The recipe's config as a stage's command composes it; None for a command without one.
 
-        Overrides into which something is put that isn't known yet are left out.
+        Args:
+            sizes: Overrides that the launcher puts before the command's own.
 
         Raises:
             SetupError: It doesn't compose: an override is wrong, say.
         """
+        return self._composed(stage, [*sizes, *self.overrides(stage)])
+
+    def overrides(self, stage: Stage) -> list[str]:
+        """The overrides of a stage's command, but for those into which something is put that isn't known yet."""
         values = self.values(stage)
         known = [word for word in stage.words if _is_override(word) and values.keys() >= {*places(word)}]
-        return self._composed(stage, [put_in(word, values) for word in known])
+        return [put_in(word, values) for word in known]
+
+    def model_of(self, stage: Stage) -> str:
+        """The model that a training starts from, as far as it is known which shape it has.
+
+        Returns:
+            Folder of a checkpoint that is there, else the checkpoint that the user starts from; empty for the paper's.
+        """
+        model = filled(stage.variables.get("MODEL_PATH", ""), self.values(stage))
+        return model if (Path(model).expanduser() / "config.json").is_file() else self.options.base
 
     def _composed(self, stage: Stage, overrides: Sequence[str]) -> DictConfig | None:
         """The recipe's config as a stage's command composes it with other overrides.

@@ -417,6 +417,27 @@ def fused_head(fsdp_utils: ModuleType) -> None:
     fsdp_utils._select_fsdp2_wrap_targets = _select_fsdp2_wrap_targets  # type: ignore[attr-defined]
 
 
+def kept_weights(fsdp_utils: ModuleType) -> None:
+    """Within a step of several updates verl's trainer with GPUs of its own for rollouts puts the weights aside, takes
+    up those from the step's start, and then these again. Under FSDP2 it puts ``weights.cpu()`` aside: of weights that
+    are offloaded (``param_offload``) the weights themselves, which are then overwritten, so that all updates of a step
+    but the last are lost. Put copies aside.
+    """
+    original = fsdp_utils.fsdp2_sharded_save_to_cpu
+
+    @wraps(original)
+    def fsdp2_sharded_save_to_cpu(model: Any) -> Any:
+        state, spec = original(model)
+        live = {name: getattr(one, "_local_tensor", one).data_ptr() for name, one in model.named_parameters()}
+        copied = {
+            name: (saved.clone() if saved.data_ptr() == live[name] else saved, of_one)
+            for name, (saved, of_one) in state.items()
+        }
+        return copied, spec
+
+    fsdp_utils.fsdp2_sharded_save_to_cpu = fsdp2_sharded_save_to_cpu  # type: ignore[attr-defined]
+
+
 def frozen_vision(engine_workers: ModuleType) -> None:
     """verl has a key ``actor.freeze_vision_tower`` and nothing that reads it: freeze the vision tower's weights.
 

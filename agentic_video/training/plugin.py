@@ -61,6 +61,11 @@ def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.limited_drops(replay_buffer)
 
 
+def _patch_fsdp(fsdp_utils: ModuleType) -> None:
+    patches.fused_head(fsdp_utils)
+    patches.kept_weights(fsdp_utils)
+
+
 def _patch_distributed(distributed: ModuleType) -> None:
     patches.patient_process_group(distributed)
     if patches.on_cpu():
@@ -101,7 +106,7 @@ def install() -> None:
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
-        "verl.utils.fsdp_utils": loudly(patches.fused_head),
+        "verl.utils.fsdp_utils": loudly(_patch_fsdp),
         "verl.utils.distributed": loudly(_patch_distributed),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.checkpoint_manager": loudly(patches.whole_checkpoints),

@@ -243,6 +243,30 @@ def test_ranks_without_weights_merge_nothing() -> None:
     assert patches.merge_lora({}, 2.0) == {}
 
 
+def test_offloaded_weights_are_put_aside_as_copies(tmp_path: Path) -> None:
+    """As verl's trainer with GPUs of its own for rollouts does within a step of several updates."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from verl.utils.fsdp_utils import fsdp2_sharded_load_from_cpu, fsdp2_sharded_save_to_cpu
+
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'meeting'}", rank=0, world_size=1)
+    try:
+        model = fully_shard(torch.nn.Linear(2, 1, bias=False), mesh=init_device_mesh("cpu", (1,)))
+        weight: Any = model.weight
+        weight._local_tensor.data.fill_(0.0)
+        at_first = fsdp2_sharded_save_to_cpu(model)
+        for update in (1.0, 2.0, 3.0):
+            weight._local_tensor.data.add_(1.0)
+            now = fsdp2_sharded_save_to_cpu(model)
+            fsdp2_sharded_load_from_cpu(model, *at_first)
+            assert weight._local_tensor.tolist() == [[0.0, 0.0]]
+            fsdp2_sharded_load_from_cpu(model, *now)
+            assert weight._local_tensor.tolist() == [[update, update]]
+    finally:
+        dist.destroy_process_group()
+
+
 def test_a_frozen_vision_tower_gets_no_gradient() -> None:
     model = torch.nn.ModuleDict(
         {"visual": torch.nn.Linear(5, 3), "text": torch.nn.Linear(3, 2), "visually": torch.nn.Linear(2, 2)}

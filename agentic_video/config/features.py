@@ -102,6 +102,12 @@ def _trainer(get: Get) -> Iterator[str]:
                 f"{key}: belongs to verl's fully asynchronous program, which doesn't use our agent-loop workers or "
                 f"trainer; trainer.v1.trainer_mode={TRAINER_MODES['separate_async']} plays and trains at the same time"
             )
+    if get("actor_rollout_ref.hybrid_engine") is False:
+        # verl/trainer/ppo/v1/trainer_separate_async.py, _setup: logger.info(..., flush=True)
+        yield (
+            "actor_rollout_ref.hybrid_engine: on False verl's trainer with GPUs of its own for rollouts fails once its "
+            "engines are up, and the others pass it over; leave it True"
+        )
     if get("trainer.default_hdfs_dir") is not None:
         # verl/utils/checkpoint/fsdp_checkpoint_manager.py: "hdfs_path: Unused"
         yield (
@@ -156,7 +162,7 @@ def _lora(get: Get) -> Iterator[str]:
     if get(f"{MODEL}.lora.rank"):
         # verl/workers/engine/fsdp/transformer_impl.py reads lora_rank, vllm_async_server.py either
         yield f"{MODEL}.lora.rank: is Megatron's; set {MODEL}.lora_rank and {MODEL}.lora_alpha"
-    if not get(f"{MODEL}.lora_rank") and get(f"{MODEL}.lora_adapter_path") is None:
+    if not _has_lora(get):
         return
     left_out = get(f"{MODEL}.exclude_modules")
     pattern = left_out if isinstance(left_out, str) else ""
@@ -172,8 +178,12 @@ def _lora(get: Get) -> Iterator[str]:
         )
 
 
+def _has_lora(get: Get) -> bool:
+    return bool(get(f"{MODEL}.lora_rank")) or get(f"{MODEL}.lora_adapter_path") is not None
+
+
 def _separate_async(get: Get) -> Iterator[str]:
-    """What ``PPOTrainerSeparateAsync`` asserts, which would be heard only when the cluster is up."""
+    """What ``PPOTrainerSeparateAsync`` asserts, which would be heard only when the cluster is up; and LoRA."""
     if get("trainer.v1.trainer_mode") != TRAINER_MODES["separate_async"]:
         return
     for key in (f"{ROLLOUT}.nnodes", f"{ROLLOUT}.n_gpus_per_node"):
@@ -181,6 +191,15 @@ def _separate_async(get: Get) -> Iterator[str]:
             yield f"{key}: of the GPUs that only play episodes; must be at least 1, got {get(key)}"
     if get(f"{ROLLOUT}.checkpoint_engine.backend") == "naive":
         yield f"{ROLLOUT}.checkpoint_engine.backend: naive can't send weights to other GPUs; set nccl"
+    if _has_lora(get) and not get(f"{MODEL}.lora.merge"):
+        # verl/workers/engine_workers.py, update_weights: base_sync_done is left at False, so that what is sent is the
+        # base model's weights
+        yield (
+            f"{MODEL}.lora.merge: verl sends no adapters to other GPUs, so that their engines would play with the base "
+            "model throughout; set True, or train without LoRA"
+        )
+    if get("reward.reward_model.enable") and not get("reward.reward_model.enable_resource_pool"):
+        yield "reward.reward_model.enable_resource_pool: a reward model needs GPUs of its own here; set True"
     steps = get("trainer.v1.separate_async.parameter_sync_step")
     mini, batch = get("actor_rollout_ref.actor.ppo_mini_batch_size"), get("data.train_batch_size")
     if batch != steps * mini:

@@ -10,6 +10,13 @@ from tests.config.configs import PROFILES, SYSTEMS, composed, set_environment
 ROLLOUT, MODEL = "actor_rollout_ref.rollout", "actor_rollout_ref.model"
 LORA = f"{MODEL}.lora_rank=8"
 SEPARATE = "trainer.v1.trainer_mode=agentic_video_separate_async"
+OWN_GPUS = [
+    SEPARATE,
+    f"{ROLLOUT}.nnodes=1",
+    f"{ROLLOUT}.n_gpus_per_node=8",
+    f"{ROLLOUT}.checkpoint_engine.backend=nccl",
+]
+"""Rollouts on GPUs of their own."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +40,9 @@ def test_the_recipes_can_be_had(system: str, profile: str) -> None:
         ["agentic_video.system.frames_as=video"],
         ["actor_rollout_ref.actor.strategy=fsdp"],
         ["trainer.v1.trainer_mode=agentic_video_colocate_async"],
-        [
-            SEPARATE,
-            f"{ROLLOUT}.nnodes=1",
-            f"{ROLLOUT}.n_gpus_per_node=8",
-            f"{ROLLOUT}.checkpoint_engine.backend=nccl",
-        ],
+        OWN_GPUS,
+        [*OWN_GPUS, LORA, f"{MODEL}.lora.merge=True"],
+        [*OWN_GPUS, "actor_rollout_ref.actor.fsdp_config.param_offload=True"],
     ],
 )
 def test_what_can_be_had(overrides: list[str]) -> None:
@@ -81,11 +85,11 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             [SEPARATE, f"{ROLLOUT}.nnodes=1", f"{ROLLOUT}.n_gpus_per_node=8"],
             r"checkpoint_engine\.backend: naive .* set nccl$",
         ),
+        ([*OWN_GPUS, LORA], r"^actor_rollout_ref\.model\.lora\.merge: .*base model throughout; set True"),
+        ([*OWN_GPUS, "reward.reward_model.enable=True"], r"^reward\.reward_model\.enable_resource_pool: .*; set True$"),
+        (["actor_rollout_ref.hybrid_engine=False"], r"^actor_rollout_ref\.hybrid_engine: .*; leave it True$"),
         (
-            [
-                *(SEPARATE, f"{ROLLOUT}.nnodes=1", f"{ROLLOUT}.n_gpus_per_node=8", "data.train_batch_size=100"),
-                f"{ROLLOUT}.checkpoint_engine.backend=nccl",
-            ],
+            [*OWN_GPUS, "data.train_batch_size=100"],
             r"^data\.train_batch_size: .* = 4 \* 32 = 128, got 100$",
         ),
     ],

@@ -1,6 +1,7 @@
 """Finished builds, each in a folder that is named after what it was made from."""
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -8,12 +9,10 @@ import secrets
 import shutil
 import socket
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Self
-
-import psutil
 
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
@@ -33,6 +32,8 @@ VERSION = 6
 
 FACTS_FILE = "made_from.json"
 """In each build: what it was made from."""
+LOCK_FILE = ".lock"
+"""In each build as long as it is made: whoever makes it holds its lock."""
 SHIPPED = Path(__file__).parent / "shipped"
 """The base model of most recipes comes with the package: it is small, takes half a minute to train, and is then the
 same on every machine. Where a test says that it is out of date, empty this folder and make it anew:
@@ -50,7 +51,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cache:
-    """A folder of finished builds. As a context it leaves nothing half built of this process, whatever ends it.
+    """A folder of finished builds. As a context it leaves nothing half built, whatever ends it.
 
     Attributes:
         folder: Where they are.
@@ -59,12 +60,14 @@ class Cache:
 
     folder: Path = DEFAULT_CACHE
     dry: bool = False
+    _building: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        remove_abandoned(self.folder, own=True)
+        for left in list(self._building):
+            _remove(left)
 
     def once(self, kind: str, facts: Facts, build: Callable[[Path], None]) -> Path:
         """The build of these facts, made if it is neither shipped nor there; what is made, and why, is said.
@@ -94,20 +97,48 @@ class Cache:
         remove_abandoned(self.folder)
         started = time.monotonic()
         building = self.folder / f".{folder.name}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._building.add(building)
         try:
             building.mkdir()  # in here: a signal that ends the build may come right after it
-            build(building)
-            (building / FACTS_FILE).write_text(json.dumps(facts, default=str, indent=2), encoding="utf-8")
-            try:
-                building.rename(folder)
-            except OSError:
-                # Another process finished the same build first; its files are as good.
-                if not folder.is_dir():
-                    raise
+            with _in_hand(building):
+                build(building)
+                (building / FACTS_FILE).write_text(json.dumps(facts, default=str, indent=2), encoding="utf-8")
+                try:
+                    building.rename(folder)
+                except OSError:
+                    # Another process finished the same build first; its files are as good.
+                    if not folder.is_dir():
+                        raise
         finally:
             _remove(building)
+            self._building.discard(building)  # not where a second signal ends this: the context comes after it
+        (folder / LOCK_FILE).unlink(missing_ok=True)
         print(f"[toyworld] built {folder} in {time.monotonic() - started:.0f} s", flush=True)
         return folder
+
+
+@contextlib.contextmanager
+def _in_hand(building: Path) -> Iterator[None]:
+    """Show, for as long as the context lasts, that a folder is being filled, also to who doesn't see this process.
+
+    Where a file system has no locks the folder is taken to be in use for ever.
+    """
+    with (building / LOCK_FILE).open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # before it is locked it is empty, and nobody's to remove
+            file.write(b"held\n")
+        yield
+
+
+def _is_abandoned(building: Path) -> bool:
+    """Whether a folder was being filled by a process that has ended; False where that can't be known."""
+    try:
+        with (building / LOCK_FILE).open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return bool(file.read(1))
+    except OSError:
+        return False
 
 
 def _remove(building: Path) -> None:
@@ -170,16 +201,16 @@ def _short(value: Any) -> str:
     return text if len(text) <= VALUE_CHARACTERS else f"{text[:VALUE_CHARACTERS]}..."
 
 
-def remove_abandoned(folder: Path, own: bool = False) -> None:
+def remove_abandoned(folder: Path) -> None:
     """Remove what builds left that were killed on this machine.
+
+    Processes of another container can't be seen, but the locks that they hold can.
 
     Args:
         folder: Of finished builds.
-        own: Whether this process builds nothing any more: what it left is removed, too.
     """
     for left in folder.glob(f".*-{socket.gethostname()}-*-*"):
-        number = left.name.rsplit("-", 2)[1]
-        if number.isdigit() and (own if int(number) == os.getpid() else not psutil.pid_exists(int(number))):
+        if _is_abandoned(left):
             _remove(left)
 
 
@@ -214,7 +245,7 @@ def taught(system: System) -> System:
     if is_dataclass(weights):
         cls: Any = type(weights)
         changes["weights"] = cls()
-    if any(field.name == "train_asides" for field in fields(system)):  # type: ignore[arg-type]
+    if any(one.name == "train_asides" for one in fields(system)):  # type: ignore[arg-type]
         changes["train_asides"] = False
     return replace(system, **changes) if changes else system  # type: ignore[type-var]
 

@@ -1,7 +1,11 @@
+import errno
+import fcntl
 import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +17,7 @@ from agentic_video.toyworld import cache as caching
 from agentic_video.toyworld.base import BaseRecipe, tokenizer_corpus
 from agentic_video.toyworld.cache import (
     FACTS_FILE,
+    LOCK_FILE,
     SHIPPED,
     Cache,
     base_facts,
@@ -106,23 +111,74 @@ def test_the_reason_is_what_differs_from_the_nearest_build(tmp_path: Path) -> No
 
 
 def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
-    gone = next(number for number in range(4_000_000, 2_000_000, -1) if not psutil.pid_exists(number))
-    host = socket.gethostname()
-    names = [f".x-1-{host}-{gone}-a_b", f".x-1-{host}-{os.getpid()}-ab", f".x-1-elsewhere-{gone}-ab", "x-1"]
-    for name in names:
-        (tmp_path / name).mkdir()
-    remove_abandoned(tmp_path)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names[1:])
-    remove_abandoned(tmp_path, own=True)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(names[2:])
+    program = (
+        "import os, sys; from pathlib import Path; from agentic_video.toyworld.cache import Cache\n"
+        "def build(folder):\n"
+        "    (folder / 'half').touch()\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "Cache(Path(sys.argv[1])).once('thing', {'b': 2}, build)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(tmp_path)]).returncode == -9
+    (left,) = tmp_path.iterdir()
+    # of another machine, whose locks may not be seen here; of a file system without locks; just being made
+    host, kept = socket.gethostname(), (".x-1-elsewhere-7-ab", ".x-1-host-7-ab", ".x-1-host-8-ab")
+    for name in kept:
+        (tmp_path / name.replace("host", host)).mkdir()
+    (tmp_path / kept[0] / LOCK_FILE).write_text("7")
+    (tmp_path / kept[2].replace("host", host) / LOCK_FILE).touch()
+    Cache(tmp_path).once("thing", FACTS, lambda folder: None)
+    assert sorted(entry.name.replace(host, "host") for entry in tmp_path.iterdir()) == sorted((*kept, NAME))
+    assert not left.exists()
 
 
-def test_as_a_context_it_leaves_nothing_half_built_of_this_process(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit), Cache(tmp_path) as cache:
-        cache.once("thing", {}, lambda folder: None)
-        (tmp_path / f".thing-1-{socket.gethostname()}-{os.getpid()}-ab").mkdir()
+def test_a_build_is_left_alone_as_long_as_it_runs_though_nobody_sees_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers on one cache may have the same name, and don't see each other's processes."""
+    monkeypatch.setattr(psutil, "pid_exists", lambda number: False)
+
+    def build(folder: Path) -> None:
+        (folder / "half").touch()
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(os, "getpid", lambda: 7)
+            assert Cache(tmp_path).once("other", {}, lambda folder: None)
+            with Cache(tmp_path):
+                remove_abandoned(tmp_path)
+        assert (folder / "half").exists()
+
+    assert [entry.name for entry in Cache(tmp_path).once("thing", FACTS, build).iterdir()] != []
+    built = {entry.name: sorted(file.name for file in entry.iterdir()) for entry in tmp_path.iterdir()}
+    assert built == {NAME: ["half", FACTS_FILE], f"other-{content_key({})}": [FACTS_FILE]}
+
+
+def test_a_file_system_without_locks_is_built_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    def build(folder: Path) -> None:
+        remove_abandoned(tmp_path)
+        (folder / "half").touch()
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert (Cache(tmp_path).once("thing", FACTS, build) / "half").exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == [NAME]
+
+
+def test_as_a_context_it_leaves_nothing_half_built_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(building: Path) -> None:
         raise SystemExit(143)
-    assert [entry.name for entry in tmp_path.iterdir()] == [f"thing-{content_key({})}"]
+
+    remove = caching._remove
+    monkeypatch.setattr(caching, "_remove", stop)  # a signal, while it is being removed
+    with pytest.raises(SystemExit), Cache(tmp_path) as cache:
+        try:
+            cache.once("thing", {}, stop)
+        finally:
+            assert len(list(tmp_path.iterdir())) == 1
+            monkeypatch.setattr(caching, "_remove", remove)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_only_what_a_build_is_made_from_names_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from uuid import uuid4
 
 import psutil
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.features import TRAINER_MODES
 from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
 from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
 from agentic_video.launch.inputs import handed_over
@@ -171,6 +172,17 @@ def _keys(job: Job) -> dict[str, str]:
     return write_secrets(job.folder, secrets(job.environment, job.config))
 
 
+def gpus_beside(config: DictConfig) -> dict[str, int]:
+    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
+    blocks = {
+        "actor_rollout_ref.rollout": config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
+        "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
+        "distillation": OmegaConf.select(config, "distillation.enabled"),
+    }
+    asked = {name: OmegaConf.select(config, name) for name, used in blocks.items() if used}
+    return {name: block.nnodes * block.n_gpus_per_node for name, block in asked.items()}
+
+
 def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> list[str]:
     """Look at the cluster, and fit the number of workers to its nodes.
 
@@ -184,7 +196,9 @@ def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, st
         trainer = job.config.trainer
         # a model may be a name on a hub
         files = tuple(dict.fromkeys(os.path.abspath(one) for one in job.files if one[:1] == "/" or os.path.exists(one)))
-        wanted = Wanted(trainer.nnodes, trainer.n_gpus_per_node, files, str(token), content, variables)
+        wanted = Wanted(
+            trainer.nnodes, trainer.n_gpus_per_node, files, str(token), content, variables, gpus_beside(job.config)
+        )
         cluster = check_cluster(joining["RAY_ADDRESS"], wanted, {**job.environment, **joining})
     finally:
         token.unlink(missing_ok=True)

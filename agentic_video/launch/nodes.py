@@ -42,6 +42,8 @@ class Wanted:
         shared: A file that was just written, which each node must see as it is; empty for none.
         content: What stands in it.
         variables: Environment variables of the job's processes.
+        beside: GPUs beside these, wherever they are, by the block of the config whose ``nnodes`` and
+            ``n_gpus_per_node`` ask for them.
     """
 
     nodes: int
@@ -50,6 +52,7 @@ class Wanted:
     shared: str = ""
     content: str = ""
     variables: Mapping[str, str] | None = None
+    beside: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,15 @@ def missing(wanted: Wanted, gpus: Sequence[float], free: float) -> str:
             f"it has {len(gpus)} node(s) with {has} GPU(s); the run asks for {wanted.nodes} x {wanted.gpus} "
             "(trainer.nnodes x trainer.n_gpus_per_node): set NNODES and GPUS_PER_NODE, or start Ray on the others"
         )
-    if free < wanted.nodes * wanted.gpus:
+    beside = wanted.beside or {}
+    whole = wanted.nodes * wanted.gpus + sum(beside.values())
+    if sum(gpus) < whole:
+        pools = " and ".join(f"{count} ({block}.nnodes x {block}.n_gpus_per_node)" for block, count in beside.items())
+        return (
+            f"it has {sum(gpus):g} GPU(s) in all; the run asks for {whole}, {wanted.nodes} x {wanted.gpus} "
+            f"(trainer.nnodes x trainer.n_gpus_per_node) and {pools}: ask for fewer, or start Ray on more nodes"
+        )
+    if free < whole:
         return f"only {free:g} of its {sum(gpus):g} GPUs are free: another job holds the others (ray status)"
     return ""
 

@@ -31,6 +31,24 @@ def test_what_a_cluster_lacks(gpus: list[float], free: float, lacks: str) -> Non
     assert bool(said) == bool(lacks) and re.search(lacks, said)
 
 
+@pytest.mark.parametrize(
+    ("gpus", "free", "lacks"),
+    [
+        ([8.0, 4.0], 12.0, ""),
+        ([8.0, 4.0], 11.0, r"only 11 of its 12 GPUs are free"),
+        (
+            [8.0],
+            8.0,
+            r"it has 8 GPU\(s\) in all; the run asks for 12, 1 x 8 \(trainer\.nnodes x trainer\.n_gpus_per_node\) "
+            r"and 4 \(actor_rollout_ref\.rollout\.nnodes x actor_rollout_ref\.rollout\.n_gpus_per_node\): ",
+        ),
+    ],
+)
+def test_gpus_beside_the_trainer_s_count(gpus: list[float], free: float, lacks: str) -> None:
+    said = missing(Wanted(1, 8, beside={"actor_rollout_ref.rollout": 4}), gpus, free)
+    assert bool(said) == bool(lacks) and re.search(lacks, said)
+
+
 def seen(folder: Path, *files: Path, versions: dict[str, str] | None = None, content: str = "x") -> list[str]:
     shared = folder / "token"
     shared.write_text("x")

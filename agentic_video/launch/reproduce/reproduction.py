@@ -21,7 +21,8 @@ from agentic_video.launch.options import ON_TOYWORLD, Profile
 from agentic_video.launch.options import Stage as Trained
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.launch.reproduce.chain import PROGRAM, Chain, Stage, filled, places
-from agentic_video.launch.reproduce.state import Record, State, difference, identity
+from agentic_video.launch.reproduce.conversions import lacking, reports_of
+from agentic_video.launch.reproduce.state import Record, State, difference, identity, video_names
 from agentic_video.utils.errors import SetupError
 
 Action = Literal["run", "go on", "again", "changed", "whole", "keep", "given", "left out", "not needed"]
@@ -168,9 +169,32 @@ class Reproduction:
             "command": shlex.join([*variables, PROGRAM, *(filled(word, known) for word in stage.words)]),
             "inputs": {name: identity(path) if path else "" for name, path in inputs.items()},
             "named": {name: value for name in self.settings_of([stage]) if (value := self._compared(name))},
+            "videos": video_names(folder) if (folder := self._videos(stage)) else "",
             "base": identity(Path(self.base).expanduser()) if ("base", "") in stage.places else "",
             "config": {} if config is None else dict(_flat(OmegaConf.to_container(config))),
         }
+
+    def _videos(self, stage: Stage) -> Path | None:
+        """The folder in which a conversion looks for videos; None for other stages."""
+        if stage.words[:1] != ("convert",):
+            return None
+        words = self.words(stage)
+        folder = Path(option_of(words, "--videos") or option_of(words, "--source"))
+        return folder.parent if folder.is_file() else folder
+
+    def _other_videos(self, stage: Stage, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+        """That other videos are there than when a conversion left questions out for want of theirs; else empty.
+
+        Args:
+            before: What it was made with; an earlier version noted no videos.
+            now: What it would be made with.
+        """
+        folder = self._videos(stage)
+        if folder is None or not before.get("videos") or before["videos"] == now["videos"]:
+            return ""
+        files = [file for name in stage.makes if (file := self.state.output(stage, name))]
+        lack = sum(lacking(one) for one in reports_of(files) if one.get("limit") is None or one["rows"] < one["limit"])
+        return f"the videos in {shown(folder)} changed, of which {lack} questions lacked theirs" if lack else ""
 
     def _compared(self, setting: str) -> str:
         """A setting's value as far as outputs depend on it: an address says nothing of the model that is there."""
@@ -271,7 +295,10 @@ class Reproduction:
             return Step(stage, "again", "what it made is set aside")
         if record.finished and lacks:
             return Step(stage, "again", f"its output {lacks[0]} is gone")
-        if found := difference(record.settings, settings):
+        found = difference(record.settings, settings)
+        if record.finished and not found:
+            found = self._other_videos(stage, record.settings, settings)
+        if found:
             # what failed for want of something that has been mended since has nothing to lose
             if record.finished or self.state.has_made(stage):
                 return Step(stage, "changed", found)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.config.typed import dataclass_from
-from agentic_video.converters.files import files_below
+from agentic_video.converters.files import VIDEO_SUFFIXES, files_below, walk
 from agentic_video.launch.reproduce.chain import Stage
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.journal import write_whole
@@ -135,6 +135,15 @@ def identity(path: Path) -> str:
             facts.append((one.relative_to(path).as_posix(), _content(one, left)))
             left = max(0, left - one.stat().st_size)
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+
+
+def video_names(folder: Path) -> str:
+    """Which videos are below a folder, by their paths alone: not one of them is opened. Empty without a folder."""
+    if not folder.is_dir():
+        return ""
+    found = (place.relative_to(folder) / name for place, names in walk(folder) for name in names)
+    videos = sorted(path.as_posix() for path in found if path.suffix.lower() in VIDEO_SUFFIXES)
+    return hashlib.sha256(json.dumps(videos).encode()).hexdigest()[:16]
 
 
 def _content(file: Path, most: int) -> str:

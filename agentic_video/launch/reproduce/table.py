@@ -1,18 +1,51 @@
 """A reproduction's table: its evaluations beside the published numbers, or beside the synthetic world's figures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentic_video.converters import CONVERTERS
 from agentic_video.evaluation.published import Published, published
 from agentic_video.evaluation.report import percent, table
 from agentic_video.evaluation.suites import ACCURACY
-from agentic_video.launch.reproduce.chain import Chain, Row
-from agentic_video.launch.reproduce.reproduction import Reproduction
+from agentic_video.launch.reproduce.chain import Chain, Row, Stage
+from agentic_video.launch.reproduce.conversions import BAD, lacking, reports_of
+from agentic_video.launch.reproduce.reproduction import Reproduction, option_of
 from agentic_video.utils.journal import write_whole
 
 TABLE = "table.md"
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """How many questions the rows of a benchmark have.
+
+    Attributes:
+        official: As published.
+        bad: That the published files hold and nobody can play as they are.
+        lacking: That were left out because their videos weren't there.
+    """
+
+    official: int
+    bad: int = 0
+    lacking: int = 0
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """An evaluation of the table.
+
+    Attributes:
+        row: What it stands for.
+        report: What its ``report.json`` says; None where it wasn't played.
+        benchmark: Of its rows; None where no number of questions is published.
+    """
+
+    row: Row
+    report: Mapping[str, Any] | None = None
+    benchmark: Benchmark | None = None
 
 
 def write_table(reproduction: Reproduction) -> str:
@@ -21,11 +54,12 @@ def write_table(reproduction: Reproduction) -> str:
     Returns:
         Its text.
     """
-    found: list[tuple[Row, Mapping[str, Any] | None]] = []
+    found = []
     for stage in reproduction.stages:
         if stage.row is not None and not stage.left_out:
             report = reproduction.path(stage.name, "report")
-            found.append((stage.row, None if report is None else read_report(report)))
+            benchmark = benchmark_of(reproduction, stage)
+            found.append(Evaluated(stage.row, None if report is None else read_report(report), benchmark))
     text = table_text(reproduction.chain, found)
     write_whole(reproduction.options.out / TABLE, [text])
     return text
@@ -36,12 +70,42 @@ def read_report(file: Path) -> Mapping[str, Any]:
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def table_text(chain: Chain, rows: list[tuple[Row, Mapping[str, Any] | None]]) -> str:
+def benchmark_of(reproduction: Reproduction, stage: Stage) -> Benchmark | None:
+    """How many questions the rows of an evaluation have; None where that isn't published of all of them.
+
+    It is what the conversions of its rows report, or, where rows without a report are given, what converters know.
+    """
+    found = []
+    for name, output in stage.places:
+        maker = reproduction.chain.stage(name) if output else None
+        if maker is None or maker.words[:1] != ("convert",):
+            continue
+        path = reproduction.path(name, output)
+        report = next(reports_of([path] if path else []), {})
+        official = report["official_rows"] if "official_rows" in report else _official(maker)
+        if not official:
+            return None
+        counts = report.get("counts", {})
+        found.append(Benchmark(official, sum(counts.get(kind, 0) for kind in BAD), lacking(report)))
+    official, bad, lack = (sum(getattr(one, name) for one in found) for name in ("official", "bad", "lacking"))
+    return Benchmark(official, bad, lack) if found else None
+
+
+def _official(maker: Stage) -> int | None:
+    """The published number of questions of the split that a conversion makes."""
+    converter = CONVERTERS.get(maker.words[1])
+    if converter is None:
+        return None
+    split = converter.splits.get(option_of(maker.words, "--split") or next(iter(converter.splits)))
+    return split.rows if split else None
+
+
+def table_text(chain: Chain, rows: Sequence[Evaluated]) -> str:
     """The table as Markdown.
 
     Args:
         chain: The reproduction's; a rehearsal's table has no published number.
-        rows: What each evaluation stands for, and its report; None for one that wasn't played.
+        rows: Its evaluations.
     """
     if chain.mode == "laptop":
         head = [
@@ -54,16 +118,18 @@ def table_text(chain: Chain, rows: list[tuple[Row, Mapping[str, Any] | None]]) -
         if left_out := [stage.name for stage in chain.stages if stage.left_out]:
             head[-1:] = ["", f"Not rehearsed, as the plan says why: {', '.join(left_out)}.", ""]
         columns: tuple[str, ...] = ("evaluated", "accuracy %", "±", "episodes", "synthetic world %")
-        cells = [_rehearsed(row, report) for row, report in rows]
+        cells = [_rehearsed(one.row, one.report) for one in rows]
         return "\n".join([*head, *table(columns, cells)]) + "\n"
     head = [
         f"# {chain.paper}: reproduced, beside the published numbers",
         "",
         "Accuracy in percent; ± is the standard error of this run. Rows that couldn't be played count as wrong.",
+        "A benchmark that was asked in part isn't compared: the note says how many of its official questions were asked.",
         "",
     ]
-    columns = ("benchmark", "model", "this run", "±", "frames", "published", "difference", "frames", "where", "note")
-    cells = [one for row, report in rows for one in _compared(chain.paper, row, report)]
+    columns = ("benchmark", "model", "questions", "this run", "±", "frames")
+    columns += ("published", "difference", "frames", "where", "note")
+    cells = [cell for one in rows for cell in _compared(chain.paper, one)]
     return "\n".join([*head, *table(columns, cells)]) + "\n"
 
 
@@ -92,19 +158,24 @@ def numbers_of(paper: str, row: Row) -> list[Published]:
     ]
 
 
-def _compared(paper: str, row: Row, report: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
     """A row of the table, one for each published number of the same model on the same benchmark."""
-    mean, own, notes = None, ("not played", "", ""), []
+    row, report = evaluated.row, evaluated.report
+    mean, own, notes = None, ("", "not played", "", ""), []
     if report is not None:
         official = {"name": ACCURACY, **report["official"], "unplayed_wrong": report["official_unplayed_wrong"]}
         score = report.get("headline") or official
-        unplayed = report["asked"] - report["episodes"]
+        asked = report["asked"]
+        unplayed = asked - report["episodes"]
         own_mean = score["unplayed_wrong"] if unplayed > 0 else score["mean"]
         frames = report["per_episode"].get("frames")
-        own = (percent(own_mean), percent(score["error"]), f"{frames['mean']:.1f}" if frames else "-")
-        mean = None if score.get("problem") else own_mean
+        shown = f"{frames['mean']:.1f}" if frames else "-"
+        own = (f"{asked:,}", percent(own_mean), percent(score["error"]), shown)
+        part, note = _share(asked, evaluated.benchmark)
+        mean = None if score.get("problem") or part else own_mean
+        notes.append(note)
         if unplayed > 0:
-            notes.append(f"{unplayed} of {report['asked']} not played")
+            notes.append(f"{unplayed} of {asked} not played")
         if score["name"] != ACCURACY:
             notes.append(score["name"])
         if score.get("problem"):
@@ -119,3 +190,16 @@ def _compared(paper: str, row: Row, report: Mapping[str, Any] | None) -> list[tu
         note = "; ".join(filter(None, [*notes, one.note if one else "no published number"]))
         cells.append((row.benchmark, row.model, *own, *said, note))
     return cells
+
+
+def _share(asked: int, benchmark: Benchmark | None) -> tuple[bool, str]:
+    """Whether an evaluation asked a part of a benchmark only, and what is said of that; empty where it asked all.
+
+    Args:
+        asked: Questions of the evaluation.
+    """
+    if benchmark is None or asked == benchmark.official:
+        return False, ""
+    without = f", {benchmark.lacking:,} lack their video" if benchmark.lacking else ""
+    said = f"{asked:,} of {benchmark.official:,} official questions{without}"
+    return benchmark.official - asked > benchmark.bad, said

@@ -1,5 +1,6 @@
 """What a reproduction would do."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from agentic_video.launch.reproduce.reproduction import (
     put_in,
 )
 from agentic_video.launch.reproduce.run import run_steps
-from agentic_video.launch.reproduce.state import State, difference
+from agentic_video.launch.reproduce.state import Record, State, difference
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 from tests.launch.reproduce.chains import STAGES, actions, chain_of, reproduction
@@ -309,3 +310,53 @@ def test_what_was_begun_is_kept_only_where_all_of_it_is_there(tmp_path: Path, ma
     (line,) = reproduction(tmp_path, stage).changed()
     assert "since it was begun in " in line and "--redo two makes it" in line
     assert ("--keep two takes it as it is" in line) == keep
+
+
+def converted(folder: Path, words: str = "", **more: Any) -> Reproduction:
+    """A chain of one conversion that has been done as its report says, when the first of its videos was there."""
+    run = f"agentic-video convert lvbench {words} --source {{data}}/raw --out {{folder}}/rows.jsonl"
+    stage = {"name": "rows", "about": "rows", "run": run, "makes": {"rows": "rows.jsonl"}}
+    (folder / "data" / "raw").mkdir(parents=True)
+    (folder / "data" / "raw" / "rows.json").write_text("[]")
+    (folder / "data" / "raw" / "1.mp4").write_text("1")
+    before = reproduction(folder, stage, mode="paper")
+    home = folder / "out" / "rows"
+    home.mkdir(parents=True)
+    (home / "rows.jsonl").write_text("{}")
+    report = {"rows": 3, "limit": None, "counts": {"missing_video": 9}, **more}
+    (home / "rows.report.json").write_text(json.dumps(report))
+    settings = before.settings(before.stages[0])
+    before.state.write("rows", Record({**settings, **more.get("settings", {})}, finished="then"))
+    return reproduction(folder, stage, mode="paper")
+
+
+def test_videos_that_came_later_are_said_where_some_were_missing(tmp_path: Path) -> None:
+    made = converted(tmp_path)
+    assert actions(made) == {"rows": "whole"}
+    (tmp_path / "data" / "raw" / "1.mp4").write_text("another")  # isn't looked into
+    assert actions(Reproduction(made.chain, made.options, made.state)) == {"rows": "whole"}
+    deep = tmp_path / "data" / "raw" / "deep"
+    deep.mkdir()
+    (deep / "2.MP4").write_text("2")
+    made = Reproduction(made.chain, made.options, made.state)
+    (line,) = made.changed()
+    assert line.startswith(
+        f"rows: the videos in {tmp_path}/data/raw changed, of which 9 questions lacked theirs since "
+    )
+    assert "--redo rows" in line and "--keep rows" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [
+        ("", {"counts": {}}),
+        ("--limit 3", {"limit": 3}),  # has what it wanted
+        ("", {"settings": {"videos": ""}}),  # as earlier versions noted it
+        ("--videos {data}/other", {}),  # where nothing changes
+    ],
+)
+def test_videos_that_change_nothing(tmp_path: Path, words: str, more: dict[str, Any]) -> None:
+    (tmp_path / "data" / "other").mkdir(parents=True)
+    made = converted(tmp_path, words, **more)
+    (tmp_path / "data" / "raw" / "2.mp4").write_text("2")
+    assert actions(made) == {"rows": "whole"}

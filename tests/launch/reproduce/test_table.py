@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from agentic_video.evaluation.report import figures
-from agentic_video.launch.reproduce.chain import Row
-from agentic_video.launch.reproduce.table import numbers_of, table_text, write_table
+from agentic_video.launch.reproduce.chain import Row, read_chain
+from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
+from agentic_video.launch.reproduce.state import State
+from agentic_video.launch.reproduce.table import Benchmark, Evaluated, benchmark_of, numbers_of, table_text, write_table
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, Trajectory
+from tests.config.configs import RECIPES
 from tests.docs.tables import rows_of
 from tests.launch.reproduce.chains import STAGES, chain_of, reproduction
 
@@ -34,9 +37,9 @@ def test_beside_the_published_numbers(tmp_path: Path) -> None:
     text = table_text(
         chain,
         [
-            (Row("mlvu_dev", "VideoZoomer"), report(0.65)),
-            (Row("lvbench", "VideoZoomer"), None),
-            (Row("mine", "VideoZoomer"), report(0.5)),
+            Evaluated(Row("mlvu_dev", "VideoZoomer"), report(0.65), Benchmark(100)),
+            Evaluated(Row("lvbench", "VideoZoomer"), None, Benchmark(1549)),
+            Evaluated(Row("mine", "VideoZoomer"), report(0.5)),
         ],
     )
     assert "synthetic" not in text
@@ -45,6 +48,7 @@ def test_beside_the_published_numbers(tmp_path: Path) -> None:
         [
             "mlvu_dev",
             "VideoZoomer",
+            "100",
             "65.0",
             "5.0",
             "80.0",
@@ -54,16 +58,52 @@ def test_beside_the_published_numbers(tmp_path: Path) -> None:
             "Table 1",
             "the text of section 4.2 says 66.8",
         ],
-        ["lvbench", "VideoZoomer", "not played", "", "", "41.5", "-", "-", "Table 1", ""],
-        ["mine", "VideoZoomer", "50.0", "5.0", "80.0", "-", "-", "-", "", "no published number"],
+        ["lvbench", "VideoZoomer", "", "not played", "", "", "41.5", "-", "-", "Table 1", ""],
+        ["mine", "VideoZoomer", "100", "50.0", "5.0", "80.0", "-", "-", "-", "", "no published number"],
     ]
 
 
 def test_what_was_not_played_counts_as_wrong(tmp_path: Path) -> None:
     unplayed = report(0.65, asked=130, official_unplayed_wrong=0.5)
-    text = table_text(chain_of(tmp_path, mode="paper"), [(Row("lvbench", "VideoZoomer"), unplayed)])
-    ((_, _, own, _, _, published, gap, _, _, note),) = rows_of(text)
-    assert (own, published, gap, note) == ("50.0", "41.5", "+8.5", "30 of 130 not played")
+    text = table_text(chain_of(tmp_path, mode="paper"), [Evaluated(Row("lvbench", "VideoZoomer"), unplayed)])
+    ((_, _, asked, own, _, _, published, gap, _, _, note),) = rows_of(text)
+    assert (asked, own, published, gap, note) == ("130", "50.0", "41.5", "+8.5", "30 of 130 not played")
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "gap", "note"),
+    [
+        (Benchmark(100), "+8.5", ""),
+        (Benchmark(103, bad=3), "+8.5", "100 of 103 official questions"),
+        (Benchmark(103, bad=2), "-", "100 of 103 official questions"),
+        (Benchmark(1549, bad=3, lacking=1446), "-", "100 of 1,549 official questions, 1,446 lack their video"),
+        (Benchmark(99), "+8.5", "100 of 99 official questions"),  # the files were revised
+    ],
+)
+def test_a_part_of_a_benchmark_is_said_and_not_compared(
+    tmp_path: Path, benchmark: Benchmark, gap: str, note: str
+) -> None:
+    evaluated = Evaluated(Row("lvbench", "VideoZoomer"), report(0.5), benchmark)
+    text = table_text(chain_of(tmp_path, mode="paper"), [evaluated])
+    ((_, _, asked, own, _, _, published, found, _, _, said),) = rows_of(text)
+    assert (asked, own, published, found, said) == ("100", "50.0", "41.5", gap, note)
+
+
+def test_a_benchmark_is_counted_by_its_conversion(tmp_path: Path) -> None:
+    given = tmp_path / "mine.jsonl"
+    options = ReproduceOptions(tmp_path, tmp_path, given={("rows-mlvu_dev", "rows"): given})
+    made = Reproduction(read_chain(RECIPES / "videozoomer", "paper"), options, State(tmp_path))
+    rows = tmp_path / "rows-lvbench" / "rows.parquet"
+    rows.parent.mkdir()
+    rows.write_text("")
+    counts = {"missing_video": 9, "bad_row": 2, "unsupported": 1, "bad_file": 1, "bad_part": 5}
+    (rows.parent / "rows.report.json").write_text(json.dumps({"official_rows": 1549, "counts": counts}))
+    assert benchmark_of(made, made.chain.stage("agent-lvbench")) == Benchmark(1549, bad=3, lacking=9)
+    # without a report the converter knows; a report knows better
+    assert benchmark_of(made, made.chain.stage("base-mlvu_dev")) == Benchmark(2174)
+    given.with_name("mine.report.json").write_text(json.dumps({"official_rows": None, "counts": {}}))
+    assert benchmark_of(made, made.chain.stage("base-mlvu_dev")) is None
+    assert benchmark_of(made, made.chain.stage("grpo")) is None
 
 
 def test_beside_the_published_numbers_stands_the_score_that_papers_report(tmp_path: Path) -> None:
@@ -78,16 +118,24 @@ def test_beside_the_published_numbers_stands_the_score_that_papers_report(tmp_pa
     open_ended = replace(records[0].qa, answer_type="open_ended", data_source="mine", options=())
     halves = figures([Record(open_ended, records[0].trajectory, {"acc": 0.5})])
     text = table_text(
-        chain, [(Row("mlvu_dev", "VideoZoomer"), figures(records)), (Row("lvbench", "VideoZoomer"), halves)]
+        chain,
+        [
+            Evaluated(Row("mlvu_dev", "VideoZoomer"), figures(records)),
+            Evaluated(Row("lvbench", "VideoZoomer"), halves),
+        ],
     )
-    (_, _, own, _, _, published, gap, _, _, note), (_, _, half, _, _, _, none, _, _, why) = rows_of(text)
+    (*_, own, _, _, published, gap, _, _, note), (*_, half, _, _, _, none, _, _, why) = rows_of(text)
     # a quarter and one, in two of five questions
     assert (own, published, gap) == ("62.5", "68.8", "-6.3") and note.startswith("M-Avg; ")
     assert (half, none) == ("50.0", "-") and "graded by their words or as half right" in why
 
 
 def test_a_rehearsal_s_table_has_no_published_number(tmp_path: Path) -> None:
-    rows = [(Row("after SFT", figure=67.3), report(0.5)), (Row("after GRPO"), report(None)), (Row("mlvu_dev"), None)]
+    rows = [
+        Evaluated(Row("after SFT", figure=67.3), report(0.5)),
+        Evaluated(Row("after GRPO"), report(None)),
+        Evaluated(Row("mlvu_dev")),
+    ]
     skipped = {"name": "skipped", "about": "a", "laptop": {"left_out": "why"}}
     text = table_text(chain_of(tmp_path, *STAGES, skipped, toyworld={"figures": "docs/learning.md"}), rows)
     assert "Not rehearsed, as the plan says why: skipped.\n" in text

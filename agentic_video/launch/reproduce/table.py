@@ -124,7 +124,7 @@ def table_text(chain: Chain, rows: Sequence[Evaluated]) -> str:
         f"# {chain.paper}: reproduced, beside the published numbers",
         "",
         "Accuracy in percent; ± is the standard error of this run. Rows that couldn't be played count as wrong.",
-        "A benchmark that was asked in part isn't compared: the note says how many of its official questions were asked.",
+        "A benchmark that was asked in part isn't compared: the note says how many of its questions were asked.",
         "",
     ]
     columns = ("benchmark", "model", "questions", "this run", "±", "frames")

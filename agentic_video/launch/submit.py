@@ -28,6 +28,7 @@ NAMED = (
     "GPUS_PER_NODE",
     "JUDGE_BASE_URL",
     "JUDGE_MODEL",
+    "XDG_CACHE_HOME",
     SECRETS_FILE,
 )
 """Environment variables that the job gets from this command's, beside those that every job's processes get
@@ -37,6 +38,10 @@ EXCLUDED = [".git", ".venv", ".venv-gpu", ".venv-tools", "outputs", "site", ".ca
 MAX_COPIED = 512 * 2**20
 """Most bytes that Ray copies with a job."""
 POLL_SECONDS = 2.0
+PATIENCE_SECONDS = 300.0
+"""How long a job whose cluster doesn't answer any more is asked about: a head node or a tunnel may be restarted."""
+LOST_STATUS = 75
+"""Exit status where that was in vain, while the job may run on (``EX_TEMPFAIL``)."""
 
 
 def entrypoint(recipe: Path, profile: Profile, overrides: Sequence[str], python: str) -> str:
@@ -85,7 +90,8 @@ def _bytes_in(part: Path) -> int:
 
 
 def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, environment: Mapping[str, str]) -> int:
-    """Submit, follow the log, and return the job's exit status; a dry run only prints the job's command.
+    """Submit, follow the log, and return 0 where the job succeeded, 1 where it didn't, :data:`LOST_STATUS` where that
+    can't be told any more; a dry run only prints the job's command.
 
     The cluster's nodes must have this environment at the same path (or name their python in ``CLUSTER_PYTHON``).
     Interrupting the command leaves the job running.
@@ -112,7 +118,8 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
             f"Set them on the nodes, or write lines of NAME=value into a file there and set {SECRETS_FILE} to its path",
             flush=True,
         )
-    variables.setdefault("OUTPUT_DIR", os.path.abspath("outputs"))
+    # its driver has another working directory: a copy of the repository
+    variables["OUTPUT_DIR"] = os.path.abspath(variables.get("OUTPUT_DIR", "outputs"))
     # The job's own driver joins the cluster it runs on.
     variables["RAY_ADDRESS"] = "auto"
     try:
@@ -123,7 +130,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
     except RuntimeError as error:  # e.g. a head node that has just started
         raise SetupError(f"the Ray cluster at {address} doesn't take the job: {one_line(error)}") from error
     print(f"submitted {job} to {address}; stop it with: ray job stop --address {address} {job}", flush=True)
-    return _follow(client, job)
+    return _follow(client, job, address)
 
 
 def _connect(address: str) -> "JobSubmissionClient":
@@ -147,14 +154,32 @@ def _connect(address: str) -> "JobSubmissionClient":
         raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
 
 
-def _follow(client: "JobSubmissionClient", job: str) -> int:
-    """Print a job's log as it grows, until it ends; 0 when it succeeded."""
+def _follow(client: "JobSubmissionClient", job: str, address: str) -> int:
+    """Print a job's log as it grows, until it ends; 0 when it succeeded.
+
+    A request that fails is no end of the job: the cluster is asked again for :data:`PATIENCE_SECONDS`.
+    """
+    # Ray takes a second to import: only who submits waits for it.
+    from ray.exceptions import RayError
     from ray.job_submission import JobStatus
 
     shown = 0
+    answered = time.monotonic()
     while True:
-        status = client.get_job_status(job)
-        logs = client.get_job_logs(job)
+        try:
+            status = client.get_job_status(job)
+            logs = client.get_job_logs(job)
+        except (OSError, RuntimeError, RayError) as error:  # requests' errors are OSErrors
+            if time.monotonic() - answered < PATIENCE_SECONDS:
+                time.sleep(POLL_SECONDS)
+                continue
+            print(
+                f"{address} has told nothing of {job} for {PATIENCE_SECONDS / 60:g} minutes ({one_line(error)[:200]}); "
+                f"the job itself may run on, follow it with: ray job logs --address {address} --follow {job}",
+                file=sys.stderr,
+            )
+            return LOST_STATUS
+        answered = time.monotonic()
         print(logs[shown:], end="", flush=True)
         shown = len(logs)
         if status.is_terminal():

@@ -1,10 +1,13 @@
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from omegaconf import OmegaConf
 from ray.exceptions import RpcError
+from ray.job_submission import JobStatus
 
 from agentic_video.config.compose import PACKAGED
 from agentic_video.launch import submit as submitting
@@ -105,18 +108,19 @@ def test_the_job_gets_this_command_s_variables_but_no_keys(
 ) -> None:
     client = Client()
     monkeypatch.setattr(submitting, "_connect", lambda address: client)
-    monkeypatch.setattr(submitting, "_follow", lambda client, job: 0)
+    monkeypatch.setattr(submitting, "_follow", lambda client, job, address: 0)
     environment = {
         "RAY_ADDRESS": "http://head:8265",
         "MODEL_PATH": "/shared/model",
         "NNODES": "2",
         "HF_HOME": "/hf",
+        "XDG_CACHE_HOME": "/shared/cache",
         "WANDB_API_KEY": "hidden",
         "HOME": "/root",
     }
     options = LaunchOptions(RECIPE, submit=True)
     assert submit_job(options, "cluster", NOTHING, {**environment, "OUTPUT_DIR": "/out"}) == 0
-    names = {name: environment[name] for name in ("MODEL_PATH", "NNODES", "HF_HOME")}
+    names = {name: environment[name] for name in ("MODEL_PATH", "NNODES", "HF_HOME", "XDG_CACHE_HOME")}
     assert client.jobs[0]["runtime_env"]["env_vars"] == {**names, "OUTPUT_DIR": "/out", "RAY_ADDRESS": "auto"}
     said = capsys.readouterr().out
     assert said.startswith("WANDB_API_KEY: not passed on") and "hidden" not in said
@@ -124,3 +128,50 @@ def test_the_job_gets_this_command_s_variables_but_no_keys(
     assert submit_job(options, "cluster", NOTHING, named) == 0
     assert client.jobs[1]["runtime_env"]["env_vars"]["AGENTIC_VIDEO_SECRETS_FILE"] == "/shared/keys"
     assert "not passed on" not in capsys.readouterr().out
+    # the job's driver has another working directory
+    assert client.jobs[1]["runtime_env"]["env_vars"]["OUTPUT_DIR"] == os.path.abspath("outputs")
+    assert submit_job(options, "cluster", NOTHING, {**environment, "OUTPUT_DIR": "runs/a"}) == 0
+    assert client.jobs[2]["runtime_env"]["env_vars"]["OUTPUT_DIR"] == os.path.abspath("runs/a")
+
+
+class Polled:
+    """A cluster's job server that is asked about a job; what it answers, or fails with, in turn, the last for ever."""
+
+    def __init__(self, *answers: JobStatus | Exception) -> None:
+        self.answers = list(answers)
+
+    def get_job_status(self, job: str) -> JobStatus:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def get_job_logs(self, job: str) -> str:
+        return "step 1\n"
+
+
+FAILED = RuntimeError("Request failed with status code 500: Internal Server Error.")
+
+
+@pytest.mark.parametrize("failure", [FAILED, ConnectionError("refused"), requests.exceptions.ReadTimeout("late")])
+def test_a_poll_that_fails_is_no_end(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submitting, "POLL_SECONDS", 0.0)
+    answers = (JobStatus.RUNNING, failure, failure, JobStatus.SUCCEEDED)
+    client: Any = Polled(*answers)
+    assert submitting._follow(client, "job-1", "http://head:8265") == 0
+    assert capsys.readouterr().out.splitlines() == ["step 1", "job job-1: SUCCEEDED"]
+    client = Polled(JobStatus.FAILED)
+    assert submitting._follow(client, "job-1", "http://head:8265") == 1
+
+
+def test_a_cluster_that_is_silent_for_long_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(submitting, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(submitting, "PATIENCE_SECONDS", 0.05)
+    client: Any = Polled(JobStatus.RUNNING, FAILED)
+    assert submitting._follow(client, "job-1", "http://head:8265") == submitting.LOST_STATUS == 75
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.endswith("may run on, follow it with: ray job logs --address http://head:8265 --follow job-1")

@@ -66,12 +66,13 @@ def test_keys_are_not_among_the_variables() -> None:
         "MY_JUDGE": "j",
         "HOME": "/root",
         "https_proxy": "http://proxy",
+        "HTTPS_PROXY": "http://proxy",
+        "NO_PROXY": "10.0.0.0/8",
         "NCCL_EMPTY": "",
     }
     config = OmegaConf.create({"agentic_video": {"judge": {"api_key_env": "MY_JUDGE"}, "verifier": None}})
-    assert forwarded(environment) == {
-        name: environment[name] for name in ("HF_HOME", "WANDB_PROJECT", "NCCL_DEBUG", "https_proxy")
-    }
+    names = ("HF_HOME", "WANDB_PROJECT", "NCCL_DEBUG", "https_proxy", "HTTPS_PROXY", "NO_PROXY")
+    assert forwarded(environment) == {name: environment[name] for name in names}
     assert secrets(environment, config) == {"HF_TOKEN": "t", "MY_JUDGE": "j", "VLLM_API_KEY": "v", "WANDB_API_KEY": "w"}
 
 

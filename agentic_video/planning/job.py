@@ -3,13 +3,14 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.typed import dataclass_from
 from agentic_video.planning.memory import BF16, FP32, GIB, Head, Precision
 from agentic_video.planning.shapes import ModelShape, shape_of
@@ -17,6 +18,8 @@ from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.store import StoreConfig
 
 ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
+FSDP_SIZE = f"{ACTOR}.fsdp_config.fsdp_size"
+REFERENCE_FSDP_SIZE = "actor_rollout_ref.ref.fsdp_config.fsdp_size"
 BLOCK = "agentic_video.plan"
 PICTURE_CACHE = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_cache_gb"
 PICTURE_CACHE_GIB = 4
@@ -28,6 +31,25 @@ CPUS_OF_A_GPU = 8
 """Processors of a node for each of its GPUs (assumed)."""
 GPUS_OF_A_NODE = 8
 """Of a node, unless a config says less."""
+COUNTS = (
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    "data.train_batch_size",
+    "data.max_prompt_length",
+    "data.max_response_length",
+    f"{ACTOR}.ppo_mini_batch_size",
+    f"{ACTOR}.ppo_epochs",
+    f"{ACTOR}.ulysses_sequence_parallel_size",
+    f"{ROLLOUT}.n",
+    f"{ROLLOUT}.tensor_model_parallel_size",
+    f"{ROLLOUT}.data_parallel_size",
+    f"{ROLLOUT}.pipeline_model_parallel_size",
+    f"{ROLLOUT}.max_num_seqs",
+    f"{ROLLOUT}.max_num_batched_tokens",
+    f"{ROLLOUT}.agent.num_workers",
+    f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes",
+)
+"""Of a config, at least 1 each, whatever the trainer."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +150,13 @@ class Job:
         decode_bytes: Most that its decoders may need.
         decoders: Decoding threads of each node.
         clips: Whether frames are shown as video: two of them are as many tokens and patches as one image.
+        fsdp_size: GPUs that share the trained model's weights, gradients and optimizer; -1 for all.
+        reference_fsdp_size: GPUs that share the reference model's weights; -1 for all.
+        pool: GPUs that only play episodes (``separate_async``); None where there are none.
+        colocated: Whether there are engines on the trainer's GPUs.
+        ahead: Batches that are played ahead of the trained one.
+        copies: Of the weights, in main memory, with which old log-probabilities are computed (``separate_async``).
+        prefix_cached: Whether engines keep what a sequence begins with, for its next turn and the rest of its group.
     """
 
     shape: ModelShape
@@ -165,11 +194,43 @@ class Job:
     decode_bytes: int
     decoders: int
     clips: bool = False
+    fsdp_size: int = -1
+    reference_fsdp_size: int = -1
+    pool: Machines | None = None
+    colocated: bool = True
+    ahead: float = 0.0
+    copies: int = 0
+    prefix_cached: bool = True
+
+    @property
+    def shards(self) -> int:
+        """GPUs that share the trained model."""
+        return shards_of(self.fsdp_size, self.machines.gpus)
+
+    @property
+    def reference_shards(self) -> int:
+        """GPUs that share the reference model."""
+        return shards_of(self.reference_fsdp_size, self.machines.gpus)
+
+    @property
+    def players(self) -> Machines:
+        """The machines whose engines play a step's episodes."""
+        return self.pool or self.machines
+
+    @property
+    def nodes(self) -> int:
+        """Machines of the trainer and of rollouts."""
+        return self.machines.nodes + (self.pool.nodes if self.pool else 0)
 
     @property
     def engines(self) -> int:
-        """vLLM engines."""
-        return max(1, self.machines.gpus // self.tensor_parallel)
+        """vLLM engines that play a step's episodes."""
+        return max(1, self.players.gpus // self.tensor_parallel)
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether an update has more than one sequence for each rank, so that gradients of others are there already."""
+        return self.mini_batch * self.rollouts > max(1, self.machines.gpus // self.ulysses)
 
     @property
     def frame_tokens(self) -> int:
@@ -198,9 +259,69 @@ class Job:
         return self.questions * self.rollouts
 
     @property
+    def running(self) -> int:
+        """Episodes that may be under way at a time: a step's, and those that are played ahead."""
+        return math.ceil(self.episodes * (1 + self.ahead))
+
+    @property
     def trains_vision(self) -> bool:
         """Whether the vision tower gets gradients."""
         return not (self.precision.frozen_vision or self.precision.lora_rank)
+
+
+def shards_of(fsdp_size: int, gpus: int) -> int:
+    """GPUs that share a model's weights: verl makes groups of ``fsdp_size``, each of which has them all, and one group
+    for a negative size or one that isn't below the number of GPUs (``workers/engine/fsdp/utils.py:47``)."""
+    return fsdp_size if 0 < fsdp_size < gpus else gpus
+
+
+def check_counts(config: DictConfig) -> None:
+    """Make sure that what is planned with are numbers that can be.
+
+    Raises:
+        SetupError: One can't; the message names the key.
+    """
+    read = _Reader(config)
+    for key in COUNTS:
+        read.count(key)
+    if bool(read(f"{ACTOR}.use_dynamic_bsz")):
+        read.count(f"{ACTOR}.ppo_max_token_len_per_gpu")
+    else:
+        read.count_or(f"{ACTOR}.ppo_micro_batch_size_per_gpu", 1)
+    read.count_or(f"{ROLLOUT}.max_model_len", 1)
+    read.count(f"{MODEL}.lora_rank", 0)
+    for key in (FSDP_SIZE, REFERENCE_FSDP_SIZE):
+        if not read.count(key, -math.inf):
+            raise SetupError(f"{key}: must be a number of GPUs, or -1 for all, got 0")
+    if read.number(PICTURE_CACHE, PICTURE_CACHE_GIB) < 0:
+        raise SetupError(f"{PICTURE_CACHE}: must be at least 0, got {read.get(PICTURE_CACHE)}")
+    share = read.number(f"{ROLLOUT}.gpu_memory_utilization", 0)
+    if not 0 < share <= 1:
+        raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share:g}")
+
+
+def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
+    """(GPUs of the trainer, GPUs that only play episodes) of a run.
+
+    Args:
+        config: Composed.
+        in_all: GPUs of both; None takes the config's.
+
+    Raises:
+        SetupError: None are left for the trainer, or a count makes no sense; the message names the key.
+    """
+    read = _Reader(config)
+    trainer, pool = read.count("trainer.nnodes") * read.count("trainer.n_gpus_per_node"), 0
+    if read("trainer.v1.trainer_mode") == TRAINER_MODES["separate_async"]:
+        pool = read.count(f"{ROLLOUT}.nnodes") * read.count(f"{ROLLOUT}.n_gpus_per_node")
+    if in_all is None:
+        return trainer, pool
+    if in_all <= pool:
+        raise SetupError(
+            f"{in_all} GPUs: {ROLLOUT}.nnodes and .n_gpus_per_node take {pool} for episodes alone, which leaves none "
+            "for the trainer"
+        )
+    return in_all - pool, pool
 
 
 def job_of(config: DictConfig, machines: Machines | None = None, model: str = "") -> Job:
@@ -208,19 +329,24 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
 
     Args:
         config: Composed; variables of the environment that aren't set are no obstacle where the plan doesn't need them.
-        machines: What the run is to have; the config's own numbers of GPUs in all cases where it is None.
+        machines: What the trainer is to have; the config's own numbers of GPUs in all cases where it is None. GPUs that
+            only play episodes are the config's, of the same kind.
         model: Folder or name of the model; empty takes the config's folder where there is one, else what the recipe was
             published with.
 
     Raises:
         SetupError: Something that the plan needs isn't there or makes no sense; the message names the key.
     """
+    check_counts(config)
     read = _Reader(config)
     episode = _episode(read)
     path = str(read.get(f"{MODEL}.path", ""))
     shape = shape_of(model or (path if _is_folder(path) else "") or episode.model)
-    per_node, nodes = int(read("trainer.n_gpus_per_node")), int(read("trainer.nnodes"))
-    machines = machines or Machines(per_node * nodes, 80 * GIB, 1024 * GIB, per_node)
+    gpus, alone = gpus_of(config, None)
+    machines = machines or Machines(gpus, 80 * GIB, 1024 * GIB, read.count("trainer.n_gpus_per_node"))
+    pool = None
+    if alone:
+        pool = replace(machines, gpus=alone, per_node=min(alone, read.count(f"{ROLLOUT}.n_gpus_per_node")))
     fsdp = f"{ACTOR}.fsdp_config"
     sequence = int(read("data.max_prompt_length")) + int(read("data.max_response_length"))
     dynamic = bool(read(f"{ACTOR}.use_dynamic_bsz"))
@@ -281,7 +407,30 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         decode_bytes=store.limits(store_bytes).memory or 0,
         decoders=decoders,
         clips=read.get("agentic_video.system.frames_as") == "video",
+        fsdp_size=int(read(FSDP_SIZE)),
+        reference_fsdp_size=int(read(REFERENCE_FSDP_SIZE)),
+        pool=pool,
+        # verl's trainer has engines on its own GPUs beside the pool, for validation, unless it is told not to
+        colocated=not pool or bool(read.get("actor_rollout_ref.hybrid_engine", True)),
+        ahead=_ahead(read),
+        copies=_copies(read) if pool else 0,
+        prefix_cached=bool(read.get(f"{ROLLOUT}.enable_prefix_caching", True)),
     )
+
+
+def _ahead(read: "_Reader") -> float:
+    """Batches that are played ahead of the one that is trained on."""
+    modes = {TRAINER_MODES[name]: name for name in ("colocate_async", "separate_async")}
+    name = modes.get(str(read("trainer.v1.trainer_mode")))
+    return max(0.0, read.number(f"trainer.v1.{name}.num_warmup_batches", 0)) if name else 0.0
+
+
+def _copies(read: "_Reader") -> int:
+    """Copies of the weights that verl keeps in main memory with GPUs that only play (``trainer_separate_async.py``,
+    ``_compute_old_log_prob``): those of the first update since weights were handed over, and later the present ones."""
+    if read.get("algorithm.rollout_correction.bypass_mode", False):
+        return 0
+    return 2 if read.number("trainer.v1.separate_async.parameter_sync_step", 1) > 1 else 1
 
 
 def _is_folder(path: str) -> bool:
@@ -325,6 +474,38 @@ class _Reader:
             return OmegaConf.select(self._config, key, throw_on_missing=True)
         except OmegaConfBaseException as error:
             raise SetupError(f"{key}: {one_line(error)}") from error
+
+    def count(self, key: str, least: float = 1) -> int:
+        """A whole number that the plan needs.
+
+        Raises:
+            SetupError: It isn't one, or is less.
+        """
+        value = self(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value % 1:  # neither inf nor nan is whole
+            raise SetupError(f"{key}: must be a whole number, got {value}")
+        if value < least:
+            raise SetupError(f"{key}: must be at least {least}, got {value}")
+        return int(value)
+
+    def count_or(self, key: str, default: int) -> int:
+        """A whole number from 1 on; the default for null.
+
+        Raises:
+            SetupError: It is neither.
+        """
+        return default if self(key) is None else self.count(key)
+
+    def number(self, key: str, default: float) -> float:
+        """A number; the default for what isn't there.
+
+        Raises:
+            SetupError: It is none.
+        """
+        value = self.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise SetupError(f"{key}: must be a number, got {value}")
+        return float(value)
 
 
 @contextmanager

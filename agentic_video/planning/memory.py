@@ -1,8 +1,8 @@
 """How many bytes the parts of a run take: every formula of the planner that is about memory.
 
 Sources: verl 0.9.1 (``workers/engine/fsdp/transformer_impl.py`` is "engine" below), vLLM 0.24, PyTorch's notes on FSDP2
-and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``, which fails when one is off. Nothing
-here was measured on a GPU.
+and AdamW, and measurements of small shapes in ``tests/planning/test_memory.py``, which fails when one is off. Sums of
+them are compared with what was measured on one GPU in ``tests/planning/test_one_gpu.py``.
 """
 
 from dataclasses import dataclass
@@ -77,22 +77,33 @@ def optimizer_step_bytes(shape: ModelShape, precision: Precision) -> int:
     return trained_parameters(shape, precision) * precision.weight_bytes
 
 
-def gathered_bytes(shape: ModelShape, precision: Precision, *, fused: bool) -> int:
-    """Unsharded weights and gradients that FSDP2 holds at a time, in bfloat16.
+def root_bytes(shape: ModelShape, *, fused: bool) -> int:
+    """Weights that FSDP2 keeps unsharded from the start of a forward pass to the end of its backward pass, in bfloat16.
 
-    A unit is a decoder layer, a vision block, the embedding, the head (``utils/fsdp_utils.py:549``). Two layers are
-    there at a time, the running one and the one that is prefetched, and a copy from the gather's buffer. The root
-    unit is never resharded in between: mergers, the tied embedding, and with fused kernels the head. The largest
-    unit's gradient is there in bfloat16 and, to be reduced, in float32.
+    Units are a decoder layer, a vision block, the embedding, the head (``utils/fsdp_utils.py:549``); the root has the
+    rest: mergers, the tied embedding, and with fused kernels the head.
     """
     root = shape.tower - shape.vision.depth * shape.block
-    if shape.text.tied or fused:
-        root += shape.embedding
-    units = 3 * shape.layer
-    largest = max(shape.layer, shape.embedding)
-    if precision.lora_rank:  # frozen weights have no gradient
-        return BF16 * (root + max(units, shape.embedding))
-    return BF16 * (root + max(units, shape.embedding)) + (BF16 + FP32) * largest
+    return BF16 * (root + (shape.embedding if head_in_root(shape, fused=fused) else 0))
+
+
+def head_in_root(shape: ModelShape, *, fused: bool) -> bool:
+    """Whether the output head belongs to FSDP2's root unit."""
+    return shape.text.tied or fused
+
+
+def gathered_bytes(parameters: int, shards: int) -> int:
+    """Unsharded weights of a unit that runs, in bfloat16.
+
+    Three copies: the running unit, the one that is prefetched, and the gather's buffer. Where nothing is sharded torch
+    2.11 casts the unit that runs and prefetches none (``_fsdp_param_group.py``, ``unshard``, ``world_size == 1``).
+    """
+    return BF16 * parameters * (3 if shards > 1 else 1)
+
+
+def reduced_bytes(parameters: int) -> int:
+    """A unit's unsharded gradient in bfloat16, and in float32, in which it is reduced."""
+    return (BF16 + FP32) * parameters
 
 
 def logits_bytes(tokens: int, vocab: int) -> int:
@@ -126,11 +137,11 @@ def head_bytes(tokens: int, text: TextShape, head: Head, *, trained: bool = True
 
     Args:
         tokens: Of a micro-batch.
-        trained: Whether the head gets a gradient (not with LoRA).
+        trained: Whether the head gets a gradient (not with LoRA); fused, a chunk's part of it is computed anyway.
     """
     if head.fused:
         chunk = min(tokens, FUSED_CHUNK) * text.vocab * (FUSED_BYTES if head.entropy else FUSED_BYTES - 8)
-        gradients = 2 * text.vocab * text.hidden * BF16
+        gradients = (2 if trained else 1) * text.vocab * text.hidden * BF16
         return chunk + gradients + tokens * text.hidden * BF16
     one = logits_bytes(tokens, text.vocab)
     if head.entropy:

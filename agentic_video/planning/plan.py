@@ -6,7 +6,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agentic_video.planning import memory, traffic
-from agentic_video.planning.job import ACTOR, MODEL, PICTURE_CACHE, PICTURE_CACHE_GIB, ROLLOUT, Job
+from agentic_video.planning.job import (
+    ACTOR,
+    FSDP_SIZE,
+    MODEL,
+    PICTURE_CACHE,
+    PICTURE_CACHE_GIB,
+    ROLLOUT,
+    Job,
+    shards_of,
+)
 from agentic_video.planning.memory import BF16, FP32, GIB
 from agentic_video.planning.traffic import Hop
 
@@ -16,7 +25,9 @@ TIGHT = 0.92
 """Share of a memory from which on a phase is tight: allocators fragment, and micro-batches can be larger than their
 budget, as verl balances them by work (engine:762)."""
 CONTEXTS = 1 * GIB
-"""CUDA and NCCL of the trainer's process (assumed)."""
+"""CUDA and NCCL of the trainer's process, or of the one that receives weights for an engine (assumed)."""
+BUFFERS = 2
+"""Buckets of weights on each side, where they go to other GPUs (``nccl_checkpoint_engine.py``, ``prepare``)."""
 ASLEEP = 3 * GIB
 """Of an engine that sleeps: its CUDA context, graphs and what it can't give back (assumed)."""
 
@@ -126,82 +137,138 @@ def make_plan(job: Job) -> Plan:
 
 
 def gpu_phases(job: Job) -> tuple[Phase, ...]:
-    """Training, rollouts, and the moment between them, on one GPU."""
-    return (update_phase(job), sync_phase(job), rollout_phase(job))
+    """Training, rollouts, and the moment between them, on one GPU; with GPUs that only play, on one of these, too."""
+    return tuple(phase(job) for phase, _ in _gpu_parts(job))
+
+
+def _gpu_parts(job: Job) -> "Iterator[tuple[Callable[[Job], Phase], tuple[Remedy, ...]]]":
+    """The phases of GPUs, and what mends each."""
+    yield update_phase, TRAINING
+    yield sync_phase, SYNCING
+    if job.colocated:
+        yield rollout_phase, ROLLING
+    if job.pool:
+        yield arrival_phase, ARRIVING
+        yield pool_phase, PLAYING
 
 
 def host_phases(job: Job) -> tuple[Phase, ...]:
-    """Reading the model, and a step, on one node."""
-    return (
+    """Reading the model, and a step, on one node; a step on one whose GPUs only play, where there are such."""
+    phases = [
         Phase("while the model is read", traffic.loading_parts(job), job.machines.host_bytes),
         Phase("in a step", traffic.host_parts(job), job.machines.host_bytes),
-    )
+    ]
+    if job.pool:
+        phases.append(Phase("whose GPUs only play, in a step", traffic.pool_host_parts(job), job.pool.host_bytes))
+    return tuple(phases)
 
 
-def _states(job: Job, *, gradients: bool) -> dict[str, float]:
-    """The shards of a GPU while it trains."""
+def _states(job: Job, *, gradients: float = 0) -> dict[str, float]:
+    """The shards of a GPU while it trains.
+
+    Args:
+        gradients: Parameters whose gradients are there.
+    """
     if job.streamed:
         return {}
-    share = 1 / job.machines.gpus
     parts = {
-        "weights": memory.weight_bytes(job.shape, job.precision) * share,
-        "optimizer": memory.optimizer_bytes(job.shape, job.precision) * share,
+        "weights": memory.weight_bytes(job.shape, job.precision) / job.shards,
+        "optimizer": memory.optimizer_bytes(job.shape, job.precision) / job.shards,
     }
     if gradients:
-        parts["gradients"] = memory.gradient_bytes(job.shape, job.precision) * share
+        parts["gradients"] = gradients * job.precision.weight_bytes / job.shards
     return parts
 
 
-def update_phase(job: Job) -> Phase:
-    """The actor's update at its worst moment; old log-probabilities, which come before it, are a moment of it here.
+def update_moments(job: Job) -> dict[str, dict[str, float]]:
+    """What an actor's update holds at its moments, of the trainer itself: contexts and engines are beside it.
 
-    The moments: at the output head nothing of the layers but their checkpoints is there; then one layer after the other
-    is computed again; at last the vision tower, when the decoder's checkpoints are gone; then the optimizer steps.
+    At the output head nothing of the layers but their checkpoints is there; then one layer after the other is computed
+    again; at last the vision tower, when the decoder's checkpoints are gone, and the embedding; then the optimizer
+    steps. Old log-probabilities, which come before it, are a moment of it here. Gradients of all weights are there from
+    an update's second micro-batch on; of a single one, those that its backward pass has been through.
     """
-    shape, precision, tokens = job.shape, job.precision, job.micro_tokens
+    shape, precision, tokens, fused = job.shape, job.precision, job.micro_tokens, job.head.fused
+    trained = memory.trained_parameters(shape, precision)
+    lora = bool(precision.lora_rank)
+
+    def states(done: int) -> dict[str, float]:
+        return _states(job, gradients=trained if job.accumulates else min(trained, max(0, done)))
+
+    def units(parameters: int, reduced: int) -> dict[str, float]:
+        """Of FSDP2: the root and a unit that runs, and with gradients to be reduced those bytes beside it."""
+        gathered = memory.root_bytes(shape, fused=fused) + memory.gathered_bytes(parameters, job.shards)
+        return {"gathered units": gathered + (0 if lora else reduced)}
+
     # Ulysses shares a sequence's tokens among GPUs after the vision tower, which each runs whole.
     patches = round(tokens * job.ulysses * job.visual_share) * shape.vision.merge**2
-    resident: dict[str, float] = {"contexts": CONTEXTS}
-    resident["sleeping engine" if job.sleeps else "engine"] = (
-        ASLEEP if job.sleeps else job.utilization * job.machines.gpu_bytes
-    )
-    states = {
-        **_states(job, gradients=True),
-        "gathered units": memory.gathered_bytes(shape, precision, fused=job.head.fused),
-    }
-    if job.deferred:
-        states["gradients that wait"] = memory.trained_parameters(shape, precision) * FP32
     decoder = memory.decoder_bytes(tokens, shape, checkpointed=job.checkpointed)
     tower = memory.tower_bytes(patches, shape, trained=job.trains_vision, checkpointed=job.checkpointed)
     kept = {"decoder's activations": decoder, "vision tower's activations": tower}
-    trained_head = memory.head_bytes(tokens, shape.text, job.head)
+    waits = {"gradients that wait": trained * FP32} if job.deferred else {}
     looked = replace(job.head, entropy=True)  # verl always asks for it there (trainer_base.py:1653)
+    head, layer, block = shape.embedding, shape.layer, shape.block
+    in_root = memory.head_in_root(shape, fused=fused)
+    # The root's gradient stays unsharded until the backward pass ends; a unit's is reduced while the next one runs.
+    head_waits = BF16 * head if in_root else 0
+    below = (shape.text.layers - 1) * layer
     moments: dict[str, dict[str, float]] = {
-        "at the output head": {**states, **kept, "logits and entropy": trained_head},
-        "at a decoder layer": {**states, **kept, "one decoder layer": tokens * memory.layer_bytes(shape)},
+        "at the output head": {
+            **states(0),
+            # the fused head's own gradient is among its logits
+            **units(layer, 0 if fused else memory.reduced_bytes(max(head, layer))),
+            **waits,
+            **kept,
+            "logits and entropy": memory.head_bytes(tokens, shape.text, job.head, trained=not lora),
+        },
+        "at a decoder layer": {
+            **states(below + (0 if in_root else head)),
+            **units(layer, max(head_waits + memory.reduced_bytes(layer), 0 if in_root else FP32 * head + BF16 * layer)),
+            **waits,
+            **kept,
+            "one decoder layer": tokens * memory.layer_bytes(shape),
+        },
         "at the vision tower": {
-            **states,
+            **states(below + layer + (0 if in_root else head)),
+            **units(block, head_waits + FP32 * layer + BF16 * block),
+            **waits,
             "vision tower's activations": tower,
             "one vision block": patches * memory.block_bytes(shape),
         },
         "when the optimizer steps": {
-            **_states(job, gradients=True),
-            "the step": 0 if job.streamed else memory.optimizer_step_bytes(shape, precision) / job.machines.gpus,
+            **_states(job, gradients=trained),
+            "the step": 0 if job.streamed else memory.optimizer_step_bytes(shape, precision) / job.shards,
         },
         "at old log-probabilities": {
-            **_states(job, gradients=False),
-            "gathered units": states["gathered units"],
-            "logits and entropy": memory.head_bytes(tokens, shape.text, looked),
+            **_states(job),
+            **units(layer, 0),
+            "logits and entropy": memory.head_bytes(tokens, shape.text, looked, trained=False),
         },
     }
-    name, worst = max(moments.items(), key=lambda moment: sum(moment[1].values()))
-    return Phase(f"training, {name}", {**worst, **resident}, job.machines.gpu_bytes)
+    if not shape.text.tied:
+        moments["at the embedding"] = {
+            **states(trained - (2 if in_root else 1) * head),
+            **units(head, head_waits + memory.reduced_bytes(head)),
+            **waits,
+        }
+    return moments
+
+
+def update_phase(job: Job) -> Phase:
+    """The actor's update at its worst moment (:func:`update_moments`), beside contexts and an engine that sleeps."""
+    beside: dict[str, float] = {"contexts": CONTEXTS}
+    if job.colocated and job.sleeps:
+        beside["sleeping engine"] = ASLEEP
+    elif job.colocated:
+        beside["engine"] = job.utilization * job.machines.gpu_bytes
+    name, worst = max(update_moments(job).items(), key=lambda moment: sum(moment[1].values()))
+    return Phase(f"training, {name}", {**worst, **beside}, job.machines.gpu_bytes)
 
 
 def _between(job: Job) -> dict[str, float]:
     """What the trainer leaves on a GPU while engines run."""
     parts: dict[str, float] = {"trainer's contexts": CONTEXTS}
-    states = _states(job, gradients=False)
+    states = _states(job)
     if states and not job.param_offload:
         parts["trainer's weights"] = states["weights"]
     if states and not job.optimizer_offload:
@@ -210,27 +277,59 @@ def _between(job: Job) -> dict[str, float]:
 
 
 def sync_phase(job: Job) -> Phase:
-    """The trainer hands weights to the engine, whose weights are there and whose cache isn't yet.
+    """The trainer hands weights over: to the engine beside it, whose weights are there and whose cache isn't yet, or
+    through buffers to other GPUs.
 
     FSDP2 gathers one tensor at a time; with LoRA verl first loads the whole shard (engine:993), unless it is streamed.
     """
-    text = job.shape.text
     parts = _between(job)
     if job.precision.lora_rank and not job.streamed:
-        parts["trainer's weights"] = _states(job, gradients=False)["weights"]
-    parts["largest tensor"] = text.vocab * text.hidden * (job.precision.weight_bytes + BF16)
-    parts["bucket"] = job.bucket_bytes
-    engine = _engine_parts(job)
-    parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
-    parts["engine's contexts"] = ASLEEP
+        parts["trainer's weights"] = _states(job)["weights"]
+    parts["largest tensor"] = _largest_tensor(job)
+    parts["bucket"] = job.bucket_bytes if job.colocated else BUFFERS * job.bucket_bytes
+    if job.colocated:
+        engine = _engine_parts(job)
+        parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
+        parts["engine's contexts"] = ASLEEP
     return Phase("handing weights over", parts, job.machines.gpu_bytes)
+
+
+def _largest_tensor(job: Job) -> int:
+    """The embedding, as it is held and in bfloat16."""
+    return job.shape.text.vocab * job.shape.text.hidden * (job.precision.weight_bytes + BF16)
 
 
 def rollout_phase(job: Job) -> Phase:
     """Rollouts: the engine takes its share of the GPU beside what the trainer leaves there."""
     parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
     parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
-    return Phase("rollouts", {**_between(job), **parts}, job.machines.gpu_bytes)
+    name = "rollouts" if not job.pool else "rollouts beside the trainer (validation)"
+    return Phase(name, {**_between(job), **parts}, job.machines.gpu_bytes)
+
+
+def arrival_phase(job: Job) -> Phase:
+    """Weights arrive at a GPU that only plays: through two buffers and the bucket that the engine reads, a tensor that
+    is larger than a bucket by itself; meanwhile the engine gives its cache back, if it may sleep."""
+    parts: dict[str, float] = {
+        "receiver's contexts": CONTEXTS,
+        "largest tensor": _largest_tensor(job),
+        "buckets": (BUFFERS + 1) * job.bucket_bytes,
+    }
+    if job.sleeps:
+        engine = _engine_parts(job)
+        parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
+        parts["engine's contexts"] = ASLEEP
+    else:
+        parts["engine"] = job.utilization * job.players.gpu_bytes
+    return Phase("rollouts alone, weights arriving", parts, job.players.gpu_bytes)
+
+
+def pool_phase(job: Job) -> Phase:
+    """Rollouts on a GPU that only plays: the engine's share, and no state of the trainer."""
+    parts: dict[str, float] = {f"engine: {name}": size for name, size in _engine_parts(job).items()}
+    parts["engine: KV cache"] = max(0.0, engine_of(job).kv)
+    parts["receiver's contexts"] = CONTEXTS
+    return Phase("rollouts alone", parts, job.players.gpu_bytes)
 
 
 def _engine_parts(job: Job) -> dict[str, int]:
@@ -248,7 +347,7 @@ def engine_of(job: Job) -> Engine:
     """What is left of an engine's share of a GPU for its cache."""
     kv = job.utilization * job.machines.gpu_bytes - sum(_engine_parts(job).values())
     each = memory.kv_bytes(job.shape.text, job.tensor_parallel)
-    wanted = min(job.sequences, math.ceil(job.episodes / job.engines))
+    wanted = min(job.sequences, math.ceil(job.running / job.engines))
     return Engine(kv, kv / each / job.model_len, kv / each / job.typical, wanted)
 
 
@@ -280,6 +379,13 @@ def _undeferred(job: Job) -> Change | None:
         return None
     key = f"{ACTOR}.fsdp_config.use_no_sync_for_gradient_accumulation=False"
     return (key,), replace(job, deferred=False)
+
+
+def _sharded(job: Job) -> Change | None:
+    """All GPUs share what a group of them has."""
+    if job.shards == job.machines.gpus:
+        return None
+    return (f"{FSDP_SIZE}=-1",), replace(job, fsdp_size=-1)
 
 
 def _streamed(job: Job) -> Change | None:
@@ -322,8 +428,8 @@ def _shorter(job: Job) -> Change | None:
 
 
 def _lent(job: Job) -> Change | None:
-    """The largest share of a GPU that leaves the trainer its own."""
-    left = job.machines.gpu_bytes * TIGHT - sum(_between(job).values())
+    """The largest share of a GPU that leaves the trainer, or what receives weights, its own."""
+    left = job.machines.gpu_bytes * TIGHT - (sum(_between(job).values()) if job.colocated else CONTEXTS)
     share = math.floor(20 * left / job.machines.gpu_bytes) / 20
     if share <= 0 or share == job.utilization:
         return None
@@ -332,7 +438,8 @@ def _lent(job: Job) -> Change | None:
 
 def _parallel(job: Job) -> Change | None:
     size = 2 * job.tensor_parallel
-    if size > min(job.machines.gpus, job.machines.per_node) or job.machines.gpus % size or job.shape.text.heads % size:
+    pools = [*([job.machines] if job.colocated else []), *([job.pool] if job.pool else [])]
+    if job.shape.text.heads % size or any(size > min(one.gpus, one.per_node) or one.gpus % size for one in pools):
         return None
     return (f"{ROLLOUT}.tensor_model_parallel_size={size}",), replace(job, tensor_parallel=size)
 
@@ -356,6 +463,10 @@ def _fewer_questions(job: Job) -> Change | None:
     if half < max(1, job.machines.gpus // job.rollouts):
         return None
     mini = min(job.mini_batch, half)
+    if job.pool:  # weights are handed over after as many updates as before
+        mini = half // max(1, job.questions // job.mini_batch)
+    if job.pool and (not mini or half % mini):
+        return None
     keys = (f"data.train_batch_size={half}", f"{ACTOR}.ppo_mini_batch_size={mini}")
     return keys, replace(job, questions=half, mini_batch=mini)
 
@@ -373,12 +484,15 @@ TRAINING: tuple[Remedy, ...] = (
     _checkpointed,
     _undeferred,
     _smaller_micro_batch,
+    _sharded,
     _streamed,
     _shared_sequences,
     _shorter,
 )
-ROLLING: tuple[Remedy, ...] = (_offloaded, _lent, _smaller_engine, _parallel, _streamed)
-SYNCING: tuple[Remedy, ...] = (_offloaded, _smaller_buckets, _parallel, _streamed)
+ROLLING: tuple[Remedy, ...] = (_offloaded, _sharded, _lent, _smaller_engine, _parallel, _streamed)
+SYNCING: tuple[Remedy, ...] = (_offloaded, _sharded, _smaller_buckets, _parallel, _streamed)
+ARRIVING: tuple[Remedy, ...] = (_smaller_buckets, _parallel)
+PLAYING: tuple[Remedy, ...] = (_lent, _smaller_engine, _parallel)
 HOSTING: tuple[Remedy, ...] = (_smaller_picture_cache, _fewer_questions, _fewer_questions, _fewer_questions)
 
 
@@ -421,7 +535,7 @@ def _host_phase(number: int) -> Callable[[Job], Phase]:
 
 def _beyond(job: Job) -> Iterator[Finding]:
     """Phases that don't fit, or barely."""
-    for phase, remedies in ((update_phase, TRAINING), (sync_phase, SYNCING), (rollout_phase, ROLLING)):
+    for phase, remedies in _gpu_parts(job):
         if (found := phase(job)).verdict != "fits":
             largest = max(found.parts, key=lambda name: found.parts[name])
             changes = mended(job, remedies, _comfortable(phase))
@@ -434,9 +548,11 @@ def _beyond(job: Job) -> Iterator[Finding]:
     if (engine := engine_of(job)).longest < 1:
 
         def holds(one: Job) -> bool:
-            return engine_of(one).longest >= 1 and rollout_phase(one).verdict == "fits"
+            plays = [rollout_phase(one).verdict] if one.colocated else []
+            plays += [pool_phase(one).verdict] if one.pool else []
+            return engine_of(one).longest >= 1 and set(plays) == {"fits"}
 
-        changes = mended(job, (_offloaded, _lent, _smaller_engine, _shorter, _parallel, _streamed), holds)
+        changes = mended(job, (_offloaded, _sharded, _lent, _smaller_engine, _shorter, _parallel, _streamed), holds)
         yield Finding(
             "does not fit",
             f"the KV cache of an engine holds {max(0.0, engine.longest):.2f} sequences of "
@@ -463,7 +579,8 @@ def _more_gpus(job: Job, phase: Callable[[Job], Phase]) -> str:
     for factor in (2, 4, 8):
         more = replace(job, machines=replace(machines, gpus=factor * machines.gpus))
         if phase(more).verdict == "fits":
-            return f"; no key is enough: take {factor * machines.gpus} GPUs, or a smaller model"
+            trainer = " for the trainer" if job.pool else ""
+            return f"; no key is enough: take {factor * machines.gpus} GPUs{trainer}, or a smaller model"
     return "; no key is enough: take a smaller model, or shorter sequences"
 
 
@@ -481,6 +598,7 @@ class Sizes:
         mini_batch: Questions of an update.
         rollouts: Of each question.
         heads: Attention heads of the model; 0 where it isn't known.
+        fsdp_size: GPUs that share the trained model; -1 for all.
     """
 
     gpus: int
@@ -492,10 +610,22 @@ class Sizes:
     mini_batch: int
     rollouts: int
     heads: int = 0
+    fsdp_size: int = -1
 
 
 def impossible(sizes: Sizes) -> Iterator[Finding]:
     """Sizes that verl or vLLM refuses, some of them only after a step of rollouts."""
+    for size, keys in (
+        (sizes.engine, [f"{ROLLOUT}.{kind}_parallel_size" for kind in ("tensor_model", "data", "pipeline_model")]),
+        (sizes.ulysses, [f"{ACTOR}.ulysses_sequence_parallel_size"]),
+    ):
+        if size < 1:  # what follows divides by it
+            yield Finding(
+                "does not fit",
+                f"{' times '.join(keys)}: must be at least 1, got {size}",
+                tuple(f"{key}=1" for key in keys),
+            )
+            return
     for key, tokens in sizes.micro_tokens.items():
         # seqlen_balancing.py: "max_token_len must be greater than the sequence length"
         if tokens * sizes.ulysses < sizes.longest:
@@ -518,6 +648,14 @@ def impossible(sizes: Sizes) -> Iterator[Finding]:
                 f"{number} {what} can't be shared by {sizes.ulysses} GPUs a sequence",
                 (f"{ACTOR}.ulysses_sequence_parallel_size=1",),
             )
+    # workers/engine/fsdp/utils.py: a mesh of groups that doesn't have all GPUs
+    shards = shards_of(sizes.fsdp_size, sizes.gpus)
+    if sizes.gpus % shards:
+        yield Finding(
+            "does not fit",
+            f"{sizes.gpus} GPUs can't be shared by groups of {shards} that have all weights ({FSDP_SIZE})",
+            (f"{FSDP_SIZE}=-1",),
+        )
     # engine_workers.py, train_mini_batch: asserted at the first update
     ranks = max(1, sizes.gpus // sizes.ulysses)
     if (size := sizes.mini_batch * sizes.rollouts) % ranks:
@@ -542,13 +680,20 @@ def _wrong(job: Job) -> Iterator[Finding]:
             job.ulysses,
             {f"{ACTOR}.ppo_max_token_len_per_gpu": job.micro_tokens},
             job.longest,
-            job.tensor_parallel,
+            job.tensor_parallel if job.colocated else 1,
             job.questions,
             job.mini_batch,
             job.rollouts,
             job.shape.text.heads,
+            job.fsdp_size,
         )
     )
+    if job.pool and job.pool.gpus < job.tensor_parallel:  # llm_server.py: no engine at all
+        yield Finding(
+            "does not fit",
+            f"{job.pool.gpus} GPUs that only play are too few for an engine of {job.tensor_parallel}",
+            (f"{ROLLOUT}.tensor_model_parallel_size=1",),
+        )
     if job.model_len < job.longest:
         yield Finding(
             "does not fit",
@@ -585,10 +730,10 @@ def _slow(job: Job) -> Iterator[Finding]:
             (f"++{PICTURE_CACHE}={size}",) if _host_with(job, size * GIB) == "fits" else (),
         )
     times = traffic.seconds(job)
-    if times["decoding"] > times["generating, at least"]:
+    if times["decoding"] > times[traffic.GENERATING]:
         yield Finding(
             "fits",
-            f"decoding takes {times['decoding']:.0f} s a step, generating "
-            f"{times['generating, at least']:.0f} s or more",
+            f"decoding is estimated at {times['decoding']:.0f} s a step, and generating may be as short as "
+            f"{times[traffic.GENERATING]:.0f} s",
             (f"agentic_video.frame_store.workers={4 * job.decoders}",),
         )

@@ -4,7 +4,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from agentic_video.planning.job import Machines, job_of
+from agentic_video.planning.job import Machines, gpus_of, job_of
 from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Phase, Plan, make_plan
 from agentic_video.utils.errors import SetupError
@@ -23,7 +23,7 @@ def plan_of(
 
     Args:
         config: Of the run, composed.
-        gpus: In all; None takes the config's nodes and GPUs.
+        gpus: In all, those that only play episodes included; None takes the config's nodes and GPUs.
         gpu_gib: Memory of each GPU.
         host_gib: Main memory of each node.
         per_node: GPUs of a node; None takes the config's, or as many as there are.
@@ -32,9 +32,10 @@ def plan_of(
     Raises:
         SetupError: The config lacks something that the plan needs.
     """
-    configured = int(config.trainer.n_gpus_per_node)
-    count = gpus or configured * int(config.trainer.nnodes)
-    machines = Machines(count, gpu_gib * GIB, host_gib * GIB, min(per_node or configured, count))
+    count, _ = gpus_of(config, gpus)
+    machines = Machines(
+        count, gpu_gib * GIB, host_gib * GIB, min(per_node or int(config.trainer.n_gpus_per_node), count)
+    )
     return make_plan(job_of(config, machines, model))
 
 
@@ -50,10 +51,9 @@ def said_beside(config: DictConfig) -> str:
 def text_of(plan: Plan) -> str:
     """A plan for people."""
     job, machines = plan.job, plan.job.machines
-    nodes = f"{machines.nodes} node{'s' if machines.nodes > 1 else ''}"
+    alone = f", rollouts on {_gpus(job.pool)}" if job.pool else ""
     lines = [
-        f"{job.shape.name}, {job.shape.parameters / 1e9:.2f} billion parameters, on {machines.gpus} x "
-        f"{machines.gpu_bytes / GIB:g} GiB in {nodes} of {machines.host_bytes / GIB:g} GiB",
+        f"{job.shape.name}, {job.shape.parameters / 1e9:.2f} billion parameters, on {_gpus(machines)}{alone}",
         f"a step: {job.questions} questions x {job.rollouts} rollouts; a typical episode: {job.episode.frames} frames "
         f"of {job.episode.width} x {job.episode.height}, {job.typical} tokens; the longest: {job.longest}",
         "",
@@ -74,11 +74,16 @@ def text_of(plan: Plan) -> str:
     lines += [f"  {hop.name:44} {hop.bytes / 1e9:9.1f} GB" for hop in plan.stock_hops]
     lines += ["", "seconds of a step, each by itself; they overlap"]
     lines += [f"  {name:44} {value:9.0f} s" for name, value in plan.seconds.items()]
-    lines += [""]
+    lines += ["  (generating: a bound, at an H100's full rates; the others: estimates from times on two CPU cores)", ""]
     for found in plan.findings:
         lines.append(f"{'!!' if found.verdict != 'fits' else '--'} {found.text}")
         lines += [f"   -> {change}" for change in found.changes]
     return "\n".join([*lines, f"verdict: {plan.verdict}"])
+
+
+def _gpus(machines: Machines) -> str:
+    nodes = f"{machines.nodes} node{'s' if machines.nodes > 1 else ''}"
+    return f"{machines.gpus} x {machines.gpu_bytes / GIB:g} GiB in {nodes} of {machines.host_bytes / GIB:g} GiB"
 
 
 def _phase(title: str, phase: Phase) -> list[str]:
@@ -105,6 +110,7 @@ def values_of(plan: Plan) -> dict[str, Any]:
         "model": job.shape.name,
         "parameters": job.shape.parameters,
         "gpus": job.machines.gpus,
+        "rollout_gpus": job.pool.gpus if job.pool else 0,
         "gpu_bytes": job.machines.gpu_bytes,
         "host_bytes": job.machines.host_bytes,
         "nodes": job.machines.nodes,

@@ -10,7 +10,7 @@ its constant. They are for orders of magnitude: decoding depends on the videos, 
 import math
 from dataclasses import dataclass
 
-from agentic_video.planning.job import Job
+from agentic_video.planning.job import LABEL_TOKENS, Job, Machines
 from agentic_video.planning.memory import BF16, FP32, GIB, gradient_bytes, kv_bytes, optimizer_bytes, weight_bytes
 
 PATCH_VALUE = FP32
@@ -33,8 +33,9 @@ DECODE_SECONDS = 0.026
 ENGINE_SECONDS = 0.010
 """Of vLLM's own preprocessing of a frame of 448 x 224 (64 frames in 650 ms)."""
 MEASURED_PIXELS = 448 * 224
-HBM, FLOPS, EFFICIENCY = 3.35e12, 989e12, 0.4
-"""Bytes and bfloat16 operations a second of an H100 (data sheet), and the share that is taken to be reached."""
+HBM, FLOPS = 3.35e12, 989e12
+"""Bytes and bfloat16 operations a second of an H100 (data sheet), of which no program reaches all."""
+GENERATING = "generating, at least"
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def hops(job: Job) -> tuple[Hop, ...]:
         Hop("into TransferQueue", queued),
         Hop(f"out of TransferQueue, {job.passes} times", job.passes * queued),
         Hop("frame stores to the trainer, at most", job.machines.gpus * rank_bytes(job)),
-        Hop("weights to vLLM", job.machines.gpus * _synced(job)),
+        Hop("weights to vLLM", job.players.gpus * _synced(job)),
     )
 
 
@@ -121,32 +122,20 @@ def stock_hops(job: Job) -> tuple[Hop, ...]:
 
 def _synced(job: Job) -> int:
     """Bytes that a trainer's process hands to its engine: weights as they are held, merged ones in bfloat16, or
-    adapters (``bucketed_weight_transfer.py:112``, engine:1066)."""
-    if job.adapters_served:
+    adapters (``bucketed_weight_transfer.py:112``, engine:1066). Engines on other GPUs get all weights each time
+    (``engine_workers.py``, ``update_weights``)."""
+    if job.adapters_served and not job.pool:
         return job.shape.adapters(job.precision.lora_rank) * job.precision.weight_bytes
     return job.shape.parameters * (BF16 if job.precision.lora_rank else job.precision.weight_bytes)
 
 
 def host_parts(job: Job) -> dict[str, float]:
-    """Bytes of main memory on each node.
-
-    Ray's object store is among them: the frames that stores handed out to episodes under way (each rollout has copies
-    of its own, and all of a step's may run at a time), and the images that ranks keep.
-    """
+    """Bytes of main memory on each node of the trainer."""
     machines, shape, precision = job.machines, job.shape, job.precision
-    nodes, here = machines.nodes, min(machines.gpus, machines.per_node)
-    share = here / machines.gpus
-    shown = job.episodes * job.episode.frames * frame_bytes(job) / nodes
-    queued = queued_bytes(job) / nodes
-    workers = math.ceil(job.workers / nodes)
-    engines = math.ceil(here / job.tensor_parallel)
-    parts: dict[str, float] = {
-        "frames of running episodes": shown,
-        "TransferQueue, and what is fetched of it": 2 * queued,
-        "images that the trainer keeps": here * _models(job) * KEPT,
-    }
-    if job.surplus:
-        parts["groups beyond the batch, at most"] = shown + queued
+    here = min(machines.gpus, machines.per_node)
+    share = here / job.shards  # of the trained model, whose groups of GPUs have it all each
+    parts = {**_playing_parts(job, machines, colocated=job.colocated)}
+    parts["images that the trainer keeps"] = here * _models(job) * KEPT
     if job.streamed or job.param_offload:
         parts["weights"] = weight_bytes(shape, precision) * share
     if job.streamed:  # each gradient is copied there as soon as it is reduced (torch's foreach_reduce)
@@ -154,13 +143,44 @@ def host_parts(job: Job) -> dict[str, float]:
     if job.streamed or job.optimizer_offload:
         parts["optimizer"] = optimizer_bytes(shape, precision) * share
     if job.reference:  # FSDP2 keeps it in main memory, in the type of fsdp_config (engine:478)
-        parts["reference model"] = shape.parameters * precision.weight_bytes * share
+        parts["reference model"] = shape.parameters * precision.weight_bytes * here / job.reference_shards
+    if job.copies:
+        parts["weights of earlier updates"] = job.copies * weight_bytes(shape, precision) * share
+    return parts
+
+
+def pool_host_parts(job: Job) -> dict[str, float]:
+    """Bytes of main memory on each node whose GPUs only play episodes."""
+    return _playing_parts(job, job.players, colocated=True)
+
+
+def _playing_parts(job: Job, machines: Machines, *, colocated: bool) -> dict[str, float]:
+    """What each node has of episodes and engines, and its processes.
+
+    Ray's object store is among them: the frames that stores handed out to episodes under way (each rollout has copies
+    of its own, and all of a step's may run at a time, beside those that are played ahead), and the images that ranks
+    keep.
+
+    Args:
+        machines: The node's kind.
+        colocated: Whether it has engines.
+    """
+    here = min(machines.gpus, machines.per_node)
+    engines = math.ceil(here / job.tensor_parallel) if colocated else 0
+    shown = job.episodes * job.episode.frames * frame_bytes(job) / job.nodes
+    queued = queued_bytes(job) / job.nodes
+    parts: dict[str, float] = {
+        "frames of running episodes": shown * (1 + job.ahead),
+        "TransferQueue, and what is fetched of it": queued * (2 + job.ahead),
+    }
+    if job.surplus:
+        parts["groups beyond the batch, at most"] = shown + queued
     if job.adapters_served and job.sleeps:  # sleep level 1 backs the weights up (vllm_async_server.py:1303)
-        parts["sleeping engines' weights"] = engines * shape.parameters * BF16
+        parts["sleeping engines' weights"] = engines * job.shape.parameters * BF16
     parts["frame store"] = job.store_bytes
     parts["decoders, at most"] = job.decode_bytes
     parts["engines' processed pictures"] = engines * job.picture_cache
-    parts["processes"] = (here + engines) * PROCESS + 2 * workers * WORKER_PROCESS
+    parts["processes"] = (here + engines) * PROCESS + 2 * math.ceil(job.workers / job.nodes) * WORKER_PROCESS
     return parts
 
 
@@ -201,25 +221,52 @@ def engine_pictures(job: Job) -> Pictures:
     return Pictures(job.picture_cache // each, wants, wants * each)
 
 
+def prefilled_tokens(job: Job) -> int:
+    """Tokens of a step that engines compute, at the least.
+
+    With the prefix cache a group computes what its rollouts begin with once: the overview, and of the other tokens
+    those that nobody said (prompt, question; replies of tools are taken to be shared, too). Without it every turn
+    computes the overview anew.
+    """
+    episode, overview = job.episode, _overview_tokens(job)
+    if not job.prefix_cached:
+        return job.episodes * (job.typical + (episode.turns - 1) * overview)
+    shared = min(job.typical, overview + episode.text_tokens - episode.said_tokens)
+    return job.questions * shared + job.episodes * (job.typical - shared)
+
+
+def _overview_tokens(job: Job) -> int:
+    return min(job.typical, job.episode.overview_frames * (job.frame_tokens + LABEL_TOKENS))
+
+
+def generating_seconds(job: Job) -> float:
+    """A bound from below of a step's rollouts: an H100's memory and its arithmetic at their full rates, side by side.
+
+    Each engine's forward pass reads the language model once for all its sequences, and a generated token reads its
+    sequence's cache, which grows from the overview to the whole episode. Each token goes through the decoder's layers
+    once, each distinct frame through the vision tower; attention isn't counted. Episodes are taken to be typical.
+    """
+    shape, text, said = job.shape, job.shape.text, job.episode.said_tokens
+    each = job.episodes / job.engines  # episodes of an engine
+    passes = max(1.0, each / job.sequences) * said
+    weights = (shape.language - (0 if text.tied else shape.embedding)) * BF16 / job.tensor_parallel
+    cached = (_overview_tokens(job) + job.typical) / 2 * kv_bytes(text, job.tensor_parallel)
+    read = passes * weights + each * said * cached
+    layers = prefilled_tokens(job) * text.layers * shape.layer
+    blocks = distinct_frames(job) * job.frame_patches * shape.vision.depth * shape.block
+    return max(read / HBM, 2 * (layers + blocks) / (job.engines * job.tensor_parallel * FLOPS))
+
+
 def seconds(job: Job) -> dict[str, float]:
     """Seconds of a step's parts, each as if it ran by itself; they overlap.
 
-    ``decoding`` and ``vLLM's preprocessing`` are those of one node's threads and one server; ``generating`` is a bound
-    from below of an engine's: every token reads the weights and its sequence's cache once, and every token is computed
-    once.
+    ``decoding`` and ``vLLM's preprocessing`` are estimates from times on two CPU cores, of all nodes' threads and of
+    each engine's server; ``generating`` is a bound from below (:func:`generating_seconds`).
     """
-    episode = job.episode
     distinct = distinct_frames(job)
-    scale = episode.width * episode.height / MEASURED_PIXELS
-    waves = math.ceil(job.episodes / job.engines / max(1, job.sequences))
-    running = min(job.sequences, math.ceil(job.episodes / job.engines))
-    read = job.shape.parameters * BF16 / job.tensor_parallel + running * job.typical * kv_bytes(
-        job.shape.text, job.tensor_parallel
-    )
-    generating = waves * episode.said_tokens * read / HBM / EFFICIENCY
-    prefill = job.episodes * job.typical * 2 * job.shape.parameters / (job.machines.gpus * FLOPS * EFFICIENCY)
+    scale = job.episode.width * job.episode.height / MEASURED_PIXELS
     return {
-        "decoding": distinct * DECODE_SECONDS / (job.decoders * job.machines.nodes),
+        "decoding": distinct * DECODE_SECONDS / (job.decoders * job.nodes),
         "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.engines,
-        "generating, at least": generating + prefill,
+        GENERATING: generating_seconds(job),
     }

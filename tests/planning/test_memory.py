@@ -94,18 +94,27 @@ def test_logits_with_compiled_entropy(temperature: float, monkeypatch: pytest.Mo
     assert planned == pytest.approx(peak_of_head(4096, compiled, temperature), rel=0.05)
 
 
-@pytest.mark.parametrize("tokens", [512, 4096])
 @pytest.mark.parametrize("entropy", [True, False])
-def test_fused_head(tokens: int, entropy: bool) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "vocab", "hidden", "trained"),
+    [
+        (512, VOCAB, HIDDEN, True),
+        (4096, VOCAB, HIDDEN, True),
+        # the head's gradient is large enough to see here; of more chunks than one, the last one's part is still there
+        (4096, 2048, 1024, True),
+        (4096, 2048, 1024, False),
+    ],
+)
+def test_fused_head(tokens: int, entropy: bool, vocab: int, hidden: int, trained: bool) -> None:
     """verl's real function, whose peak doesn't grow with the tokens."""
-    states = torch.randn(1, tokens, HIDDEN).bfloat16().requires_grad_()
-    weights = torch.randn(VOCAB, HIDDEN).bfloat16().requires_grad_()
-    labels = torch.randint(0, VOCAB, (1, tokens))
+    states = torch.randn(1, tokens, hidden).bfloat16().requires_grad_()
+    weights = torch.randn(vocab, hidden).bfloat16().requires_grad_(trained)
+    labels = torch.randint(0, vocab, (1, tokens))
     with LiveBytes() as live:
         chances, spread = FusedLinearForPPO()(states, weights, labels, 0.7)
         (chances.sum() + (0.001 * spread.float().sum() if entropy else 0.0)).backward()
-    text = replace(SEVEN.text, vocab=VOCAB, hidden=HIDDEN)
-    planned = memory.head_bytes(tokens, text, Head(fused=True, entropy=entropy))
+    text = replace(SEVEN.text, vocab=vocab, hidden=hidden)
+    planned = memory.head_bytes(tokens, text, Head(fused=True, entropy=entropy), trained=trained)
     assert planned == pytest.approx(live.peak, rel=0.05)
 
 

@@ -12,6 +12,15 @@ from tests.config.configs import SYSTEMS, set_environment
 from tests.planning.plans import plan
 
 UNFUSED = "actor_rollout_ref.model.use_fused_kernels=False"
+FSDP_SIZE = "actor_rollout_ref.actor.fsdp_config.fsdp_size"
+SEPARATE = (
+    "trainer.v1.trainer_mode=agentic_video_separate_async",
+    "actor_rollout_ref.rollout.nnodes=1",
+    "actor_rollout_ref.rollout.n_gpus_per_node=8",
+    "actor_rollout_ref.rollout.checkpoint_engine.backend=nccl",
+)
+WEIGHTS = 8_292_166_656 * 4
+"""Of Qwen2.5-VL-7B in float32."""
 OWN_GPUS = {
     "videozoomer": 16,
     "framethinker": 8,
@@ -199,6 +208,121 @@ def test_parts_follow_the_config() -> None:
     assert frozen.gpu[0].parts["vision tower's activations"] < 2 * GIB
     awake = make_plan(replace(job, sleeps=False))
     assert awake.verdict == "does not fit" and awake.gpu[0].parts["engine"] == 0.6 * 80 * GIB
+
+
+@pytest.mark.parametrize(("size", "shards"), [(-1, 16), (1, 1), (2, 2), (4, 4), (8, 8), (16, 16), (32, 16)])
+def test_groups_of_fsdp_size_share_what_is_trained(size: int, shards: int) -> None:
+    found = plan("videozoomer", 16, f"{FSDP_SIZE}={size}")
+    states = {"weights": WEIGHTS / shards, "optimizer": 2 * WEIGHTS / shards, "gradients": WEIGHTS / shards}
+    assert {name: found.gpu[0].parts[name] for name in states} == pytest.approx(states)
+    assert found.gpu[2].parts["trainer's optimizer"] == pytest.approx(2 * WEIGHTS / shards)
+    whole = plan("videozoomer", 16).gpu[0].total
+    # of one GPU's shards nothing is gathered: two copies of a layer less
+    gathered = 2 * 2 * found.job.shape.layer if shards == 1 else 0
+    assert found.gpu[0].total == pytest.approx(whole + 4 * WEIGHTS * (1 / shards - 1 / 16) - gathered)
+    assert found.verdict == ("fits" if shards >= 8 else "does not fit")
+
+
+def test_fsdp_size_is_mended_first() -> None:
+    # 61.8 GiB of states in place of 7.7
+    found = plan("videozoomer", 16, f"{FSDP_SIZE}=2")
+    assert found.gpu[0].total / GIB == pytest.approx(113, abs=0.5)
+    assert found.findings[0].changes == (f"{FSDP_SIZE}=-1",)
+
+
+def test_groups_that_leave_gpus_over() -> None:
+    found = plan("videozoomer", 16, f"{FSDP_SIZE}=3")
+    (wrong,) = [one for one in found.findings if "groups of 3" in one.text]
+    assert (wrong.verdict, wrong.changes) == ("does not fit", (f"{FSDP_SIZE}=-1",))
+
+
+def test_each_group_s_offloaded_weights_are_in_main_memory() -> None:
+    offloaded = "actor_rollout_ref.actor.fsdp_config.param_offload=True"
+    two, all_of_them = (plan("videozoomer", 16, offloaded, f"{FSDP_SIZE}={size}").host[1] for size in (2, -1))
+    # a node's eight GPUs are four groups of two, or half of the one group
+    assert (two.parts["weights"], all_of_them.parts["weights"]) == (4 * WEIGHTS, WEIGHTS / 2)
+    # the reference model has a key of its own
+    assert two.parts["reference model"] == all_of_them.parts["reference model"] == WEIGHTS / 2
+    key = "actor_rollout_ref.ref.fsdp_config.fsdp_size=4"
+    assert plan("videozoomer", 16, key).host[1].parts["reference model"] == 2 * WEIGHTS
+
+
+def test_gpus_that_only_play_are_planned_by_themselves() -> None:
+    """8 of the trainer, 8 of rollouts; verl's trainer has engines beside itself, too, which sleep."""
+    found = plan("videozoomer", 16, *SEPARATE)
+    job = found.job
+    assert job.pool and (job.machines.gpus, job.pool.gpus, job.engines, job.nodes) == (8, 8, 8, 2)
+    names = [phase.name for phase in found.gpu]
+    assert names[1:] == [
+        "handing weights over",
+        "rollouts beside the trainer (validation)",
+        "rollouts alone, weights arriving",
+        "rollouts alone",
+    ]
+    training, _, beside, arriving, alone = (phase.parts for phase in found.gpu)
+    assert training["weights"] == WEIGHTS / 8 and training["sleeping engine"] == 3 * GIB
+    assert beside["trainer's optimizer"] == 2 * WEIGHTS / 8
+    assert not [name for name in alone if "trainer" in name or name in ("weights", "optimizer", "gradients")]
+    # the engine's share of 0.6, and the process that receives weights
+    assert sum(alone.values()) == pytest.approx(0.6 * 80 * GIB + GIB)
+    assert arriving["buckets"] == 3 * 2 * GIB and arriving["engine's weights"] == WEIGHTS / 2
+    # 2048 episodes of 8 engines, and as many played ahead: more than the 128 of each
+    assert found.engine.wanted == 128 and found.job.running == 4096
+    assert [phase.name for phase in found.host][2] == "whose GPUs only play, in a step"
+
+
+def test_without_engines_beside_the_trainer_it_has_their_memory() -> None:
+    both, alone = (
+        plan("videozoomer", 16, *SEPARATE, *more) for more in ((), ("actor_rollout_ref.hybrid_engine=False",))
+    )
+    assert both.gpu[0].total - alone.gpu[0].total == 3 * GIB
+    assert [phase.name for phase in alone.gpu][1:] == [
+        "handing weights over",
+        "rollouts alone, weights arriving",
+        "rollouts alone",
+    ]
+    # embedding in float32 and bfloat16, two buckets, states but gradients, the context
+    assert alone.gpu[1].total == 152_064 * 3584 * 6 + 4 * GIB + 3 * WEIGHTS / 8 + GIB
+    assert "engines' processed pictures" in alone.host[2].parts
+    assert alone.host[1].parts["engines' processed pictures"] == 0
+
+
+def test_what_is_played_ahead_is_there_too() -> None:
+    """In main memory: frames of two batches, and the weights of the first of four updates beside the present ones."""
+    together, ahead, separate = (
+        plan("videozoomer", 16, *more).host[1].parts
+        for more in ((), ("trainer.v1.trainer_mode=agentic_video_colocate_async",), SEPARATE)
+    )
+    frames = "frames of running episodes"
+    assert ahead[frames] == separate[frames] == 2 * together[frames]
+    queued = "TransferQueue, and what is fetched of it"
+    assert 2 * ahead[queued] == 3 * together[queued]
+    assert separate["weights of earlier updates"] == 2 * WEIGHTS and "weights of earlier updates" not in ahead
+    each = plan("videozoomer", 16, *SEPARATE, "trainer.v1.separate_async.parameter_sync_step=1").host[1].parts
+    assert each["weights of earlier updates"] == WEIGHTS
+
+
+def test_the_memory_of_gpus_is_the_same_where_a_batch_is_played_ahead_on_them() -> None:
+    mode = "trainer.v1.trainer_mode=agentic_video_colocate_async"
+    assert plan("videozoomer", 16, mode).gpu == plan("videozoomer", 16).gpu
+
+
+def test_what_mends_gpus_that_only_play() -> None:
+    greedy = "actor_rollout_ref.rollout.gpu_memory_utilization=0.97"
+    found = plan("videozoomer", 16, *SEPARATE, "actor_rollout_ref.hybrid_engine=False", greedy)
+    (tight,) = [one for one in found.findings if one.text.startswith("rollouts alone")]
+    assert tight.verdict == "tight" and tight.changes == ("actor_rollout_ref.rollout.gpu_memory_utilization=0.9",)
+
+
+def test_too_few_gpus_that_only_play() -> None:
+    found = plan("videozoomer", 16, *SEPARATE[:2], "actor_rollout_ref.rollout.n_gpus_per_node=2", SEPARATE[3])
+    assert found.job.pool and (found.job.machines.gpus, found.job.pool.gpus) == (14, 2)
+    few = replace(found.job, tensor_parallel=4)
+    assert [one for one in make_plan(few).findings if "2 GPUs that only play are too few" in one.text]
+    with pytest.raises(
+        SetupError, match=r"^8 GPUs: actor_rollout_ref\.rollout\.nnodes .* take 8 .* none for the trainer$"
+    ):
+        plan("videozoomer", 8, *SEPARATE)
 
 
 def test_lora_needs_neither_states_nor_a_reference_model() -> None:

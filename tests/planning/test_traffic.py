@@ -115,18 +115,45 @@ def test_what_is_streamed_lies_in_main_memory_with_its_gradients(job: Job) -> No
     assert "gradients" not in traffic.host_parts(job)
 
 
+def test_what_a_group_begins_with_is_computed_once(job: Job) -> None:
+    # 64 frames of 128 tokens and 12 around each, and 2,000 tokens that nobody said; 4,360 others of each rollout
+    assert job.prefix_cached
+    assert traffic.prefilled_tokens(job) == 128 * (64 * 140 + 2000) + 2048 * 4360 == 10_332_160
+    # 64 frames more of a rollout's own are computed by each
+    own = replace(job, episode=replace(job.episode, overview_frames=0))
+    assert traffic.prefilled_tokens(own) == 128 * 2000 + 2048 * 13_320
+    plain = plan("videozoomer", 16, "actor_rollout_ref.rollout.enable_prefix_caching=False").job
+    assert plain.episode.turns == 3  # the second and the third compute the overview again
+    assert traffic.prefilled_tokens(plain) == 2048 * (15_320 + 2 * 64 * 140)
+
+
+def test_the_bound_of_generating(job: Job) -> None:
+    """16 engines of 128 sequences say 1,000 tokens each: 1,000 passes read 7.07 billion parameters in bfloat16.
+
+    Each token reads 57,344 bytes of all tokens before it, on average half way from the overview to the end.
+    """
+    weights = 2 * (28 * 233_057_792 + 152_064 * 3584 + 3584)
+    read = 1000 * weights + 128 * 1000 * 57_344 * (64 * 140 + 15_320) / 2
+    assert traffic.generating_seconds(job) == pytest.approx(read / 3.35e12) == pytest.approx(30.8, abs=0.1)
+    assert traffic.seconds(job)["generating, at least"] == traffic.generating_seconds(job)
+    # half as many sequences at a time: twice as many passes
+    fewer = traffic.generating_seconds(replace(job, sequences=64))
+    assert fewer == pytest.approx((read + 1000 * weights) / 3.35e12)
+
+
+def test_arithmetic_bounds_it_where_little_is_said(job: Job) -> None:
+    brief = replace(job, episode=replace(job.episode, said_tokens=1))
+    tokens = 128 * (64 * 140 + 2999) + 2048 * (15_320 - 64 * 140 - 2999)
+    tower = 128 * (64 + 16 * 24) * 512 * 32 * job.shape.block  # each distinct frame's patches
+    each = 2 * (tokens * 28 * 233_057_792 + tower) / 16
+    assert traffic.generating_seconds(brief) == pytest.approx(each / 989e12)
+
+
 def test_an_engine_on_more_gpus_reads_its_part_of_the_cache_on_each(job: Job) -> None:
-    one = traffic.seconds(job)["generating, at least"]
-    four = traffic.seconds(replace(job, tensor_parallel=4))["generating, at least"]
-    prefill = job.episodes * job.typical * 2 * job.shape.parameters / (16 * traffic.FLOPS * traffic.EFFICIENCY)
-    # 16 engines of 128 sequences, or 4 of 512: each GPU reads as much of their caches, and a quarter of the weights
-    assert job.sequences >= 128
-    running, waves = min(job.sequences, 512), -(-512 // job.sequences)
-    cache = 2 * 28 * 4 * 128 * 2 * job.typical
-    weights = job.shape.parameters * 2
-    says = job.episode.said_tokens / traffic.HBM / traffic.EFFICIENCY
-    assert one - prefill == pytest.approx(says * (weights + 128 * cache))
-    assert four - prefill == pytest.approx(says * waves * (weights / 4 + running * cache / 4))
+    # 4 engines of 512 sequences, 128 at a time: each GPU reads as much of their caches, and a quarter of the weights in
+    # four times as many passes
+    one, four = (traffic.generating_seconds(replace(job, tensor_parallel=size)) for size in (1, 4))
+    assert job.sequences == 128 and four == pytest.approx(one)
 
 
 def test_a_node_s_decoders_may_need_as_much_as_their_key_says(job: Job) -> None:

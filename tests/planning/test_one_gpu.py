@@ -1,0 +1,97 @@
+"""The planner against what was measured on one GPU: the cells ``actor`` of benchmarks/gpu, as docs/gpu.md has them.
+
+They are one process, one sequence an update, no engine; torch's allocator counts neither CUDA's context nor NCCL's
+memory.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentic_video.planning import memory
+from agentic_video.planning.job import Job, Machines, job_of
+from agentic_video.planning.memory import GIB
+from agentic_video.planning.plan import update_moments
+from agentic_video.planning.shapes import published_shapes
+from benchmarks.gpu.actor import ActorSetting
+from tests.config.configs import composed, set_environment
+
+SEVEN, EIGHT = "Qwen/Qwen2.5-VL-7B-Instruct", "Qwen/Qwen3-VL-8B-Instruct"
+CELLS = [
+    # model, layers, tokens, images, LoRA's rank; measured GiB that stay and at the peak; where the planner has the peak
+    (SEVEN, 2, 16_384, 64, 0, 25.0, 41.7, "when the optimizer steps"),
+    (SEVEN, 4, 16_384, 64, 0, 30.2, 50.4, "when the optimizer steps"),
+    (SEVEN, 2, 24_576, 128, 0, 25.0, 43.1, "at a decoder layer"),
+    (EIGHT, 4, 24_576, 128, 64, 5.0, 13.5, "at a decoder layer"),
+]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+
+
+def cell(model: str, layers: int, tokens: int, images: int, rank: int) -> Job:
+    """A cell's job: the recipe's config with the cell's overrides, the model cut to its depth, one sequence."""
+    setting = ActorSetting(
+        Path("/models/cell"), "cuda", tokens, fused=True, lora_rank=rank, attention="flash_attention_2"
+    )
+    config = composed("videozoomer", "cluster", *setting.overrides())
+    job = job_of(config, Machines(1, 80 * GIB, 1024 * GIB, 1), model)
+    shape = replace(job.shape, text=replace(job.shape.text, layers=layers))
+    episode = replace(job.episode, overview_frames=images // 2, frames=images, width=448, height=224)
+    episode = replace(episode, text_tokens=tokens - images * (job.frame_tokens + 12))
+    return replace(job, shape=shape, episode=episode, questions=1, mini_batch=1, rollouts=1, longest=tokens)
+
+
+@pytest.mark.parametrize(("model", "layers", "tokens", "images", "rank", "stays", "peak", "moment"), CELLS)
+def test_what_was_measured_is_what_is_planned(
+    model: str, layers: int, tokens: int, images: int, rank: int, stays: float, peak: float, moment: str
+) -> None:
+    job = cell(model, layers, tokens, images, rank)
+    states = memory.weight_bytes(job.shape, job.precision) + memory.optimizer_bytes(job.shape, job.precision)
+    assert states / GIB == pytest.approx(stays, rel=0.02)
+    moments = {name: sum(parts.values()) / GIB for name, parts in update_moments(job).items()}
+    assert max(moments, key=lambda name: moments[name]) == moment
+    assert moments[moment] == pytest.approx(peak, rel=0.08)
+
+
+def test_the_states_by_hand() -> None:
+    """Two layers of 233,057,792 parameters, embedding and head of 544,997,376, the norm, and the tower: 12 bytes each
+    with AdamW's moments, 20 with gradients and the step's lists."""
+    shape = cell(SEVEN, 2, 16_384, 64, 0).shape
+    count = 2 * 233_057_792 + 2 * 544_997_376 + 3584 + shape.tower
+    assert (shape.parameters, shape.tower) == (count, 676_550_144)
+    assert (12 * count / GIB, 20 * count / GIB) == (pytest.approx(25.0, abs=0.1), pytest.approx(41.6, abs=0.1))
+
+
+def test_one_gpu_prefetches_nothing() -> None:
+    layer = published_shapes()[SEVEN].layer
+    assert (memory.gathered_bytes(layer, 1), memory.gathered_bytes(layer, 2)) == (2 * layer, 6 * layer)
+
+
+def test_of_a_single_sequence_an_update_has_no_gradients_before_its_backward_pass() -> None:
+    one = cell(SEVEN, 4, 16_384, 64, 0)
+    assert not one.accumulates and replace(one, rollouts=2).accumulates
+    first, second = update_moments(one), update_moments(replace(one, rollouts=2))
+    whole = 4 * one.shape.parameters
+    assert "gradients" not in first["at the output head"]
+    # three of four layers when the first one's gradient is computed; the head's waits in the root unit
+    assert first["at a decoder layer"]["gradients"] == 4 * 3 * one.shape.layer
+    assert second["at the output head"]["gradients"] == second["at a decoder layer"]["gradients"] == whole
+    assert first["when the optimizer steps"] == second["when the optimizer steps"]
+    assert first["when the optimizer steps"]["gradients"] == whole
+
+
+def test_a_frozen_head_gets_no_gradient() -> None:
+    """LoRA: the fused head still computes each chunk's part of it, 151,936 x 4,096 in bfloat16, and adds them up no
+    more."""
+    job = cell(EIGHT, 4, 24_576, 128, 64)
+    head = update_moments(job)["at the output head"]["logits and entropy"]
+    assert head == 512 * 151_936 * 28 + 151_936 * 4096 * 2 + 24_576 * 4096 * 2
+
+
+def test_the_kv_cache_of_a_fixed_size() -> None:
+    """40 GB hold 697,536 tokens (docs/gpu.md, vLLM over turns), in blocks of 16."""
+    assert 40_000_000_000 // memory.kv_bytes(published_shapes()[SEVEN].text) // 16 * 16 == 697_536

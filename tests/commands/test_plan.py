@@ -8,6 +8,8 @@ import pytest
 from agentic_video import cli
 from tests.planning.models import TINY, config_of
 
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +66,27 @@ def test_a_checkpoint_s_folder(
         ("--recipe eva --model LLaVA", "LLaVA: no folder with config.json, and no model of known shape"),
         ("--recipe eva word", "word: neither an option nor a Hydra override"),
         ("--recipe eva data.train_batchsize=3", "did you mean data.train_batch_size?"),
+        ("--recipe eva --gpu-memory 0", "--gpu-memory: expected a number above 0, got '0'"),
+        ("--recipe eva --host-memory 0", "--host-memory: expected a number above 0, got '0'"),
+        ("--recipe eva trainer.n_gpus_per_node=0", "trainer.n_gpus_per_node: must be at least 1, got 0"),
+        ("--recipe eva --gpus 8 trainer.nnodes=0", "trainer.nnodes: must be at least 1, got 0"),
+        ("--recipe eva data.train_batch_size=0", "data.train_batch_size: must be at least 1, got 0"),
+        ("--recipe eva data.max_response_length=-5", "data.max_response_length: must be at least 1, got -5"),
+        (f"--recipe eva {ROLLOUT}.n=0", f"{ROLLOUT}.n: must be at least 1, got 0"),
+        (f"--recipe eva {ROLLOUT}.max_num_seqs=0", f"{ROLLOUT}.max_num_seqs: must be at least 1, got 0"),
+        (f"--recipe eva {ROLLOUT}.max_num_seqs=null", f"{ROLLOUT}.max_num_seqs: must be a whole number, got None"),
+        (
+            f"--recipe eva {ROLLOUT}.tensor_model_parallel_size=0",
+            "tensor_model_parallel_size: must be at least 1, got 0",
+        ),
+        (f"--recipe eva {ROLLOUT}.data_parallel_size=0", f"{ROLLOUT}.data_parallel_size: must be at least 1, got 0"),
+        (f"--recipe eva {ROLLOUT}.gpu_memory_utilization=0", "gpu_memory_utilization: must be above 0 and at most 1"),
+        (f"--recipe eva {ACTOR}.ppo_mini_batch_size=0", f"{ACTOR}.ppo_mini_batch_size: must be at least 1, got 0"),
+        (f"--recipe eva {ACTOR}.ulysses_sequence_parallel_size=0", "sequence_parallel_size: must be at least 1, got 0"),
+        (f"--recipe eva {ACTOR}.fsdp_config.fsdp_size=0", "fsdp_size: must be a number of GPUs, or -1 for all, got 0"),
+        # what the launcher refuses, on the GPUs that are asked for
+        ("--recipe paravt --gpus 16", "can't be shared by 16 ranks: set actor_rollout_ref.actor.ppo_mini_batch_size=8"),
+        (f"--recipe eva --gpus 8 {ROLLOUT}.tensor_model_parallel_size=3", "8 GPUs can't be shared by engines of 3"),
     ],
 )
 def test_mistakes_cost_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

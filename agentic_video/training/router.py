@@ -114,12 +114,12 @@ class GroupRouter(GlobalRequestLoadBalancer):
             raise RuntimeError("No available servers in load balancer")  # verl's clients wait when they read this
         group_id, session, rollouts = RequestId.read(request_id)
         group = self._groups.get(group_id)
-        if group is not None and group.home not in self._servers:
-            self._forget(group_id)
-            group = None
         if group is None:
             group = self._groups[group_id] = _Group(self._idlest(), rollouts)
             self._to_come[group.home] += rollouts
+        elif group.home not in self._servers:  # it moves with what it has still to come, and no more
+            group.home = self._idlest()
+            self._to_come[group.home] += group.to_come
         self._groups.move_to_end(group_id)
         engine = group.seen.get(session)
         if engine not in self._servers:
@@ -133,10 +133,11 @@ class GroupRouter(GlobalRequestLoadBalancer):
         return engine, self._servers[engine]
 
     def add_servers(self, servers: dict[str, Any]) -> None:
-        """Engines that join."""
+        """Engines that join, some of them anew: groups that didn't ask for anything meanwhile are still theirs."""
         super().add_servers(servers)
         for server_id in servers:
-            self._to_come.setdefault(server_id, 0)
+            left = sum(group.to_come for group in self._groups.values() if group.home == server_id)
+            self._to_come.setdefault(server_id, left)
 
     def remove_servers(self, server_ids: list[str]) -> None:
         """Engines that leave; their groups move when they ask for something."""

@@ -87,6 +87,26 @@ def test_engines_that_leave_and_join() -> None:
     assert one.get_status()["groups"] == 0
 
 
+@pytest.mark.parametrize("joins_first", [True, False])
+def test_a_group_that_moves_has_no_more_to_come_than_it_had(joins_first: bool) -> None:
+    """As in ``agentic_video_separate_async``: engines leave for each update while rollouts go on."""
+    one = router(2)
+    for number in range(20):
+        groups = f"a{number}", f"b{number}"
+        asked = [ask(one, group, session) for group in groups for session in range(3)]
+        assert set(asked) == {"e0", "e1"}
+        one.remove_servers(["e1"])
+        if joins_first:
+            one.add_servers({"e1": "handle 1"})
+        # a further turn of a rollout that has played, and the first of the last one
+        asked += [ask(one, group, session) for group in groups for session in (0, 3)]
+        if not joins_first:
+            one.add_servers({"e1": "handle 1"})
+        for engine in asked:
+            one.release_server(engine)
+    assert one._to_come == {"e0": 0, "e1": 0}
+
+
 def test_old_groups_are_forgotten() -> None:
     one = router(2, max_groups=3)
     for number in range(50):

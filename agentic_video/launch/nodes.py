@@ -197,9 +197,15 @@ def missing(wanted: Wanted, gpus: Sequence[float], free: float) -> str:
     fit = sum(count >= wanted.gpus for count in gpus)
     if fit < wanted.nodes:
         has = ", ".join(f"{count:g}" for count in gpus)
+        on_cpus = (wanted.variables or {}).get("VERL_PLATFORM") == "cpu"
+        remedy = (
+            f"it uses none, but Ray must count them: start it with --num-gpus={wanted.gpus} on nodes without GPUs"
+            if on_cpus and len(gpus) >= wanted.nodes
+            else "set NNODES and GPUS_PER_NODE, or start Ray on the others"
+        )
         return (
             f"it has {len(gpus)} node(s) with {has} GPU(s); the run asks for {wanted.nodes} x {wanted.gpus} "
-            "(trainer.nnodes x trainer.n_gpus_per_node): set NNODES and GPUS_PER_NODE, or start Ray on the others"
+            f"(trainer.nnodes x trainer.n_gpus_per_node): {remedy}"
         )
     beside = wanted.beside or {}
     whole = wanted.nodes * wanted.gpus + sum(beside.values())

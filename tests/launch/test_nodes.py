@@ -32,6 +32,14 @@ def test_what_a_cluster_lacks(gpus: list[float], free: float, lacks: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("gpus", "remedy"),
+    [([0.0, 0.0], "start it with --num-gpus=1 on nodes without GPUs"), ([1.0], "set NNODES and GPUS_PER_NODE")],
+)
+def test_a_rehearsal_s_nodes_without_gpus_are_told_to_count_one(gpus: list[float], remedy: str) -> None:
+    assert remedy in missing(Wanted(2, 1, variables={"VERL_PLATFORM": "cpu"}), gpus, sum(gpus))
+
+
+@pytest.mark.parametrize(
     ("gpus", "free", "lacks"),
     [
         ([8.0, 4.0], 12.0, ""),

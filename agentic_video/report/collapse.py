@@ -23,7 +23,9 @@ ALIKE = "episode/groups_alike"
 ENTROPY, LENGTH, CUT = "actor/entropy", "response_length/mean", "episode/end_token_budget"
 GAP, GAP_OF_TURN = "training/rollout_probs_diff_mean", "training/rollout_probs_diff_turn"
 """Of all generated tokens; of those of turn ``n``, as ``.../n`` (``gap_by_turn`` in training/metrics.py)."""
-KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ALIKE, ENTROPY, LENGTH, CUT, GAP)
+OLD = "training/off_policy/trajectory_staleness_worst/mean"
+"""How many updates of the engines' weights the oldest weights of an episode lie behind; 0 in synchronous runs."""
+KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ALIKE, ENTROPY, LENGTH, CUT, GAP, OLD)
 """What signs are read from, beside the gaps of turns."""
 
 LEAST_CALLS = 0.1
@@ -184,6 +186,18 @@ def _length_grows(changes: Mapping[str, Change]) -> str:
 
 
 def _engine_and_actor_differ(changes: Mapping[str, Change]) -> str:
+    text = _gap(changes)
+    old = changes.get(OLD)
+    if not text or old is None or old.latest <= 0:
+        return text
+    return (
+        f"{text}. But this run is asynchronous: its episodes are of weights {old.latest:.1f} versions old in the mean, "
+        "and older weights alone make a gap. Look whether it grows with the learning rate or with the age; play less "
+        "ahead, or correct for it (algorithm.rollout_correction.rollout_is=token)"
+    )
+
+
+def _gap(changes: Mapping[str, Change]) -> str:
     gap = changes.get(GAP)
     if gap is not None and gap.latest >= MUCH_GAP:
         return (

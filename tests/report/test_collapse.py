@@ -17,6 +17,7 @@ from agentic_video.report.collapse import (
     GAP_OF_TURN,
     ILLEGAL,
     LENGTH,
+    OLD,
     SIGNS,
     WINDOW,
     CollapseWatch,
@@ -116,6 +117,15 @@ def test_a_gap_that_opens_after_the_first_turn() -> None:
     assert sign.name == "engine_and_actor_differ"
     assert sign.text.startswith("engine and actor differ in later turns: by 3.0e-02 in turn 3, by 1.0e-03 in turn 1")
     assert names(run({}, {f"{GAP_OF_TURN}/{turn}": 1e-6 * turn**3 for turn in (1, 2, 3)})) == []  # rounding
+
+
+def test_a_gap_of_an_asynchronous_run_may_be_the_age_of_its_weights() -> None:
+    [sign] = signs_of(run({GAP: 0.02, OLD: 0.75}, {OLD: 0.75}))
+    assert sign.name == "engine_and_actor_differ" and sign.text.startswith("engine and actor move apart: ")
+    assert "of weights 0.8 versions old in the mean, and older weights alone make a gap" in sign.text
+    [sign] = signs_of(run({GAP: 0.02, OLD: 0.0}, {OLD: 0.0}))
+    assert "asynchronous" not in sign.text
+    assert names(run({OLD: 3.0}, {OLD: 0.0})) == []
 
 
 @given(st.dictionaries(st.sampled_from(list(QUIET)), st.floats(0, 3), min_size=8), st.integers(1, 9))

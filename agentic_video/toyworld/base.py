@@ -20,6 +20,7 @@ from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.prompts import packaged_prompts, question_text
 from agentic_video.systems.registry import TOY_VOCABULARY, system_module
 from agentic_video.tools.base import Video
+from agentic_video.toyworld.checks import check_counts, check_rate, check_world
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import (
     FAMILIES,
@@ -80,6 +81,12 @@ class BaseRecipe:
     learning_rate: float = 3e-3
     threads: int = 1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_world(self.world)
+        check_counts(self, "reading", "reading_batch", "threads")
+        check_counts(self, "reading_steps", "seed", least=0)
+        check_rate(self)
 
 
 def answer_text(word: str) -> str:

@@ -21,6 +21,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.tools.base import Video
 from agentic_video.toyworld.base import OPTION_FORMAT, single_turn
+from agentic_video.toyworld.checks import check_counts, check_rate, check_shares
 from agentic_video.toyworld.imitation import Demonstration, DemonstrationSet, train
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint, save_checkpoint
 from agentic_video.toyworld.oracles import Turns, asides_of
@@ -81,6 +82,12 @@ class ColdStartRecipe:
     threads: int = 1
     seed: int = 0
     search: SearchRecipe = field(default_factory=SearchRecipe)
+
+    def __post_init__(self) -> None:
+        check_counts(self, "demonstrations", "aiming_batch", "batch", "threads")
+        check_counts(self, "habit", "aiming_steps", "steps", "kept", "seed", least=0)
+        check_shares(self, "off_aim", "direct", "astray")
+        check_rate(self)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -17,6 +18,9 @@ from agentic_video.utils.errors import SetupError, one_line
 
 NO_LEAK = "ignore:resource_tracker:UserWarning"
 """Warnings of the process in which Python keeps account of a pool's semaphores."""
+
+EXPECTED = (SetupError, GateError, ValueError, OSError)
+"""What ends a build and is said in one line."""
 
 
 def recipe_parser(module: str, description: str | None, profile: str) -> argparse.ArgumentParser:
@@ -66,7 +70,10 @@ def run_builder(main: Callable[[], None]) -> None:
         signal.signal(number, _stop)
     try:
         main()
-    except (SetupError, GateError, ValueError, OSError) as error:
+    except Exception as error:
+        # what is written in Rust has errors of its own for a disk that is full
+        if not isinstance(error, EXPECTED) and os.strerror(errno.ENOSPC) not in str(error):
+            raise
         print(f"error: {one_line(error)}", flush=True)
         sys.exit(2)
 

@@ -4,9 +4,10 @@ A model that can't write a call, or can't read what it is shown, isn't repaired 
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,11 @@ class GateLimits:
     saw_event: float = 0.15
     refused: float = 0.1
     signs: float = 0.85
+
+    def __post_init__(self) -> None:
+        for name, limit in asdict(self).items():
+            if math.isnan(limit):  # everything would pass it
+                raise ValueError(f"{name} must be a number, got {limit}")
 
 
 @dataclass(frozen=True)

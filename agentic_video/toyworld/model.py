@@ -30,6 +30,7 @@ from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoP
 from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 from agentic_video.rollout.tokens import ChatFormat
+from agentic_video.toyworld.checks import check_counts
 
 FamilyName = Literal["qwen2_5_vl", "qwen3_vl"]
 
@@ -158,6 +159,15 @@ class ModelRecipe:
     vision_hidden: int = 32
     vision_heads: int = 2
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_counts(self, "hidden", "layers", "heads", "vision_hidden", "vision_heads")
+        check_counts(self, "seed", least=0)
+        for width, heads in (("hidden", "heads"), ("vision_hidden", "vision_heads")):
+            if getattr(self, width) % getattr(self, heads):
+                raise ValueError(
+                    f"{width} must be a multiple of {heads}, got {getattr(self, width)} and {getattr(self, heads)}"
+                )
 
 
 def build_tokenizer(corpus: Iterable[str], own_tags: Sequence[str] = ()) -> PreTrainedTokenizerFast:

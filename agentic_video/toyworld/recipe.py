@@ -8,6 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.settings import settings_of
 from agentic_video.config.typed import dataclass_from
 from agentic_video.toyworld.base import BaseRecipe
+from agentic_video.toyworld.checks import check_counts, check_world
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateLimits
 from agentic_video.toyworld.model import ModelRecipe
@@ -42,12 +43,17 @@ class ToyRecipe:
     cold_start: ColdStartRecipe = field(default_factory=ColdStartRecipe)
     gate: GateLimits = field(default_factory=GateLimits)
 
+    def __post_init__(self) -> None:
+        check_counts(self, "train", "heldout", "attempts")
+        check_counts(self, "seed", least=0)
+        check_world(self.world)
+
 
 def toy_recipe(config: DictConfig) -> ToyRecipe:
     """The recipe in a run's config; its events keep clear of the frames that the system's rollouts begin with.
 
     Raises:
-        ValueError: A key doesn't exist; the message names it.
+        ValueError: A key doesn't exist, or its value makes no sense; the message names it.
     """
     block = config.agentic_video.get("toyworld")
     values: Any = OmegaConf.to_container(block, resolve=True) if block is not None else {}

@@ -14,21 +14,30 @@ from pathlib import Path
 from agentic_video.config.typed import dataclass_from
 from agentic_video.toyworld.questions import World, build_world, end_with_parent
 from agentic_video.toyworld.world import WorldRecipe
+from agentic_video.utils.errors import SetupError, one_line
 
 NICENESS = 4
 """What is trained meanwhile is waited for longer. Not more: beside other programs it would get no turn at all."""
+
+REFUSED = 2
+"""Status of that program where it has said why it can't go on, in one line."""
 
 
 def write_world(folder: Path, *, train: int, heldout: int, seed: int, recipe: WorldRecipe) -> World:
     """See :func:`agentic_video.toyworld.questions.build_world`, which runs in another process.
 
     Raises:
-        RuntimeError: That process failed; it said why.
+        SetupError: That process failed; the message says why.
     """
     asked = {"train": train, "heldout": heldout, "seed": seed, "recipe": asdict(recipe)}
     command = [sys.executable, "-m", "agentic_video.toyworld.write_world", str(folder), json.dumps(asked)]
-    if status := subprocess.run(command).returncode:
-        raise RuntimeError(f"the world's videos could not be written (status {status})")
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace")
+    said = done.stderr.strip().splitlines()
+    if done.returncode != REFUSED:  # a warning, or the trace of what nobody expected
+        sys.stderr.write(done.stderr)
+    if done.returncode:
+        why = said[-1] if said else f"status {done.returncode}"
+        raise SetupError(f"the world's videos could not be written: {why}")
     return World.of(folder)
 
 
@@ -38,7 +47,11 @@ def main() -> None:
     os.nice(NICENESS)
     folder, asked = Path(sys.argv[1]), json.loads(sys.argv[2])
     recipe = dataclass_from(WorldRecipe, asked.pop("recipe"), "recipe")
-    build_world(folder, **asked, recipe=recipe)
+    try:
+        build_world(folder, **asked, recipe=recipe)
+    except (OSError, ValueError) as error:  # a full disk, say
+        print(one_line(error), file=sys.stderr)
+        sys.exit(REFUSED)
 
 
 if __name__ == "__main__":

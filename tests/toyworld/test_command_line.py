@@ -33,6 +33,8 @@ def test_paths_that_were_not_made_are_not_printed(capsys: pytest.CaptureFixture[
         GateError("a key is wrong"),
         ValueError("a key is wrong"),
         OSError("a key is wrong"),
+        # as the libraries in Rust that write a checkpoint say it
+        Exception("I/O error: No space left on device (os error 28)"),
     ],
 )
 def test_a_failed_build_says_why_in_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +43,15 @@ def test_a_failed_build_says_why_in_one_line(error: Exception, capsys: pytest.Ca
 
     with pytest.raises(SystemExit, match="2"):
         run_builder(fail)
-    assert capsys.readouterr().out == "error: a key is wrong\n"
+    assert capsys.readouterr().out == f"error: {' '.join(str(error).split())}\n"
+
+
+def test_what_nobody_expected_keeps_its_trace() -> None:
+    def fail() -> None:
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        run_builder(fail)
 
 
 @pytest.mark.slow

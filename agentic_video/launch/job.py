@@ -133,7 +133,8 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
             segments=sorted(one.name for one in shared_segments()),
         )
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
-        print("starting verl: the first step comes within a minute or two", flush=True)
+        wait = "a minute or two" if job.profile in ON_TOYWORLD else "some minutes (docs/gpu.md: what a start takes)"
+        print(f"starting verl: the first step comes within {wait}", flush=True)
         if forks:
             whole = [forks.python, *whole[1:]]
         try:

@@ -224,17 +224,19 @@ def _sizes(config: DictConfig, longest: int) -> Sizes:
     }
     engine = part.rollout.tensor_model_parallel_size
     engine *= part.rollout.data_parallel_size * part.rollout.pipeline_model_parallel_size
-    own_gpus = config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"]
+    separate = config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"]
     return Sizes(
         gpus=config.trainer.nnodes * config.trainer.n_gpus_per_node,
         ulysses=part.actor.ulysses_sequence_parallel_size,
         micro_tokens={key: tokens for key, (dynamic, tokens) in budgets.items() if dynamic},
         longest=longest,
-        engine=1 if own_gpus else engine,
+        engine=engine,
         questions=config.data.train_batch_size,
         mini_batch=part.actor.ppo_mini_batch_size,
         rollouts=part.rollout.n,
         heads=_heads(config),
+        fsdp_size=part.actor.fsdp_config.fsdp_size,
+        playing=part.rollout.nnodes * part.rollout.n_gpus_per_node if separate else 0,
     )
 
 

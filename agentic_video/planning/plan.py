@@ -593,12 +593,14 @@ class Sizes:
         ulysses: GPUs that share a sequence.
         micro_tokens: Tokens of a micro-batch on one GPU, by key.
         longest: Tokens of the longest sequence.
-        engine: GPUs of an engine; 1 for engines on GPUs of their own.
+        engine: GPUs of an engine.
         questions: Of a step.
         mini_batch: Questions of an update.
         rollouts: Of each question.
         heads: Attention heads of the model; 0 where it isn't known.
         fsdp_size: GPUs that share the trained model; -1 for all.
+        playing: GPUs beside these that only play episodes.
+        colocated: Whether engines are on the trainer's GPUs too.
     """
 
     gpus: int
@@ -611,6 +613,8 @@ class Sizes:
     rollouts: int
     heads: int = 0
     fsdp_size: int = -1
+    playing: int = 0
+    colocated: bool = True
 
 
 def impossible(sizes: Sizes) -> Iterator[Finding]:
@@ -635,13 +639,15 @@ def impossible(sizes: Sizes) -> Iterator[Finding]:
                 (f"{key}={math.ceil(sizes.longest / sizes.ulysses)}",),
             )
     # engine_workers.py: "rollout world_size is not divisible"; vLLM: "attention heads must be divisible"
-    for number, what in ((sizes.gpus, "GPUs"), (sizes.heads, "attention heads")):
-        if number % sizes.engine:
+    shared = ((sizes.gpus, "GPUs"), (sizes.heads, "attention heads"))
+    for number, what in (*shared[0 if sizes.colocated else 1 :], (sizes.playing, "GPUs that only play")):
+        if number % sizes.engine:  # llm_server.py counts engines by whole division
             yield Finding(
                 "does not fit",
                 f"{number} {what} can't be shared by engines of {sizes.engine}",
                 (f"{ROLLOUT}.tensor_model_parallel_size=1",),
             )
+    for number, what in shared:
         if number % sizes.ulysses:
             yield Finding(
                 "does not fit",
@@ -680,20 +686,16 @@ def _wrong(job: Job) -> Iterator[Finding]:
             job.ulysses,
             {f"{ACTOR}.ppo_max_token_len_per_gpu": job.micro_tokens},
             job.longest,
-            job.tensor_parallel if job.colocated else 1,
+            job.tensor_parallel,
             job.questions,
             job.mini_batch,
             job.rollouts,
             job.shape.text.heads,
             job.fsdp_size,
+            job.pool.gpus if job.pool else 0,
+            job.colocated,
         )
     )
-    if job.pool and job.pool.gpus < job.tensor_parallel:  # llm_server.py: no engine at all
-        yield Finding(
-            "does not fit",
-            f"{job.pool.gpus} GPUs that only play are too few for an engine of {job.tensor_parallel}",
-            (f"{ROLLOUT}.tensor_model_parallel_size=1",),
-        )
     if job.model_len < job.longest:
         yield Finding(
             "does not fit",

@@ -42,6 +42,8 @@ MOST_REASONS = 3
 """So many differences from an earlier build are named."""
 VALUE_CHARACTERS = 40
 """A value is named up to this many characters."""
+DAY = 86_400.0
+"""Seconds."""
 REMOVALS = 40
 """So often what is half built is removed, as long as somebody still writes there: two seconds."""
 
@@ -132,11 +134,19 @@ def _in_hand(building: Path) -> Iterator[None]:
 
 
 def _is_abandoned(building: Path) -> bool:
-    """Whether a folder was being filled by a process that has ended; False where that can't be known."""
+    """Whether a folder was being filled by a process that has ended; False where that can't be known.
+
+    One without a lock is an earlier version's, or its process was killed before it had one: after a day it is taken to
+    be left.
+    """
     try:
         with (building / LOCK_FILE).open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return bool(file.read(1))
+    except FileNotFoundError:
+        with contextlib.suppress(OSError):
+            return time.time() - building.stat().st_mtime > DAY
+        return False
     except OSError:
         return False
 

@@ -61,8 +61,5 @@ def toy_recipe(config: DictConfig) -> ToyRecipe:
     if not {"overview_frames", "other_overviews"}.isdisjoint(values.get("world") or {}):
         return recipe
     counts = settings_of(config).system.first_view_counts()
-    usual = recipe.world.overview_frames
-    if counts and usual not in counts:
-        usual = counts[-1]
-    others = tuple(count for count in counts if count != usual)
-    return replace(recipe, world=replace(recipe.world, overview_frames=usual, other_overviews=others))
+    others = tuple(count for count in counts if count != recipe.world.overview_frames)
+    return replace(recipe, world=replace(recipe.world, other_overviews=others))

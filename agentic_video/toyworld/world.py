@@ -94,7 +94,8 @@ class WorldRecipe:
             event has two digits, in seconds and on the clock, and at 10 frames a second they begin its frame's number.
         max_seconds: Longest video.
         overview_frames: Number of overview frames that events keep clear of; equals the system's.
-        other_overviews: Other numbers of overview frames that events keep clear of, and a ``search`` question's arrows.
+        other_overviews: Other numbers of overview frames that events keep clear of, and a ``search`` question's arrows;
+            those of so many frames that no second is left are not kept clear of.
         hint: Share of ``search`` and ``span`` questions whose answer is what the background hints at.
         open_ended: Share of questions that are asked without options.
         mixture: Share of each kind of question; must add up to 1. The default is what the tiny model can be taught in
@@ -252,13 +253,14 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
         )
         event_time = mark_time + MARK_DELAY
     elif kind != "overview":
-        free = [
+        clear = [
             second
             for second in range(FIRST_SECOND, seconds - _EDGE_SECONDS + 1)
             if all(abs(second - time) > _CLEARANCE for time in overview)
-            and all(abs(second - time) > _OTHER_CLEARANCE for time in others)
         ]
-        event_time = float(rng.choice(free))
+        free = [second for second in clear if all(abs(second - time) > _OTHER_CLEARANCE for time in others)]
+        # A first view of a frame a second shows nearly every second: no event can be clear of it.
+        event_time = float(rng.choice(free or clear))
     question, pool, answer, flashes = _ask(kind, event_time, tint, rng)
     wrong = [str(word) for word in rng.permutation([word for word in pool if word != answer])[:3]]
     if kind == "order":

@@ -7,17 +7,19 @@ import pytest
 from hypothesis import example, given
 from omegaconf import DictConfig
 
+from agentic_video.config.compose import compose_recipe
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
-    checked_config as config_of_a_start,
-)
-from agentic_video.launch.stage import (
+    check_sizes,
     folder_overrides,
     ray_overrides,
     stage_command,
     total_steps,
     worker_overrides,
     world_size,
+)
+from agentic_video.launch.stage import (
+    checked_config as config_of_a_start,
 )
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
@@ -333,3 +335,35 @@ def test_variables_that_are_no_counts_are_named(name: str, value: str) -> None:
     with pytest.raises(SetupError, match=f"^{name}={value}: must be the number of "):
         checked_config(LaunchOptions(RECIPE), "cluster", 8, {"RAY_ADDRESS": "auto", name: value})
     assert checked_config(LaunchOptions(RECIPE), "laptop", 0, {name: value})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "size", "said"),
+    [
+        # engines are on both: those beside the trainer sleep but for validation
+        (8, 4, ""),
+        (2, 4, "2 GPUs that only play can't be shared by engines of 4"),
+        (6, 4, "6 GPUs that only play can't be shared by engines of 4"),
+        (3, 3, "8 GPUs can't be shared by engines of 3"),
+    ],
+)
+def test_engines_on_gpus_of_their_own_divide_them(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, size: int, said: str
+) -> None:
+    set_environment(monkeypatch)
+    config = compose_recipe(
+        RECIPES / "videozoomer",
+        "cluster",
+        [
+            "trainer.v1.trainer_mode=agentic_video_separate_async",
+            "trainer.nnodes=1",
+            f"{ROLLOUT}.nnodes=1",
+            f"{ROLLOUT}.n_gpus_per_node={gpus}",
+            f"{ROLLOUT}.tensor_model_parallel_size={size}",
+        ],
+    )
+    if said:
+        with pytest.raises(SetupError, match=said):
+            check_sizes(config, "grpo")
+    else:
+        check_sizes(config, "grpo")

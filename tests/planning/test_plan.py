@@ -318,7 +318,9 @@ def test_too_few_gpus_that_only_play() -> None:
     found = plan("videozoomer", 16, *SEPARATE[:2], "actor_rollout_ref.rollout.n_gpus_per_node=2", SEPARATE[3])
     assert found.job.pool and (found.job.machines.gpus, found.job.pool.gpus) == (14, 2)
     few = replace(found.job, tensor_parallel=4)
-    assert [one for one in make_plan(few).findings if "2 GPUs that only play are too few" in one.text]
+    assert [
+        one for one in make_plan(few).findings if "2 GPUs that only play can't be shared by engines of 4" in one.text
+    ]
     with pytest.raises(
         SetupError, match=r"^8 GPUs: actor_rollout_ref\.rollout\.nnodes .* take 8 .* none for the trainer$"
     ):

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -126,6 +127,9 @@ def test_what_a_killed_build_left_goes_with_the_next(tmp_path: Path) -> None:
         (tmp_path / name.replace("host", host)).mkdir()
     (tmp_path / kept[0] / LOCK_FILE).write_text("7")
     (tmp_path / kept[2].replace("host", host) / LOCK_FILE).touch()
+    old = tmp_path / f".x-1-{host}-9-ab"  # an earlier version's, which had no locks
+    old.mkdir()
+    os.utime(old, (0, time.time() - 2 * 86_400))
     Cache(tmp_path).once("thing", FACTS, lambda folder: None)
     assert sorted(entry.name.replace(host, "host") for entry in tmp_path.iterdir()) == sorted((*kept, NAME))
     assert not left.exists()

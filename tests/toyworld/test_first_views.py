@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -34,11 +35,27 @@ def test_no_first_view_shows_an_event(name: str, overrides: Sequence[str]) -> No
 def test_the_world_follows_the_system_s_first_view() -> None:
     ladder = toy_recipe(compose_recipe(recipe_at("framemind"), "laptop", [])).world
     assert (ladder.overview_frames, ladder.other_overviews) == (6, (4, 5, 7, 8))
+    drawn = toy_recipe(compose_recipe(recipe_at("paravt"), "laptop", [])).world
+    assert (drawn.overview_frames, drawn.other_overviews) == (6, (3,))
     key = "agentic_video.system.overview_max_frames=8"
     eight = toy_recipe(compose_recipe(recipe_at("videozoomer"), "laptop", [key])).world
-    assert (eight.overview_frames, eight.other_overviews) == (8, ())
+    assert (eight.overview_frames, eight.other_overviews) == (6, (8,))
     given = compose_recipe(recipe_at("videozoomer"), "laptop", [key, "+agentic_video.toyworld.world.overview_frames=6"])
     assert toy_recipe(given).world == WorldRecipe()
+
+
+def test_the_counts_are_those_that_episodes_begin_with() -> None:
+    paravt: Any = settings_of(compose_recipe(recipe_at("paravt"), "laptop", [])).system
+    assert {paravt.overview_count(f"{number}.mp4") for number in range(100)} == set(paravt.first_view_counts())
+    framemind: Any = settings_of(compose_recipe(recipe_at("framemind"), "laptop", [])).system
+    views = {framemind.first_view(index).frames for index in range(framemind.group_size)}
+    assert views == set(framemind.first_view_counts()) == {4, 5, 6, 7, 8}
+
+
+def test_a_first_view_of_nearly_every_second_leaves_a_world_as_it_was() -> None:
+    for seed in range(50):
+        assert make_scene(seed, WorldRecipe(other_overviews=(64,))) == make_scene(seed, WorldRecipe())
+        make_scene(seed, WorldRecipe(other_overviews=(24,)))
 
 
 def test_an_event_may_be_near_another_overview_s_frame_but_not_in_it() -> None:

@@ -29,6 +29,12 @@ Action = Literal["run", "go on", "again", "changed", "whole", "keep", "given", "
 """What becomes of a stage. ``run``: it wasn't begun; ``go on``: it was; ``again``: what it made is set aside first;
 ``changed``: it was made with other settings, and the user must say what becomes of it."""
 STARTS: frozenset[Action] = frozenset({"run", "go on", "again"})
+PLAYED: Mapping[str, tuple[str, ...]] = {
+    "eval": ("--model",),
+    "classify": ("--base", "--teacher"),
+    **dict.fromkeys(("distill", "reflect", "preferences"), ("--teacher",)),
+}
+"""The options of commands that name a model, which is played here where it is no server's address."""
 
 
 @dataclass(frozen=True)
@@ -372,10 +378,10 @@ class Reproduction:
 
     def _plays_here(self, stage: Stage) -> bool:
         """Whether a stage plays a model that no server has, with vLLM."""
-        option = {"eval": "--model", "classify": "--base"}.get(stage.words[0], "")
         words = self.words(stage)
-        model = option_of(words, option)
-        return bool(model) and not is_address(model) and option_of(words, "--engine") in ("", "auto", "vllm")
+        models = [option_of(words, option) for option in PLAYED.get(stage.words[0], ())]
+        here = any(model and not is_address(model) for model in models)
+        return here and option_of(words, "--engine") in ("", "auto", "vllm")
 
     def downloads(self, stages: Sequence[Stage]) -> dict[str, list[str]]:
         """The folders below ``--data`` that stages read, and which stages."""

@@ -149,6 +149,10 @@ class ParaVT(System):
         """See :meth:`System.with_frames`; every video gets so many."""
         return replace(super().with_frames(count), overview_least=count)  # type: ignore[type-var]
 
+    def first_view_counts(self) -> tuple[int, ...]:
+        """See :meth:`System.first_view_counts`: all that videos draw from."""
+        return tuple(self._overview_counts()) if self.overview == "uniform" else super().first_view_counts()
+
     def crop_limits(self) -> CropLimits:
         """What one crop may show; an end behind the video's is moved to it (released code)."""
         return CropLimits(fps=self.crop_fps, max_frames=self.crop_max_frames, past_end="clamped")
@@ -163,11 +167,16 @@ class ParaVT(System):
         Unlike Python's ``hash`` of the path, which the released code seeds with, it is the same in every process, and
         wherever the videos are stored.
         """
+        counts = self._overview_counts()
+        drawn = hashlib.blake2b(Path(video).name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        return counts[int.from_bytes(drawn, "big") % len(counts)]
+
+    def _overview_counts(self) -> list[int]:
+        """The numbers that :meth:`overview_count` draws from, each twice the one before."""
         counts = [self.overview_least]
         while 2 * counts[-1] <= self.overview_frames:
             counts.append(2 * counts[-1])
-        drawn = hashlib.blake2b(Path(video).name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        return counts[int.from_bytes(drawn, "big") % len(counts)]
+        return counts
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         count = self.overview_frames if self.overview == "rate" else self.overview_count(view.qa.video)

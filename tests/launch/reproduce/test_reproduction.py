@@ -257,6 +257,7 @@ def test_another_judge_or_other_weights_are_noticed(tmp_path: Path) -> None:
     [
         ("convert mlvu --source {data}/mlvu", "", ""),
         ("distill --recipe r --teacher http://t/v1", "", ""),
+        ("distill --recipe r --teacher models/teacher", "GPUs, vLLM", "GPUs, vLLM"),
         ("eval --recipe r --model {base}", "GPUs, vLLM", "GPUs, vLLM"),
         ("eval --recipe r --model=http://m/v1", "", ""),
         ("eval --recipe r --model {base} --engine my.Backend", "", ""),

@@ -16,6 +16,7 @@ from agentic_video.commands.eval import add_arguments, options_of, with_toyworld
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
 from agentic_video.launch import toyworld
+from agentic_video.launch.handover import quoted
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
 from agentic_video.types.record import load_records
@@ -254,10 +255,8 @@ def test_the_synthetic_world_fills_in_what_is_not_named(
     assert built == [((RECIPES / "eva").resolve(), ("trainer.save_freq=1",), made)]
     assert (options.model.model, options.model.engine) == (str(tmp_path / model), TOY)
     assert options.data == (Path(asked_data),)
-    assert (
-        options.overrides[-1] == "trainer.save_freq=1"
-        and f"actor_rollout_ref.model.path={tmp_path / model}" in options.overrides
-    )
+    assert options.overrides[-1] == "trainer.save_freq=1"
+    assert f"actor_rollout_ref.model.path={quoted(str(tmp_path / model))}" in options.overrides
 
 
 def test_the_options_are_named_once() -> None:

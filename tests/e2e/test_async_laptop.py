@@ -1,4 +1,4 @@
-"""An asynchronous laptop run that is interrupted goes on, with the questions that were being played."""
+"""An asynchronous laptop run that is interrupted goes on, with what it had played ahead."""
 
 import os
 import re
@@ -63,9 +63,10 @@ def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     assert steps == [3, 4, 5] and status == 0
     (folder,) = tmp_path.glob("*/run-*")
     assert list(read_metrics(folder)) == [1, 2, 3, 4, 5]
-    # those that were being played come back as jagged tensors
+    # what was played ahead comes back: groups that were whole, and questions that were being played (a fast machine may
+    # have none of these)
     log = (folder / "log.txt").read_text(encoding="utf-8")
-    assert re.search(r"Re-issued [1-9]\d* in-flight prompts for step 3", log)
+    assert re.search(r"Re-issued [1-9]\d* in-flight prompts for step 3|[1-9]\d* restored prompt groups", log)
     # of each step only its own: 4 questions, 8 rollouts of each
     checkpoints = [folder / "checkpoints" / f"global_step_{step}" for step in (4, 5)]
     assert [trained_rollouts(one) for one in checkpoints] == [32, 32]

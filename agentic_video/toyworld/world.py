@@ -238,7 +238,6 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
     kind = str(rng.choice(kinds, p=np.asarray(shares) / sum(shares)))
     seconds = int(rng.integers(recipe.min_seconds, recipe.max_seconds + 1))
     overview = overview_times(seconds, recipe)
-    others = overview_times(seconds, recipe, *recipe.other_overviews) if recipe.other_overviews else []
     tint = str(rng.choice(list(TINTS)))
     if kind == "search":
         return _search_scene(seed, tint, recipe, rng)
@@ -258,6 +257,7 @@ def make_scene(seed: int, recipe: WorldRecipe) -> Scene:
             for second in range(FIRST_SECOND, seconds - _EDGE_SECONDS + 1)
             if all(abs(second - time) > _CLEARANCE for time in overview)
         ]
+        others = overview_times(seconds, recipe, *recipe.other_overviews) if recipe.other_overviews else []
         free = [second for second in clear if all(abs(second - time) > _OTHER_CLEARANCE for time in others)]
         # A first view of a frame a second shows nearly every second: no event can be clear of it.
         event_time = float(rng.choice(free or clear))

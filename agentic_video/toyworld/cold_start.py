@@ -35,6 +35,7 @@ from agentic_video.types.row import VideoQA
 
 LEAST_MISS = 3
 """Seconds between a look that aims off and the right one."""
+_THOUGHT = re.compile("<think>.*?</think>", re.DOTALL)
 _NUMBER = re.compile(r"\d[\d:]*")
 """A number or a clock."""
 
@@ -53,6 +54,7 @@ class ColdStartRecipe:
             turn round: then greedy episodes learn too. Whole tens leave both ends of a segment in step; others teach
             that a segment's ends needn't agree.
         direct: Share of demonstrations that guess at once.
+        thoughtless: Share of answers without the thought that the grammar asks for: what a reward of the form can undo.
         aiming_steps: Steps of text-only practice in where a question says to look, in the system's grammar, before
             anything else: in short sequences that is learnt many times as fast as in whole episodes.
         aiming_batch: Its sequences a step.
@@ -72,6 +74,7 @@ class ColdStartRecipe:
     off_aim: float = 0.65
     habit: int = 10
     direct: float = 0.04
+    thoughtless: float = 0.0
     aiming_steps: int = 200
     aiming_batch: int = 64
     astray: float = 0.5
@@ -86,7 +89,7 @@ class ColdStartRecipe:
     def __post_init__(self) -> None:
         check_counts(self, "demonstrations", "aiming_batch", "batch", "threads")
         check_counts(self, "habit", "aiming_steps", "steps", "kept", "seed", least=0)
-        check_shares(self, "off_aim", "direct", "astray")
+        check_shares(self, "off_aim", "direct", "thoughtless", "astray")
         check_rate(self)
 
 
@@ -106,6 +109,8 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
         count = len(search.turns)
         return _Plan(search.turns, range(count - 1 if search.only_answer else 0, count))
     right = turns(view, aim, scene.answer, scene.letter)
+    if recipe.thoughtless and rng.random() < recipe.thoughtless:
+        right = (*right[:-1], _THOUGHT.sub("", right[-1]))
     if aim is None or len(right) < 2:
         return _Plan(right, range(len(right)))
     if scene.options and rng.random() < recipe.direct:

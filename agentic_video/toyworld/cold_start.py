@@ -35,7 +35,7 @@ from agentic_video.types.row import VideoQA
 
 LEAST_MISS = 3
 """Seconds between a look that aims off and the right one."""
-_THOUGHT = re.compile("<think>.*?</think>", re.DOTALL)
+_THOUGHT = re.compile("^<think>.*?</think>", re.DOTALL)
 _NUMBER = re.compile(r"\d[\d:]*")
 """A number or a clock."""
 
@@ -110,7 +110,7 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
         return _Plan(search.turns, range(count - 1 if search.only_answer else 0, count))
     right = turns(view, aim, scene.answer, scene.letter)
     if recipe.thoughtless and rng.random() < recipe.thoughtless:
-        right = (*right[:-1], _THOUGHT.sub("", right[-1]))
+        right = (*right[:-1], _without_thought(right[-1]))
     if aim is None or len(right) < 2:
         return _Plan(right, range(len(right)))
     if scene.options and rng.random() < recipe.direct:
@@ -121,6 +121,18 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
         said = turns(view, aimed, scene.answer, scene.letter)
         return _Plan(said, range(len(said) - 1))
     return _Plan(right, range(len(right)))
+
+
+def _without_thought(turn: str) -> str:
+    """A turn that says no more what it thinks.
+
+    Raises:
+        ValueError: It doesn't begin with a thought.
+    """
+    rest, found = _THOUGHT.subn("", turn)
+    if not found:
+        raise ValueError(f"cold_start.thoughtless: {turn[:60]!r} has no thought that could be left out; set it to 0")
+    return rest
 
 
 def _names_the_time(scene: Scene) -> bool:

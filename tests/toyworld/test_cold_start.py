@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.cold_start import ColdStartRecipe, _aimed, _missed, make_aiming, make_demonstrations
+from agentic_video.toyworld.cold_start import (
+    ColdStartRecipe,
+    _aimed,
+    _missed,
+    _without_thought,
+    make_aiming,
+    make_demonstrations,
+)
 from agentic_video.toyworld.model import build_model, chat_format_of
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.world import WorldRecipe, make_scene
@@ -43,8 +50,9 @@ def test_demonstrations_are_what_a_rollout_records(name: str) -> None:
         clips = sum((len(clip) + 1) // 2 for clip in one.images if clip.ndim == 4)
         assert one.ids.count(chat_format.video_token_id) == clips
         text = said(chat_format, one)
+        lacks_thought = toy.cold_start.thoughtless and text.startswith("<answer>")
         assert (
-            (setting.system.reply_prefix + text).startswith("<think")
+            ((setting.system.reply_prefix + text).startswith("<think") or lacks_thought)
             and "<|im_start|>" not in text
             and "<|image_pad|>" not in text
         )
@@ -78,6 +86,32 @@ def test_what_is_said_beside_the_episodes_is_taught_too(tokenizer: Any) -> None:
     # of searches that hit, and of those that miss; nothing but what was said is learnt, of the found frames alone
     assert any("not seen" in text for text in texts) and sum("it is" in text for text in texts) > 3
     assert all(3 <= len(one.images) <= 4 for one in beside)
+
+
+def test_some_answers_lack_the_thought_that_the_grammar_asks_for(tokenizer: Any) -> None:
+    setting, toy = laptop_setting("videozoomer"), toy_recipe(composed("videozoomer", "laptop"))
+    model = build_model(tokenizer, toy.model)
+    chat_format = chat_format_of(model, tokenizer)
+
+    def answers(share: float) -> list[str]:
+        recipe = replace(toy.cold_start, demonstrations=200, off_aim=0.0, direct=0.0, thoughtless=share)
+        made, _ = make_demonstrations(
+            model, tokenizer, setting.system, setting.limits, setting.turns, toy.world, recipe, 0
+        )
+        return [said(chat_format, one).split("</video_zoom>")[-1].removeprefix("<|im_end|>") for one in made]
+
+    assert all(text.startswith("<think>it is ") for text in answers(0.0))
+    some = answers(0.25)
+    lacking = [text for text in some if text.startswith("<answer>")]
+    assert all(text.startswith(("<think>it is ", "<answer>")) for text in some)
+    # 200 draws: within three standard errors
+    assert len(lacking) / len(some) == pytest.approx(0.25, abs=0.09)
+
+
+def test_a_thought_that_a_turn_does_not_begin_with_cannot_be_left_out() -> None:
+    assert _without_thought("<think>it is\nred</think><answer>red</answer>") == "<answer>red</answer>"
+    with pytest.raises(ValueError, match=r"^cold_start\.thoughtless: 'red</think>red' has no thought .* set it to 0$"):
+        _without_thought("red</think>red")
 
 
 @pytest.mark.parametrize(("aim", "looks"), [(42, 32), (21, 11), (20, 20), (11, 11)])

@@ -5,7 +5,7 @@
     agentic-video plan --recipe eva --model Qwen2.5-VL-32B actor_rollout_ref.model.use_fused_kernels=True
 
 Needs no GPU, no network and no weights. key=value arguments are Hydra overrides, as for the command run. Exit status:
-0 when it fits, or is tight; 1 when it doesn't fit; 2 for a mistake in the command, sizes that can't be among them.
+0 when it fits, or is tight; 1 when it doesn't fit; 2 for a mistake in the command, what a launch refuses among them.
 """
 
 import argparse
@@ -64,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.config.compose import compose_recipe, recipe_at
+    from agentic_video.config.features import check_verl_features
     from agentic_video.config.overrides import check_overrides
     from agentic_video.launch.profile import changes
     from agentic_video.launch.stage import check_sizes, with_workers
@@ -79,6 +80,7 @@ def _run(arguments: argparse.Namespace) -> int:
     sized = config.copy()  # the launcher's check takes the config's numbers of GPUs
     sized.trainer.nnodes, sized.trainer.n_gpus_per_node = 1, trainers
     check_sizes(sized, "grpo")
+    check_verl_features(config)
     if profile == "cluster":  # as the launcher does
         per_node = arguments.gpus_per_node or int(config.trainer.n_gpus_per_node)
         nodes = math.ceil(trainers / per_node) if arguments.gpus else int(config.trainer.nnodes)

@@ -153,7 +153,6 @@ class Job:
         fsdp_size: GPUs that share the trained model's weights, gradients and optimizer; -1 for all.
         reference_fsdp_size: GPUs that share the reference model's weights; -1 for all.
         pool: GPUs that only play episodes (``separate_async``); None where there are none.
-        colocated: Whether there are engines on the trainer's GPUs.
         ahead: Batches that are played ahead of the trained one.
         copies: Of the weights, in main memory, with which old log-probabilities are computed (``separate_async``).
         prefix_cached: Whether engines keep what a sequence begins with, for its next turn and the rest of its group.
@@ -197,7 +196,6 @@ class Job:
     fsdp_size: int = -1
     reference_fsdp_size: int = -1
     pool: Machines | None = None
-    colocated: bool = True
     ahead: float = 0.0
     copies: int = 0
     prefix_cached: bool = True
@@ -410,8 +408,6 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         fsdp_size=int(read(FSDP_SIZE)),
         reference_fsdp_size=int(read(REFERENCE_FSDP_SIZE)),
         pool=pool,
-        # verl's trainer has engines on its own GPUs beside the pool, for validation, unless it is told not to
-        colocated=not pool or bool(read.get("actor_rollout_ref.hybrid_engine", True)),
         ahead=_ahead(read),
         copies=_copies(read) if pool else 0,
         prefix_cached=bool(read.get(f"{ROLLOUT}.enable_prefix_caching", True)),

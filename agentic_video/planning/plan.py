@@ -145,8 +145,7 @@ def _gpu_parts(job: Job) -> "Iterator[tuple[Callable[[Job], Phase], tuple[Remedy
     """The phases of GPUs, and what mends each."""
     yield update_phase, TRAINING
     yield sync_phase, SYNCING
-    if job.colocated:
-        yield rollout_phase, ROLLING
+    yield rollout_phase, ROLLING
     if job.pool:
         yield arrival_phase, ARRIVING
         yield pool_phase, PLAYING
@@ -257,9 +256,9 @@ def update_moments(job: Job) -> dict[str, dict[str, float]]:
 def update_phase(job: Job) -> Phase:
     """The actor's update at its worst moment (:func:`update_moments`), beside contexts and an engine that sleeps."""
     beside: dict[str, float] = {"contexts": CONTEXTS}
-    if job.colocated and job.sleeps:
+    if job.sleeps:
         beside["sleeping engine"] = ASLEEP
-    elif job.colocated:
+    else:
         beside["engine"] = job.utilization * job.machines.gpu_bytes
     name, worst = max(update_moments(job).items(), key=lambda moment: sum(moment[1].values()))
     return Phase(f"training, {name}", {**worst, **beside}, job.machines.gpu_bytes)
@@ -277,8 +276,7 @@ def _between(job: Job) -> dict[str, float]:
 
 
 def sync_phase(job: Job) -> Phase:
-    """The trainer hands weights over: to the engine beside it, whose weights are there and whose cache isn't yet, or
-    through buffers to other GPUs.
+    """The trainer hands weights over to the engine beside it, whose weights are there and whose cache isn't yet.
 
     FSDP2 gathers one tensor at a time; with LoRA verl first loads the whole shard (engine:993), unless it is streamed.
     """
@@ -286,11 +284,10 @@ def sync_phase(job: Job) -> Phase:
     if job.precision.lora_rank and not job.streamed:
         parts["trainer's weights"] = _states(job)["weights"]
     parts["largest tensor"] = _largest_tensor(job)
-    parts["bucket"] = job.bucket_bytes if job.colocated else BUFFERS * job.bucket_bytes
-    if job.colocated:
-        engine = _engine_parts(job)
-        parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
-        parts["engine's contexts"] = ASLEEP
+    parts["bucket"] = job.bucket_bytes
+    engine = _engine_parts(job)
+    parts["engine's weights"] = engine["weights"] + engine.get("adapters", 0)
+    parts["engine's contexts"] = ASLEEP
     return Phase("handing weights over", parts, job.machines.gpu_bytes)
 
 
@@ -428,8 +425,8 @@ def _shorter(job: Job) -> Change | None:
 
 
 def _lent(job: Job) -> Change | None:
-    """The largest share of a GPU that leaves the trainer, or what receives weights, its own."""
-    left = job.machines.gpu_bytes * TIGHT - (sum(_between(job).values()) if job.colocated else CONTEXTS)
+    """The largest share of a GPU that leaves the trainer its own."""
+    left = job.machines.gpu_bytes * TIGHT - sum(_between(job).values())
     share = math.floor(20 * left / job.machines.gpu_bytes) / 20
     if share <= 0 or share == job.utilization:
         return None
@@ -438,7 +435,7 @@ def _lent(job: Job) -> Change | None:
 
 def _parallel(job: Job) -> Change | None:
     size = 2 * job.tensor_parallel
-    pools = [*([job.machines] if job.colocated else []), *([job.pool] if job.pool else [])]
+    pools = [job.machines, *([job.pool] if job.pool else [])]
     if job.shape.text.heads % size or any(size > min(one.gpus, one.per_node) or one.gpus % size for one in pools):
         return None
     return (f"{ROLLOUT}.tensor_model_parallel_size={size}",), replace(job, tensor_parallel=size)
@@ -548,8 +545,7 @@ def _beyond(job: Job) -> Iterator[Finding]:
     if (engine := engine_of(job)).longest < 1:
 
         def holds(one: Job) -> bool:
-            plays = [rollout_phase(one).verdict] if one.colocated else []
-            plays += [pool_phase(one).verdict] if one.pool else []
+            plays = [rollout_phase(one).verdict, *([pool_phase(one).verdict] if one.pool else [])]
             return engine_of(one).longest >= 1 and set(plays) == {"fits"}
 
         changes = mended(job, (_offloaded, _sharded, _lent, _smaller_engine, _shorter, _parallel, _streamed), holds)
@@ -600,7 +596,6 @@ class Sizes:
         heads: Attention heads of the model; 0 where it isn't known.
         fsdp_size: GPUs that share the trained model; -1 for all.
         playing: GPUs beside these that only play episodes.
-        colocated: Whether engines are on the trainer's GPUs too.
     """
 
     gpus: int
@@ -614,7 +609,6 @@ class Sizes:
     heads: int = 0
     fsdp_size: int = -1
     playing: int = 0
-    colocated: bool = True
 
 
 def impossible(sizes: Sizes) -> Iterator[Finding]:
@@ -640,7 +634,7 @@ def impossible(sizes: Sizes) -> Iterator[Finding]:
             )
     # engine_workers.py: "rollout world_size is not divisible"; vLLM: "attention heads must be divisible"
     shared = ((sizes.gpus, "GPUs"), (sizes.heads, "attention heads"))
-    for number, what in (*shared[0 if sizes.colocated else 1 :], (sizes.playing, "GPUs that only play")):
+    for number, what in (*shared, (sizes.playing, "GPUs that only play")):
         if number % sizes.engine:  # llm_server.py counts engines by whole division
             yield Finding(
                 "does not fit",
@@ -693,7 +687,6 @@ def _wrong(job: Job) -> Iterator[Finding]:
             job.shape.text.heads,
             job.fsdp_size,
             job.pool.gpus if job.pool else 0,
-            job.colocated,
         )
     )
     if job.model_len < job.longest:

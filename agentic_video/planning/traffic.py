@@ -134,7 +134,7 @@ def host_parts(job: Job) -> dict[str, float]:
     machines, shape, precision = job.machines, job.shape, job.precision
     here = min(machines.gpus, machines.per_node)
     share = here / job.shards  # of the trained model, whose groups of GPUs have it all each
-    parts = {**_playing_parts(job, machines, colocated=job.colocated)}
+    parts = _playing_parts(job, machines)
     parts["images that the trainer keeps"] = here * _models(job) * KEPT
     if job.streamed or job.param_offload:
         parts["weights"] = weight_bytes(shape, precision) * share
@@ -151,10 +151,10 @@ def host_parts(job: Job) -> dict[str, float]:
 
 def pool_host_parts(job: Job) -> dict[str, float]:
     """Bytes of main memory on each node whose GPUs only play episodes."""
-    return _playing_parts(job, job.players, colocated=True)
+    return _playing_parts(job, job.players)
 
 
-def _playing_parts(job: Job, machines: Machines, *, colocated: bool) -> dict[str, float]:
+def _playing_parts(job: Job, machines: Machines) -> dict[str, float]:
     """What each node has of episodes and engines, and its processes.
 
     Ray's object store is among them: the frames that stores handed out to episodes under way (each rollout has copies
@@ -163,10 +163,9 @@ def _playing_parts(job: Job, machines: Machines, *, colocated: bool) -> dict[str
 
     Args:
         machines: The node's kind.
-        colocated: Whether it has engines.
     """
     here = min(machines.gpus, machines.per_node)
-    engines = math.ceil(here / job.tensor_parallel) if colocated else 0
+    engines = math.ceil(here / job.tensor_parallel)
     shown = job.episodes * job.episode.frames * frame_bytes(job) / job.nodes
     queued = queued_bytes(job) / job.nodes
     parts: dict[str, float] = {

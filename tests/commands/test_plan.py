@@ -87,6 +87,8 @@ def test_a_checkpoint_s_folder(
         # what the launcher refuses, on the GPUs that are asked for
         ("--recipe paravt --gpus 16", "can't be shared by 16 ranks: set actor_rollout_ref.actor.ppo_mini_batch_size=8"),
         (f"--recipe eva --gpus 8 {ROLLOUT}.tensor_model_parallel_size=3", "8 GPUs can't be shared by engines of 3"),
+        ("--recipe eva actor_rollout_ref.hybrid_engine=False", "actor_rollout_ref.hybrid_engine: on False verl's "),
+        ("--recipe eva trainer.v1.trainer_mode=sync", "trainer.v1.trainer_mode: sync is verl's own trainer"),
     ],
 )
 def test_mistakes_cost_one_line(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

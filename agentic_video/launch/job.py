@@ -9,9 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import psutil
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from agentic_video.config.features import TRAINER_MODES
 from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
 from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
 from agentic_video.launch.inputs import handed_over
@@ -22,7 +21,13 @@ from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import on_ray_cluster
 from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.launch.run_folder import metrics_file, write_record
-from agentic_video.launch.stage import checkpoints_folder, folder_overrides, ray_overrides, worker_overrides
+from agentic_video.launch.stage import (
+    checkpoints_folder,
+    folder_overrides,
+    gpus_beside,
+    ray_overrides,
+    worker_overrides,
+)
 from agentic_video.launch.toyworld import verifier_server
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
@@ -171,17 +176,6 @@ def _keys(job: Job) -> dict[str, str]:
     if own := job.environment.get(SECRETS_FILE):
         return {SECRETS_FILE: own}
     return write_secrets(job.folder, secrets(job.environment, job.config))
-
-
-def gpus_beside(config: DictConfig) -> dict[str, int]:
-    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
-    blocks = {
-        "actor_rollout_ref.rollout": config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
-        "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
-        "distillation": OmegaConf.select(config, "distillation.enabled"),
-    }
-    asked = {name: OmegaConf.select(config, name) for name, used in blocks.items() if used}
-    return {name: block.nnodes * block.n_gpus_per_node for name, block in asked.items()}
 
 
 def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> list[str]:

@@ -210,14 +210,28 @@ def missing(wanted: Wanted, gpus: Sequence[float], free: float) -> str:
     beside = wanted.beside or {}
     whole = wanted.nodes * wanted.gpus + sum(beside.values())
     if sum(gpus) < whole:
-        pools = " and ".join(f"{count} ({block}.nnodes x {block}.n_gpus_per_node)" for block, count in beside.items())
         return (
-            f"it has {sum(gpus):g} GPU(s) in all; the run asks for {whole}, {wanted.nodes} x {wanted.gpus} "
-            f"(trainer.nnodes x trainer.n_gpus_per_node) and {pools}: ask for fewer, or start Ray on more nodes"
+            f"it has {sum(gpus):g} GPU(s) in all; {asked_in_all(wanted.nodes, wanted.gpus, beside)}: ask for fewer, or "
+            "start Ray on more nodes"
         )
     if free < whole:
         return f"only {free:g} of its {sum(gpus):g} GPUs are free: another job holds the others (ray status)"
     return ""
+
+
+def asked_in_all(nodes: int, gpus: int, beside: Mapping[str, int]) -> str:
+    """How many GPUs a run asks for, and by which keys.
+
+    Args:
+        nodes: Machines of the trainer.
+        gpus: The trainer's on each.
+        beside: See :class:`Wanted`.
+    """
+    pools = " and ".join(f"{count} ({block}.nnodes x {block}.n_gpus_per_node)" for block, count in beside.items())
+    return (
+        f"the run asks for {nodes * gpus + sum(beside.values())}, {nodes} x {gpus} "
+        f"(trainer.nnodes x trainer.n_gpus_per_node) and {pools}"
+    )
 
 
 def look(wanted: dict[str, Any], versions: dict[str, str], seconds: float) -> list[str]:

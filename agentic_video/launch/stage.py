@@ -15,6 +15,7 @@ from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.inputs import named_inputs, require_inputs
+from agentic_video.launch.nodes import asked_in_all
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
 from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
@@ -73,8 +74,8 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     runs_here = not options.dry_run and not options.submit
     if options.stage == "grpo" and runs_here and not on_ray_cluster(options.stage, environment):
         _check_temporary(gettempdir(), options.overrides)
-    overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
     try:
+        overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
         if options.stage in TORCHRUN and "actor_rollout_ref" in config:
             chosen = next((text for text in overrides if text.startswith(CHOICE)), "actor_rollout_ref")
@@ -284,23 +285,68 @@ def total_steps(config: DictConfig, rows: int) -> int:
 def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
     """How many machines and GPUs a job has, where the recipe's yaml can't know.
 
-    Those are a stage that torchrun starts, and GRPO on this machine alone.
+    Those are a stage that torchrun starts, and GRPO on this machine alone, whose trainer has the GPUs that rollouts and
+    other models don't have for themselves.
 
     Raises:
-        SetupError: Several machines are asked for, but no Ray cluster is named.
+        SetupError: Several machines are asked for, but no Ray cluster is named; or more GPUs than there are here.
     """
     here = environment.get("GPUS_PER_NODE") or gpus  # none: a dry run for another machine keeps what the yaml says
     sizes = [f"trainer.n_gpus_per_node={here}"] if here else []
     if options.stage in TORCHRUN and profile != "laptop":
         return [f"trainer.nnodes={environment.get('NNODES') or 1}", *sizes]
-    if profile == "cluster" and gpus and not on_ray_cluster(options.stage, environment) and not options.submit:
-        if (environment.get("NNODES") or "1") != "1" and not options.dry_run:
-            raise SetupError(
-                f"NNODES={environment['NNODES']}, but RAY_ADDRESS names no Ray cluster: start Ray on each machine "
-                "(docs/cluster.md) and set RAY_ADDRESS, or unset NNODES"
-            )
-        return [f"trainer.nnodes={environment.get('NNODES') or 1}", *sizes]
-    return []
+    if profile in ON_TOYWORLD or not gpus or on_ray_cluster(options.stage, environment) or options.submit:
+        return []
+    if profile != "cluster":
+        return _beside_others(options, profile, gpus, [])
+    nodes = environment.get("NNODES") or "1"
+    if nodes != "1" and not options.dry_run:
+        raise SetupError(
+            f"NNODES={nodes}, but RAY_ADDRESS names no Ray cluster: start Ray on each machine (docs/cluster.md) and "
+            "set RAY_ADDRESS, or unset NNODES"
+        )
+    sizes = [f"trainer.nnodes={nodes}", *sizes]
+    return _beside_others(options, profile, gpus, sizes) if nodes == "1" else sizes
+
+
+def _beside_others(options: LaunchOptions, profile: Profile, gpus: int, sizes: list[str]) -> list[str]:
+    """Sizes with which a trainer leaves GPUs of this machine to those that want some for themselves.
+
+    verl would find out that rollouts have none when the trainer's model is up.
+
+    Args:
+        gpus: Of this machine.
+        sizes: ``trainer.nnodes``, and the GPUs of a trainer alone; empty where its profile has them.
+
+    Raises:
+        SetupError: There are too few.
+    """
+    name = config_name(options.stage, profile)
+    config = compose_recipe(options.recipe, name, [*changes(profile), *sizes, *options.overrides])
+    beside, trainer = gpus_beside(config), config.trainer
+    if sum(beside.values()) <= 0:
+        return sizes
+    left, share = gpus - sum(beside.values()), trainer.n_gpus_per_node
+    if sizes and "trainer.n_gpus_per_node" not in {one.key_or_group for one in parse_overrides(options.overrides)}:
+        share = max(1, min(share, left))
+        sizes = [*sizes[:1], f"trainer.n_gpus_per_node={share}"]
+    if trainer.nnodes * share > left:
+        raise SetupError(
+            f"this machine has {gpus} GPU(s); {asked_in_all(trainer.nnodes, share, beside)}: ask for fewer, or set "
+            "RAY_ADDRESS to a Ray cluster that has them"
+        )
+    return sizes
+
+
+def gpus_beside(config: DictConfig) -> dict[str, int]:
+    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
+    blocks = {
+        "actor_rollout_ref.rollout": config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
+        "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
+        "distillation": OmegaConf.select(config, "distillation.enabled"),
+    }
+    asked = {name: OmegaConf.select(config, name) for name, used in blocks.items() if used}
+    return {name: (block.nnodes or 0) * (block.n_gpus_per_node or 0) for name, block in asked.items()}
 
 
 def stage_command(

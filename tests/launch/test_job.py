@@ -7,7 +7,7 @@ import pytest
 from agentic_video.launch import job as working
 from agentic_video.launch.fork_server import SWITCH
 from agentic_video.launch.options import LaunchOptions
-from tests.config.configs import RECIPES, composed, set_environment
+from tests.config.configs import RECIPES
 
 
 def test_only_a_job_that_is_all_here_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,15 +37,3 @@ def test_only_a_job_that_is_all_here_is_forked(monkeypatch: pytest.MonkeyPatch) 
     # what is imported reads the variables of the job's processes
     (environment,) = asked
     assert environment["A"] == "1" and environment["VERL_PLATFORM"] == "cpu" and environment["OMP_NUM_THREADS"] == "1"
-
-
-def test_what_a_run_asks_of_a_cluster_beside_the_trainer_s_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_environment(monkeypatch)
-    rollouts = [f"actor_rollout_ref.rollout.{size}" for size in ("nnodes=2", "n_gpus_per_node=4")]
-    model = [f"reward.reward_model.{size}" for size in ("enable_resource_pool=True", "nnodes=1", "n_gpus_per_node=2")]
-    assert working.gpus_beside(composed("videozoomer", "cluster", *rollouts)) == {}
-    separate = "trainer.v1.trainer_mode=agentic_video_separate_async"
-    assert working.gpus_beside(composed("videozoomer", "cluster", separate, *rollouts, *model)) == {
-        "actor_rollout_ref.rollout": 8,
-        "reward.reward_model": 2,
-    }

@@ -12,6 +12,7 @@ from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
     check_sizes,
     folder_overrides,
+    gpus_beside,
     ray_overrides,
     stage_command,
     total_steps,
@@ -23,7 +24,7 @@ from agentic_video.launch.stage import (
 )
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
-from tests.config.configs import RECIPES, set_environment
+from tests.config.configs import RECIPES, composed, set_environment
 from tests.launch.paths import FOLDERS, values_of
 
 RECIPE = RECIPES / "framethinker"
@@ -221,6 +222,61 @@ def test_gpus_of_this_machine_alone_are_counted() -> None:
         checked_config(LaunchOptions(RECIPE), "cluster", 4, {"NNODES": "2"})
     command = command_of(LaunchOptions(RECIPE), "cluster", 4, {})
     assert command[-2:] == ["trainer.nnodes=1", "trainer.n_gpus_per_node=4"]
+
+
+SEPARATE = "trainer.v1.trainer_mode=agentic_video_separate_async"
+
+
+def test_gpus_that_are_asked_for_beside_the_trainer_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    rollouts = [f"{ROLLOUT}.{size}" for size in ("nnodes=2", "n_gpus_per_node=4")]
+    model = [f"reward.reward_model.{size}" for size in ("enable_resource_pool=True", "nnodes=1", "n_gpus_per_node=2")]
+    assert gpus_beside(composed("videozoomer", "cluster", *rollouts)) == {}
+    assert gpus_beside(composed("videozoomer", "cluster", SEPARATE, *rollouts, *model)) == {
+        ROLLOUT: 8,
+        "reward.reward_model": 2,
+    }
+
+
+def separate(*overrides: str, rollouts: int | None = 2, profile: Profile = "cluster", **environment: str) -> list[str]:
+    """The sizes of a trainer on a machine of 8 GPUs, some of which only play episodes."""
+    words = [SEPARATE, f"{ROLLOUT}.checkpoint_engine.backend=nccl", f"{ROLLOUT}.nnodes=1"]
+    words += [f"{ROLLOUT}.n_gpus_per_node={rollouts}"] if rollouts is not None else []
+    words += ["data.train_batch_size=96", f"{ACTOR}.ppo_mini_batch_size=24", f"{ROLLOUT}.n=4", *overrides]
+    options = LaunchOptions(RECIPES / "videozoomer", overrides=tuple(words))
+    command = command_of(options, profile, 8, environment)
+    return [word for word in command if word.startswith("trainer.n")]
+
+
+def test_a_trainer_leaves_gpus_of_its_machine_to_those_beside_it() -> None:
+    assert separate() == ["trainer.nnodes=1", "trainer.n_gpus_per_node=6"]
+    model = [f"reward.reward_model.{size}" for size in ("enable_resource_pool=True", "nnodes=1", "n_gpus_per_node=2")]
+    assert separate(*model)[-1] == "trainer.n_gpus_per_node=4"
+    # at most as many as are asked for
+    assert separate(GPUS_PER_NODE="3")[-1] == "trainer.n_gpus_per_node=3"
+    assert separate(GPUS_PER_NODE="8")[-1] == "trainer.n_gpus_per_node=6"
+    # the user's own number, which stands behind these; rollouts take as many unless they are told
+    assert separate("trainer.n_gpus_per_node=4", rollouts=None)[-1] == "trainer.n_gpus_per_node=8"
+    # on a cluster others count
+    assert separate(rollouts=8, RAY_ADDRESS="auto") == []
+    assert separate(rollouts=4, profile="four") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "rollouts", "profile", "said"),
+    [
+        ([], 8, "cluster", r"9, 1 x 1 \(trainer.nnodes x trainer.n_gpus_per_node\) and 8 "),
+        ([], None, "cluster", "9, 1 x 1 "),
+        (["trainer.n_gpus_per_node=8"], 2, "cluster", "10, 1 x 8 "),
+        ([], 6, "four", "10, 1 x 4 "),
+    ],
+)
+def test_more_gpus_than_this_machine_has_are_refused(
+    words: list[str], rollouts: int | None, profile: Profile, said: str
+) -> None:
+    keys = r".*\(actor_rollout_ref.rollout.nnodes x actor_rollout_ref.rollout.n_gpus_per_node\): ask for fewer"
+    with pytest.raises(SetupError, match=rf"^this machine has 8 GPU\(s\); the run asks for {said}{keys}, or set RAY_"):
+        separate(*words, rollouts=rollouts, profile=profile)
 
 
 def test_a_profile_is_the_cluster_s_with_changes(tmp_path: Path) -> None:

@@ -89,11 +89,13 @@ def named_inputs(stage: Stage, overrides: Sequence[str], environment: Mapping[st
 
 
 def _files(value: Any) -> tuple[str, ...]:
-    """Files as an override names them, in a list, or a variable, separated by commas."""
+    """Files as an override names them, in a list, or a variable, separated by commas: a single one may have some."""
     if not value:
         return ()
     if isinstance(value, list):
         return tuple(map(str, value))
+    if os.path.isfile(os.path.expanduser(str(value))):  # a pathlib.Path raises for a text that is too long for a name
+        return (str(value),)
     return tuple(filter(None, (file.strip() for file in str(value).split(","))))
 
 

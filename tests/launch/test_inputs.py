@@ -92,6 +92,17 @@ def test_overrides_come_before_variables() -> None:
     assert named_inputs("grpo", [], {"VAL_FILES": "v"}) == Inputs("", (), ("v",))
 
 
+def test_a_single_file_may_have_commas_in_its_name(tmp_path: Path) -> None:
+    file = str(tmp_path / "kitchen, day 1.jsonl")
+    Path(file).touch()
+    assert named_inputs("sft", [], {"TRAIN_FILES": file, "VAL_FILES": f"{file}l"}) == Inputs(
+        "", (file,), (str(tmp_path / "kitchen"), "day 1.jsonll")
+    )
+    assert named_inputs("sft", [f"data.train_files='{file}'"], {}).train == (file,)
+    many = [f"{tmp_path}/{number:03}.jsonl" for number in range(200)]
+    assert named_inputs("sft", [], {"TRAIN_FILES": ",".join(many)}).train == tuple(many)
+
+
 def test_a_cluster_s_job_without_model_or_data_says_what_to_set() -> None:
     with pytest.raises(SetupError, match=r"^MODEL_PATH and TRAIN_FILES not set, which the single profile needs"):
         require_inputs(Inputs(), "single", "grpo")

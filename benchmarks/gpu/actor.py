@@ -63,11 +63,13 @@ class ActorSetting:
 
     def overrides(self) -> list[str]:
         """Hydra overrides of the recipe's cluster config."""
+        from agentic_video.launch.handover import quoted
+
         actor = "actor_rollout_ref.actor"
         short = {"bfloat16": "bf16", "float32": "fp32"}[self.dtype]
         packed = self.attends_with == "flash_attention_2"
         keys = [
-            f"actor_rollout_ref.model.path={self.model}",
+            f"actor_rollout_ref.model.path={quoted(self.model)}",
             f"actor_rollout_ref.model.use_fused_kernels={self.fused}",
             f"actor_rollout_ref.model.use_remove_padding={packed}",
             f"actor_rollout_ref.model.enable_gradient_checkpointing={self.checkpointing}",

@@ -23,6 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from agentic_video.config.compose import compose_recipe  # noqa: E402
+from agentic_video.launch.handover import quoted  # noqa: E402
 from agentic_video.launch.toyworld import build_toyworld  # noqa: E402
 from agentic_video.report.losses import newest_checkpoint  # noqa: E402
 from agentic_video.report.metrics import read_metrics, series  # noqa: E402
@@ -183,7 +184,8 @@ def search_preferences(system: str, paths: Mapping[str, str], world: Sequence[st
             write_record(written, record)
     searching = compose_recipe(recipe_of(system), "laptop", world)
     budgets = [f"{key}={OmegaConf.select(searching, key)}" for key in SEARCH_BUDGETS]
-    return [*budgets, f"data.train_files=[{file}]", f"data.val_files=[{file}]", f"model.path={paths['sft']}"]
+    files = quoted([file])
+    return [*budgets, f"data.train_files={files}", f"data.val_files={files}", f"model.path={quoted(paths['sft'])}"]
 
 
 def start_of(variant: Variant, seed: int, out: Path) -> dict[str, Any]:
@@ -241,7 +243,7 @@ def run_cell(cell: Cell, out: Path) -> dict[str, Any]:
             "trainer.test_freq=-1",
             *([] if variant.searched else [*SIZE, f"trainer.total_training_steps={steps}"]),
             f"trainer.save_freq={LAST if variant.searched else steps}",
-            f"actor_rollout_ref.model.path={start['paths'][variant.start]}",
+            f"actor_rollout_ref.model.path={quoted(start['paths'][variant.start])}",
             *variant.overrides,
         ]
         ended, checkpoint, seconds = train("grpo", variant.system, overrides, folder)

@@ -23,6 +23,7 @@ from verl.experimental.agent_loop import agent_loop as verl_agent_loop
 from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.launch.handover import quoted
 from agentic_video.rollout.tokens import TokenSequence
 from agentic_video.training.agent_loop import AGENT_NAME, VideoAgentLoop
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
@@ -95,7 +96,7 @@ class Load:
 def configured(model: Path, load: Load, side: Side, more: Sequence[str] = ()) -> DictConfig:
     """VideoZoomer's cluster config for a load, resolved; with more overrides."""
     overrides = [
-        f"actor_rollout_ref.model.path={model}",
+        f"actor_rollout_ref.model.path={quoted(model)}",
         "data.train_files=none",
         "data.val_files=none",
         f"actor_rollout_ref.rollout.n={load.rollouts}",

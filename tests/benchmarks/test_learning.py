@@ -21,12 +21,14 @@ from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef, Trajectory, Turn
 from benchmarks.learning import report
+from benchmarks.learning import run as running
 from benchmarks.learning.cells import ALL as VARIANTS
 from benchmarks.learning.cells import SYSTEMS, Variant, cells
 from benchmarks.learning.cells import VARIANTS as NAMES
 from benchmarks.learning.labels import labelled
-from benchmarks.learning.run import HELD_OUT, once, world_overrides
+from benchmarks.learning.run import HELD_OUT, once, run_cell, search_preferences, world_overrides
 from tests.config.configs import composed
+from tests.launch.paths import values_of
 from tests.toyworld.conftest import laptop_setting
 
 
@@ -65,6 +67,29 @@ def test_a_result_is_made_once(tmp_path: Path) -> None:
     for _ in range(2):
         assert once(tmp_path / "below" / "x.json", make) == {"a": 1}
     assert made == [1]
+
+
+def test_results_may_be_kept_in_a_folder_of_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Started(Exception):
+        """What a job would be given."""
+
+    def train(stage: str, system: str, overrides: list[str], folder: Path) -> None:
+        raise Started(*overrides)
+
+    out = tmp_path / "cells, (1)=[x]"
+    out.mkdir()
+    monkeypatch.setattr(running, "build_toyworld", lambda *_: {"train": "rows"})
+    monkeypatch.setattr(running, "measure", lambda *_: {})
+    monkeypatch.setattr(running, "labelled", lambda records: records)
+    monkeypatch.setattr(running, "start_of", lambda *_: {"paths": {"sft": f"{out}/sft"}})
+    monkeypatch.setattr(running, "train", train)
+    files = [f"{out}/kto.jsonl"]
+    preferred = search_preferences("eva", {"sft": f"{out}/sft"}, ["+profile=search"], out)
+    assert values_of(preferred)[-3:] == [files, files, f"{out}/sft"]
+    (cell,) = cells(("videozoomer",), (0,), ("chain",))
+    with pytest.raises(Started) as started:
+        run_cell(cell, out)
+    assert f"{out}/sft" in values_of(started.value.args)
 
 
 def result(variant: str, seed: int, after: float, **calls: float) -> dict[str, Any]:

@@ -108,5 +108,7 @@ def test_the_actor_s_config_is_the_recipe_s(recipe: str, tmp_path: Path) -> None
     assert config.model.use_fused_kernels and config.model.use_remove_padding and config.model.lora_rank == 8
     assert config.model.override_config.attn_implementation == "flash_attention_2"
     assert config.actor.fsdp_config.mixed_precision.param_dtype == "bf16"
-    plain = ActorSetting(tmp_path, "cpu", 4096, recipe=recipe).config()
+    model = tmp_path / "a model, (1)=[x]"
+    plain = ActorSetting(model, "cpu", 4096, recipe=recipe).config()
+    assert plain.model.path == str(model)
     assert not plain.model.use_remove_padding and not plain.actor.fsdp_config.use_torch_compile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.throughput.rollouts import Heartbeat
+from benchmarks.throughput.rollouts import Heartbeat, Load, configured
 from benchmarks.throughput.trajectory import size
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -16,6 +16,11 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 def test_bytes_for_people() -> None:
     assert [size(one) for one in (12, 1_200, 434e9)] == ["12 B", "1.2 kB", "434.0 GB"]
+
+
+def test_a_model_s_folder_may_have_any_name() -> None:
+    model = "/models, (1)=[x]/qwen"
+    assert configured(Path(model), Load(), "stock").actor_rollout_ref.model.path == model
 
 
 def test_the_longest_stall_of_each_second() -> None:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from agentic_video.launch.checkpoint_owner import check_owner, sign
 from agentic_video.launch.handover import resolved_overrides
 from agentic_video.launch.inputs import check_inputs, handed_over, input_overrides, named_inputs
 from agentic_video.launch.job import Job, job_forks, train
@@ -20,7 +21,15 @@ from agentic_video.launch.machine import require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions
 from agentic_video.launch.profile import choose_profile, on_ray_cluster
 from agentic_video.launch.run_folder import launcher_alive, link_model, run_folder, run_identity, write_record
-from agentic_video.launch.stage import checked_config, stage_command, total_steps, with_workers, world_size
+from agentic_video.launch.stage import (
+    checked_config,
+    checkpoints_folder,
+    machine_of,
+    stage_command,
+    total_steps,
+    with_workers,
+    world_size,
+)
 from agentic_video.launch.submit import submit_job
 from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.planning.job import CPUS_OF_A_GPU
@@ -63,6 +72,9 @@ def launch(options: LaunchOptions) -> int:
     elsewhere = profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, gpus, environment, config)
+    identity = run_identity(options.overrides, environment, world_size(config, profile))
+    shared, machine = checkpoints_folder(options.overrides), machine_of(options.stage, config, environment)
+    check_owner(shared, identity, config.trainer.resume_mode)
     root = output_folder(environment) / f"{options.title}-{profile}"
     if runs_here:
         root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
@@ -93,7 +105,8 @@ def launch(options: LaunchOptions) -> int:
                 print(said_beside(config), file=sys.stderr)
             return 0
 
-        folder, resumed = run_folder(root, run_identity(options.overrides, environment, world_size(config, profile)))
+        folder, resumed = run_folder(root, [*identity, *([f"machine={machine}"] if machine else [])])
+        sign(shared, identity, finished=False)
         print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
         files = [inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos]
         job = Job(options, profile, config, environment, folder, tuple(files), total_steps(config, checked.rows))
@@ -117,5 +130,9 @@ def launch(options: LaunchOptions) -> int:
     write_record(
         folder, finished=True, recipe=options.recipe.name, profile=profile, seconds=seconds, peak_bytes=peak_bytes
     )
-    print(write_summary(folder) if options.stage == "grpo" else write_losses(folder))
+    sign(shared, identity, finished=True)
+    if machine:
+        print(f"machine {machine} has ended; metrics and summary are on the one with NODE_RANK=0", flush=True)
+    else:
+        print(write_summary(folder) if options.stage == "grpo" else write_losses(folder))
     return 0

@@ -387,14 +387,27 @@ def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, st
             f"{machines} machines, but {' and '.join(missing)} not set: run the same command on each, with "
             "MASTER_ADDR (the first one's address) and NODE_RANK (0, 1, ...)"
         )
+    rank = environment["NODE_RANK"]
+    if not rank.isdecimal() or int(rank) >= machines:
+        raise SetupError(
+            f"NODE_RANK={rank}: must be from 0 to {machines - 1}, another on each of the {machines} machines"
+        )
     if not checkpoints_folder(options.overrides):
         raise SetupError("several machines need one folder for checkpoints: trainer.default_local_dir=/shared/...")
     return [
         f"--nnodes={machines}",
-        f"--node-rank={environment['NODE_RANK']}",
+        f"--node-rank={rank}",
         f"--master-addr={environment['MASTER_ADDR']}",
         f"--master-port={environment.get('MASTER_PORT') or 29500}",
     ]
+
+
+def machine_of(stage: Stage, config: DictConfig, environment: Mapping[str, str]) -> int:
+    """Which of the machines this is that run the same command, from 0 on: a torchrun's over several of them.
+
+    Each has a run's folder of its own; the first one's has the metrics.
+    """
+    return int(environment["NODE_RANK"]) if stage in TORCHRUN and config.trainer.nnodes > 1 else 0
 
 
 def world_size(config: DictConfig, profile: Profile) -> str:

@@ -182,6 +182,36 @@ def test_a_run_from_its_folder_to_its_summary(
         assert (record["recipe"], record["profile"], record["peak_bytes"]) == ("framethinker", "laptop", 5)
 
 
+def test_a_folder_of_checkpoints_belongs_to_the_run_that_wrote_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]
+) -> None:
+    kept, statuses = tmp_path / "kept", [1, 0]
+
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
+        (kept / "latest_checkpointed_iteration.txt").write_text("10")
+        return statuses.pop(0), 5
+
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(working, "run_verl", run)
+    monkeypatch.setattr(launching, "write_summary", lambda folder: "summary")
+
+    def launched(*overrides: str) -> int:
+        return launch(
+            LaunchOptions(RECIPE, profile="laptop", overrides=(f"trainer.default_local_dir={kept}", *overrides))
+        )
+
+    assert launched("trainer.save_freq=7") == 1
+    with pytest.raises(
+        SetupError, match=r"another run \(theirs: trainer\.save_freq=7; this one's: trainer\.save_freq=8\)"
+    ):
+        launched("trainer.save_freq=8")
+    assert launched("trainer.save_freq=7") == 0  # goes on
+    with pytest.raises(SetupError, match="this run, which has finished"):
+        launched("trainer.save_freq=7")
+    assert not statuses
+
+
 @pytest.mark.parametrize("address", ["", "auto"])
 def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]

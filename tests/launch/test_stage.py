@@ -82,6 +82,11 @@ def test_several_machines_must_know_where_they_meet() -> None:
     with pytest.raises(SetupError, match="MASTER_ADDR and NODE_RANK not set"):
         sft_command(NNODES="2")
     meeting = {"NNODES": "2", "MASTER_ADDR": "head", "NODE_RANK": "1"}
+    for rank in ("2", "one", "-1"):
+        with pytest.raises(
+            SetupError, match=rf"^NODE_RANK={rank}: must be from 0 to 1, another on each of the 2 machines$"
+        ):
+            sft_command("trainer.default_local_dir=/shared/x", **{**meeting, "NODE_RANK": rank})
     with pytest.raises(SetupError, match=r"trainer\.default_local_dir=/shared"):
         sft_command(**meeting)
     command = " ".join(sft_command("trainer.default_local_dir=/shared/x", **meeting))

@@ -1,0 +1,60 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from agentic_video.launch.checkpoint_owner import LATEST, OWNER_FILE, check_owner, sign
+from agentic_video.utils.errors import SetupError
+
+FIRST = ["optim.lr=1e-5", "MODEL_PATH=/models/base", "world=2x8"]
+SECOND = ["optim.lr=2e-5", "MODEL_PATH=/models/base", "world=2x8"]
+
+
+def with_checkpoint(folder: Path) -> Path:
+    (folder / LATEST).write_text("40")
+    return folder
+
+
+def test_a_run_goes_on_from_its_own_checkpoints_until_it_has_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "shared" / "checkpoints"
+    check_owner(str(folder), FIRST, "auto")  # nothing is there yet
+    sign(str(folder), FIRST, finished=False)
+    check_owner(str(with_checkpoint(folder)), FIRST, "auto")
+    sign(str(folder), FIRST, finished=True)
+    with pytest.raises(SetupError, match=r"holds checkpoints of this run, which has finished: name another folder"):
+        check_owner(str(folder), FIRST, "auto")
+
+
+def test_another_run_s_checkpoints_are_refused_with_what_differs_and_the_ways_out(tmp_path: Path) -> None:
+    sign(str(tmp_path), FIRST, finished=False)
+    check_owner(str(tmp_path), SECOND, "auto")  # signed, but without a checkpoint: nothing to go on from
+    with_checkpoint(tmp_path)
+    with pytest.raises(SetupError) as refused:
+        check_owner(str(tmp_path), SECOND, "auto")
+    assert str(refused.value) == (
+        f"trainer.default_local_dir={tmp_path} holds checkpoints of another run (theirs: optim.lr=1e-5; this one's: "
+        "optim.lr=2e-5): name another folder, begin anew there with trainer.resume_mode=disable, or remove "
+        f"{tmp_path}/made_by.json to go on from them"
+    )
+    with pytest.raises(SetupError, match=r"\(the same in another order\)"):
+        check_owner(str(tmp_path), FIRST[::-1], "auto")
+    # each of the ways
+    check_owner(str(tmp_path / "other"), SECOND, "auto")
+    check_owner(str(tmp_path), SECOND, "disable")
+    (tmp_path / OWNER_FILE).unlink()
+    check_owner(str(tmp_path), SECOND, "auto")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"identity": 5, "finished": false}', "[" * 100_000])
+def test_a_signature_that_says_nothing_stops_nobody(text: str, tmp_path: Path) -> None:
+    (with_checkpoint(tmp_path) / OWNER_FILE).write_text(text)
+    check_owner(str(tmp_path), FIRST, "auto")
+
+
+def test_a_run_s_own_folder_needs_no_signature_and_one_out_of_reach_gets_none(tmp_path: Path) -> None:
+    sign("", FIRST, finished=False)
+    check_owner("", FIRST, "auto")
+    (tmp_path / "file").write_text("")
+    sign(str(tmp_path / "file" / "checkpoints"), FIRST, finished=False)
+    sign(str(tmp_path / "here"), FIRST, finished=True)
+    assert json.loads((tmp_path / "here" / OWNER_FILE).read_text()) == {"identity": FIRST, "finished": True}

@@ -85,14 +85,21 @@ make_environment() (
     fi
   fi
   echo "setting up $repository/$environment ($kind, $("$python" --version)): several GB, a few minutes, only once"
-  if [ ! -x "$tools/bin/uv" ]; then
+  local uv=$tools/bin/uv
+  if [ ! -x "$uv" ] && ! "$python" -m pip --version >/dev/null 2>&1; then
+    if ! uv=$(command -v uv); then
+      echo "error: $python has no pip, and there is no uv on PATH: install one of them (python3-pip, or" \
+        "https://docs.astral.sh/uv)" >&2
+      return 1
+    fi
+  elif [ ! -x "$uv" ]; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
       --root-user-action=ignore --target "$tools" uv==0.13.8 || return 1
   fi
   # An environment that is half changed belongs to no stamp.
   rm -f "$repository/$environment/.agentic_video"
   # There is no wheel of flash-attn for the locked torch; its build would look for one on the web all the same.
-  (cd "$repository" && UV_PROJECT_ENVIRONMENT=$environment FLASH_ATTENTION_FORCE_BUILD=TRUE "$tools/bin/uv" sync \
+  (cd "$repository" && UV_PROJECT_ENVIRONMENT=$environment FLASH_ATTENTION_FORCE_BUILD=TRUE "$uv" sync \
     --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" --extra dev) || return 1
   echo "$wanted" >"$repository/$environment/.agentic_video"
   echo "environment ready after $((SECONDS - started)) s"

@@ -75,6 +75,27 @@ def test_it_is_set_up_once(repository: Path) -> None:
     assert syncs(repository) == 1
 
 
+def test_a_python_without_pip_is_served_by_the_uv_that_is_there(repository: Path) -> None:
+    ours = repository / ".venv-tools" / "bin" / "uv"
+    programs = repository / "programs"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(repository / "bare")], check=True)
+    programs.mkdir()
+    bare = programs / "python3.11"
+    bare.write_text(f'#!/bin/sh\nexec {repository / "bare" / "bin" / "python"} "$@"\n')
+    bare.chmod(0o755)
+    for name in ("bash", "cat", "cksum", "dirname", "flock", "mkdir", "rm", "sleep"):
+        found = shutil.which(name)
+        assert found
+        (programs / name).symlink_to(found)
+    shutil.move(ours, repository / "uv")
+    path = {"PATH": str(programs)}
+    *_, said = refused(repository, **path)
+    assert said.startswith(f"error: {bare} has no pip, and there is no uv on PATH: install one")
+    (programs / "uv").symlink_to(repository / "uv")
+    assert set_up(repository, **path) == (0, str(repository / ".venv" / "bin" / "python"))
+    assert syncs(repository) == 1 and not ours.exists()
+
+
 @pytest.mark.parametrize("name", ["uv.lock", "pyproject.toml"])
 def test_a_change_of_packages_or_entry_points_sets_it_up_again(name: str, repository: Path) -> None:
     set_up(repository)

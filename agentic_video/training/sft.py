@@ -36,6 +36,13 @@ class VideoSFTTrainer(SFTTrainer):
         ):
             if loader is not None:
                 check_batches(name, len(samples), len(loader), size)
+                used = len(loader) * size
+                if name == "val" and used < len(samples) and self.rank == 0:
+                    print(
+                        f"data.val_files: {used} of {len(samples)} samples are used, since verl takes whole batches of "
+                        f"data.train_batch_size={size}",
+                        flush=True,
+                    )
 
     def _build_ckpt_handler(self) -> None:
         super()._build_ckpt_handler()

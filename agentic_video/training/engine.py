@@ -3,7 +3,8 @@
 What travels from a rollout to the trainer are the references of :mod:`agentic_video.types.frame`. Each rank fetches
 the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a thousandth
 of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a group are
-mostly the same. Clips are made of their frames, which are images like all others.
+mostly the same. Clips are made of their frames, which are images like all others. SFT's and KTO's samples come with
+their pixels (:mod:`agentic_video.training.raw_visuals`), of which patches are made here, too.
 
 A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
 for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
@@ -24,6 +25,7 @@ from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from agentic_video.training.model_inputs import clip_patches, image_patches, pixels_of, seqlens
+from agentic_video.training.raw_visuals import PIXELS, with_patches_of_raw
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.spans import HIDDEN, attention_allowed
 from agentic_video.types.frame import VideoRef
@@ -95,6 +97,9 @@ class VideoEngine(FSDPEngineWithLMHead):
         return model_inputs, output_args
 
     def _prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
+        processor = self.model_config.processor
+        # what the model would do with patches first; here it is done once for each distinct image
+        dtype = getattr(self, "_autocast_dtype", torch.float32)
         images = [one for one in sequence_images(micro_batch) if one]
         if images:
             if self._fetcher is None:
@@ -102,11 +107,12 @@ class VideoEngine(FSDPEngineWithLMHead):
             refs = [ref for one in images for ref in one.images]
             with ThreadPoolExecutor(1) as elsewhere:  # Ray complains of waiting on the thread of an actor's event loop
                 fetched = elsewhere.submit(self._fetcher.fetch, refs).result()
-            patches = reference_patches(self.model_config.processor, images, fetched, get_device_id())
-            # What the model would do with them first, here once for each distinct image.
-            dtype = getattr(self, "_autocast_dtype", torch.float32)
+            patches = reference_patches(processor, images, fetched, get_device_id())
             micro_batch = with_patches(micro_batch, {key: one.to(dtype) for key, one in patches.items()})
-        processor = self.model_config.processor
+        raw = sequence_inputs(micro_batch)
+        if any(PIXELS in one for one in raw):
+            made = [with_patches_of_raw(processor, one, get_device_id(), dtype) for one in raw]
+            micro_batch = with_inputs(micro_batch, made)
         if any("video_grid_thw" in one for one in sequence_inputs(micro_batch)):
             micro_batch = clips_as_images(
                 micro_batch, processor.image_token_id, processor.video_token_id, processor.image_processor.merge_size
@@ -117,8 +123,13 @@ class VideoEngine(FSDPEngineWithLMHead):
 def without_inputs(batch: TensorDict, name: str) -> TensorDict:
     """A batch whose sequences have no such input; the batch itself stays as it is."""
     rest = [{key: value for key, value in one.items() if key != name} for one in sequence_inputs(batch)]
+    return with_inputs(batch, rest)
+
+
+def with_inputs(batch: TensorDict, inputs: Sequence[Mapping[str, Any]]) -> TensorDict:
+    """A batch with other inputs of its sequences; the batch itself stays as it is."""
     copy = batch.copy()
-    tensordict_utils.assign_non_tensor_stack(copy, INPUTS, rest)
+    tensordict_utils.assign_non_tensor_stack(copy, INPUTS, list(inputs))
     return copy
 
 
@@ -177,9 +188,8 @@ def clips_as_images(batch: TensorDict, image_token: int, video_token: int, merge
         for inputs, one in zip(sequence_inputs(batch), ids.unbind(), strict=True)
     ]
     values = ids.values().masked_fill(ids.values() == video_token, image_token)
-    copy = batch.copy()
+    copy = with_inputs(batch, filled)
     copy["input_ids"] = torch.nested.nested_tensor_from_jagged(values, ids.offsets())
-    tensordict_utils.assign_non_tensor_stack(copy, INPUTS, filled)
     return copy
 
 
@@ -231,6 +241,4 @@ def with_patches(batch: TensorDict, patches: Mapping[str, torch.Tensor]) -> Tens
         rest = {name: value for name, value in inputs.items() if name != IMAGES}
         pixels = pixels_of(images.refs, patches) if images else {}
         filled.append({**pixels, **rest})
-    copy = batch.copy()
-    tensordict_utils.assign_non_tensor_stack(copy, INPUTS, filled)
-    return copy
+    return with_inputs(batch, filled)

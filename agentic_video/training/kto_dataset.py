@@ -13,7 +13,8 @@ import torch
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from agentic_video.training.kto import mismatch
-from agentic_video.training.model_inputs import clip_inputs, image_inputs, joined_sizes, rope_positions
+from agentic_video.training.model_inputs import joined_sizes, rope_positions, seqlens
+from agentic_video.training.raw_visuals import PIXELS, SHAPES, split_raw
 from agentic_video.training.sft_dataset import LabelError, TrajectoryDataset
 from agentic_video.types.record import Record
 
@@ -117,7 +118,7 @@ class KtoCollator:
         opening, rest = self._split(asked)[0], self._split(answered)[1]
         ids = torch.cat([asked["input_ids"][opening.tokens], answered["input_ids"][rest.tokens]])
         mask = torch.cat([asked["loss_mask"][opening.tokens], answered["loss_mask"][rest.tokens]])
-        inputs = _joined([opening.images, rest.images], [opening.clips, rest.clips])
+        inputs = _joined([opening.visuals, rest.visuals])
         return {
             "input_ids": ids,
             "loss_mask": mask,
@@ -129,51 +130,43 @@ class KtoCollator:
         """A sample before and from the first token that the model said."""
         first = int(sample["loss_mask"].argmax())
         inputs, opening = sample["multi_modal_inputs"], sample["input_ids"][:first]
-        images = self._split_kind(inputs, _IMAGE_FIELDS, int((opening == self._processor.image_token_id).sum()))
-        clips = self._split_kind(inputs, _CLIP_FIELDS, int((opening == self._processor.video_token_id).sum()))
-        return _Piece(slice(first), images[0], clips[0]), _Piece(slice(first, None), images[1], clips[1])
+        images = self._whole(inputs, "image_grid_thw", int((opening == self._processor.image_token_id).sum()))
+        clips = self._whole(inputs, "video_grid_thw", int((opening == self._processor.video_token_id).sum()))
+        before, after = split_raw(inputs, images + clips)
+        for name, count in (("image_grid_thw", images), ("video_grid_thw", clips), ("second_per_grid_ts", clips)):
+            if name in inputs:
+                before[name], after[name] = inputs[name][:count], inputs[name][count:]
+        return _Piece(slice(first), before), _Piece(slice(first, None), after)
 
-    def _split_kind(
-        self, inputs: Mapping[str, Any], fields: Sequence[str], placeholders: int
-    ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Patches, sizes and what else there is of the images (or clips) of the first placeholders, and of the rest."""
-        if fields[0] not in inputs:
-            return (), ()
-        patches, grid, *others = (inputs[name] for name in fields)
-        sizes = grid.prod(-1)
-        count = int((sizes.cumsum(0) <= placeholders * self._processor.image_processor.merge_size**2).sum())
-        at = int(sizes[:count].sum())
-        return (
-            (patches[:at], grid[:count], *(one[:count] for one in others)),
-            (patches[at:], grid[count:], *(one[count:] for one in others)),
-        )
+    def _whole(self, inputs: Mapping[str, Any], grid: str, placeholders: int) -> int:
+        """How many of a sample's images (or clips) so many placeholders stand for."""
+        if grid not in inputs:
+            return 0
+        sizes = inputs[grid].prod(-1).cumsum(0)
+        return int((sizes <= placeholders * self._processor.image_processor.merge_size**2).sum())
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """Some tokens of a sample with their images.
+    """Some tokens of a sample with their images and clips.
 
     Attributes:
         tokens: Which tokens.
-        images: Their patches and sizes; empty where the sample has none.
-        clips: Of clips: patches, sizes and seconds.
+        visuals: Sizes and pixels, as in ``multi_modal_inputs``, without ``images_seqlens``.
     """
 
     tokens: slice
-    images: tuple[Any, ...]
-    clips: tuple[Any, ...]
+    visuals: Mapping[str, torch.Tensor]
 
 
-_IMAGE_FIELDS = ("pixel_values", "image_grid_thw")
-_CLIP_FIELDS = ("pixel_values_videos", "video_grid_thw", "second_per_grid_ts")
-
-
-def _joined(images: Sequence[tuple[Any, ...]], clips: Sequence[tuple[Any, ...]]) -> dict[str, torch.Tensor]:
+def _joined(pieces: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """The inputs of a sequence that is put together of pieces."""
 
-    def fields(pieces: Sequence[tuple[Any, ...]], count: int) -> list[list[Any]]:
-        shown = [one for one in pieces if one and len(one[1])]
-        return [[one[number] for one in shown] for number in range(count)]
+    def found(*names: str) -> dict[str, torch.Tensor]:
+        parts = {name: [one[name] for one in pieces if name in one and len(one[name])] for name in names}
+        return {name: torch.cat(some) for name, some in parts.items() if some}
 
-    of_images, of_clips = image_inputs(*fields(images, 2)), clip_inputs(*fields(clips, 3))
-    return joined_sizes(of_images, of_clips) if of_clips else of_images
+    images, clips = found("image_grid_thw"), found("video_grid_thw", "second_per_grid_ts")
+    if images:
+        images["images_seqlens"] = seqlens(images["image_grid_thw"])
+    return found(PIXELS, SHAPES) | (joined_sizes(images, clips) if clips else images)

@@ -81,7 +81,9 @@ def seqlens(grid: torch.Tensor) -> torch.Tensor:
 
 
 def clip_patches(
-    video_processor: Any, clips: Mapping[str, Sequence[np.ndarray]], device: str | int | torch.device = "cpu"
+    video_processor: Any,
+    clips: Mapping[str, Sequence[np.ndarray] | np.ndarray],
+    device: str | int | torch.device = "cpu",
 ) -> dict[str, torch.Tensor]:
     """What the video processor makes of clips, on a device.
 
@@ -130,49 +132,6 @@ def image_patches(
     output = image_processor(images=tensors, return_tensors="pt", device=device)
     pieces = output["pixel_values"].split(output["image_grid_thw"].prod(dim=-1).tolist())
     return dict(zip(images, pieces, strict=True))
-
-
-def image_inputs(patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Processed images as verl's worker hands them to the model.
-
-    Args:
-        patches: Patches of images in order, each of shape (patches, values of a patch).
-        grids: Sizes of the same images in patches, each of shape (images, 3): time, height, width.
-
-    Returns:
-        ``pixel_values`` (patches, values of a patch), ``image_grid_thw`` (images, 3) and ``images_seqlens`` (patches of
-        each image); nothing at all without images.
-    """
-    if not grids:
-        return {}
-    grid = torch.cat(list(grids))
-    return {
-        "pixel_values": torch.cat(list(patches)),
-        "image_grid_thw": grid,
-        "images_seqlens": seqlens(grid),
-    }
-
-
-def clip_inputs(
-    patches: Sequence[torch.Tensor], grids: Sequence[torch.Tensor], seconds: Sequence[torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    """Processed clips as verl's worker hands them to the model; see :func:`image_inputs`.
-
-    Args:
-        patches: Patches of clips in order.
-        grids: Sizes of the same clips in patches, each of shape (clips, 3).
-        seconds: From one temporal patch of each clip to the next, each of shape (clips,).
-
-    Returns:
-        ``pixel_values_videos``, ``video_grid_thw`` and ``second_per_grid_ts``; nothing at all without clips.
-    """
-    if not grids:
-        return {}
-    return {
-        "pixel_values_videos": torch.cat(list(patches)),
-        "video_grid_thw": torch.cat(list(grids)),
-        "second_per_grid_ts": torch.cat(list(seconds)),
-    }
 
 
 def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, Any]:
@@ -263,7 +222,7 @@ def model_inputs(
         shown: The images and clips in the order of their placeholders.
 
     Returns:
-        Positions of shape (4, tokens), and see :func:`image_inputs` and :func:`clip_inputs`.
+        Positions of shape (4, tokens), and see :func:`visual_sizes` and :func:`pixels_of`.
     """
     inputs = visual_sizes(processor, shown)
     positions = rope_positions(processor, ids, inputs)

@@ -15,7 +15,8 @@ from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import MAX_REPORTED, video_problem
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.model_inputs import model_inputs
+from agentic_video.training.model_inputs import rope_positions, visual_sizes
+from agentic_video.training.raw_visuals import raw_visuals
 from agentic_video.training.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
@@ -81,7 +82,7 @@ def report_problems(problems: Sequence[str], total: int) -> None:
 class TrajectoryDataset(Dataset):
     """One sample for each sequence of each recorded episode; loss on what the model said and on nothing else.
 
-    Ids, mask, images and positions are made by the code that makes a rollout's. A record that can't be used is
+    Ids, mask, pixels and positions are made by the code that makes a rollout's. A record that can't be used is
     reported and left out; one whose video can't be read later is replaced by the next sample.
 
     Args:
@@ -164,7 +165,7 @@ class TrajectoryDataset(Dataset):
 
         Returns:
             ``input_ids``, ``loss_mask`` of shape (tokens,), ``position_ids`` of shape (4, tokens) and
-            ``multi_modal_inputs``.
+            ``multi_modal_inputs``: sizes, and pixels of which the engine makes patches.
 
         Raises:
             VideoError: The videos of many samples in a row can't be read.
@@ -194,13 +195,14 @@ class TrajectoryDataset(Dataset):
         sequence = self._sequences(record)[number]
         shown = self._shown(record.qa.video, sequence.visuals)
         ids = torch.tensor(sequence.ids, dtype=torch.int64)
-        positions, inputs = model_inputs(self._processor, ids, shown)
+        sizes = visual_sizes(self._processor, shown)
+        inputs = {**raw_visuals(shown), **sizes}
         if self._sft.hidden:
             inputs = {**inputs, HIDDEN: torch.tensor(self._hidden(sequence), dtype=torch.int64).reshape(-1, 4)}
         return {
             "input_ids": ids,
             "loss_mask": torch.tensor(sequence.loss_mask, dtype=torch.int64),
-            "position_ids": positions,
+            "position_ids": rope_positions(self._processor, ids, sizes),
             "multi_modal_inputs": inputs,
         }
 

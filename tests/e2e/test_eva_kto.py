@@ -24,6 +24,7 @@ from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.training.kto import KtoLoss, mismatch, reference_point, sequence_log_probs
 from agentic_video.training.kto_dataset import KtoCollator, KtoDataset
+from agentic_video.training.raw_visuals import with_patches_of_raw
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIG = REPOSITORY / "recipes" / "eva" / "config"
@@ -102,8 +103,9 @@ def test_the_first_step_knows_no_difference(full: tuple[dict[int, dict[str, floa
     assert full[0][3]["val/loss"] != 0.5
 
 
-def log_prob(model: Any, sample: dict[str, Any]) -> torch.Tensor:
-    inputs = {key: value for key, value in sample["multi_modal_inputs"].items() if key != "images_seqlens"}
+def log_prob(model: Any, processor: Any, sample: dict[str, Any]) -> torch.Tensor:
+    whole = with_patches_of_raw(processor, sample["multi_modal_inputs"])
+    inputs = {key: value for key, value in whole.items() if key != "images_seqlens"}
     ids = sample["input_ids"]
     with torch.no_grad():
         logits = model(input_ids=ids[None], position_ids=sample["position_ids"][:, None], **inputs).logits[0]
@@ -134,7 +136,7 @@ def test_a_step_equals_the_one_worked_out_from_the_checkpoints(
     )
 
     def sums(model: Any, rows: list[dict[str, Any]]) -> torch.Tensor:
-        return torch.stack([log_prob(model, row) for row in rows])
+        return torch.stack([log_prob(model, processor, row) for row in rows])
 
     kl = reference_point(sums(policy, pairs), sums(reference, pairs))
     desirable = torch.tensor([sample["desirable"] for sample in samples])

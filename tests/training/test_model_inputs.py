@@ -17,7 +17,7 @@ from verl.utils import hf_processor
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint
-from agentic_video.training.model_inputs import image_inputs, image_patches, image_sizes, model_inputs, rope_positions
+from agentic_video.training.model_inputs import image_patches, image_sizes, model_inputs, rope_positions
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
 from tests.training.workers import make_worker, trained_inputs
@@ -68,17 +68,7 @@ def test_sizes_agree_with_the_placeholders(width: int, height: int, family: str)
 
 
 def test_a_sequence_without_images_has_no_inputs() -> None:
-    assert image_inputs([], []) == image_sizes(PROCESSOR, []) == image_patches(PROCESSOR, {}) == {}
-
-
-def test_images_in_pieces_are_the_images_together() -> None:
-    images = {str(number): picture(number, *size) for number, size in enumerate([(56, 28), (84, 56), (28, 28)])}
-    whole = image_patches(PROCESSOR, images)
-    grids = image_sizes(PROCESSOR, [(56, 28), (84, 56), (28, 28)])
-    joined = image_inputs(list(whole.values()), list(grids["image_grid_thw"].split(1)))
-    assert torch.equal(joined["pixel_values"], torch.cat(list(whole.values())))
-    # patches of 14 pixels: 56 x 28 has 4 x 2, 84 x 56 has 6 x 4, 28 x 28 has 2 x 2
-    assert joined["images_seqlens"].tolist() == grids["images_seqlens"].tolist() == [8, 24, 4]
+    assert image_sizes(PROCESSOR, []) == image_patches(PROCESSOR, {}) == {}
 
 
 def test_positions_by_hand(checkpoint: Path) -> None:

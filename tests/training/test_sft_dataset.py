@@ -32,6 +32,7 @@ from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.scripted import ScriptedTokens
 from agentic_video.toyworld.world import WorldRecipe, make_scene
 from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
+from agentic_video.training.raw_visuals import with_patches_of_raw
 from agentic_video.training.sft_dataset import TrajectoryDataset, by_ranks
 from agentic_video.training.spans import HIDDEN
 from agentic_video.types.action import Calls, Illegal
@@ -165,9 +166,10 @@ def assert_equals_rollout(sample: dict[str, Any], sequence: TokenSequence, worke
     assert sample["loss_mask"].tolist() == [0] * len(sequence.prompt_ids) + sequence.response_mask
     positions, inputs = trained_inputs(worker, sequence.ids, sequence.visuals)
     assert torch.equal(sample["position_ids"], positions) and positions.shape == (4, len(ids))
-    assert set(sample["multi_modal_inputs"]) == set(inputs)
+    given = with_patches_of_raw(worker.processor, sample["multi_modal_inputs"])
+    assert set(given) == set(inputs)
     for name, value in inputs.items():
-        assert torch.equal(sample["multi_modal_inputs"][name], value), name
+        assert torch.equal(given[name], value), name
 
 
 def test_samples_equal_the_rollouts(

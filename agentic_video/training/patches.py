@@ -455,8 +455,12 @@ def frozen_vision(engine_workers: ModuleType) -> None:
     engine_workers.ActorRolloutRefWorker.init_model = init_model
 
 
-def freeze_vision(module: Any) -> int:
+def freeze_vision(module: Any, merger: bool = True) -> int:
     """Take the vision tower out of training.
+
+    Args:
+        module: The model.
+        merger: Whether what makes tokens of its patches is taken out, too.
 
     Returns:
         Number of frozen weights.
@@ -464,7 +468,13 @@ def freeze_vision(module: Any) -> int:
     Raises:
         ValueError: The model has no vision tower (no parameter under a module named ``visual``).
     """
-    frozen = [parameter for name, parameter in module.named_parameters() if "visual" in name.split(".")]
+    named = ((name.split("."), parameter) for name, parameter in module.named_parameters())
+    # Qwen3-VL has several mergers: those of `deepstack_merger_list`, too.
+    frozen = [
+        parameter
+        for path, parameter in named
+        if "visual" in path and (merger or not any("merger" in part for part in path))
+    ]
     if not frozen:
         raise ValueError("actor.freeze_vision_tower is set, but the model has no module named 'visual'")
     for parameter in frozen:

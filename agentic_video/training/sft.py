@@ -60,7 +60,7 @@ class VideoSFTTrainer(SFTTrainer):
         take_epochs(self)
         self.engine.hidden_probability = settings_of(self.config).sft.hidden_probability
         if self.config.trainer.freeze_vision_tower:
-            count = freeze_vision(self.engine.module)
+            count = freeze_vision(self.engine.module, self.config.trainer.freeze_merger)
             if self.rank == 0:
                 print(f"vision tower frozen: {count} weights are left as they are", flush=True)
 

@@ -75,6 +75,8 @@ def test_published_constants(system: str) -> None:
     )
     for value, published in zip(found, PUBLISHED[system], strict=True):
         assert published is None or value == published
+    # Video-o3's released configs train the projector beside the language model
+    assert config.trainer.freeze_merger == (system != "videoo3")
     warm_up = {"paravt": 0.05}.get(system, 0.1)
     assert (config.optim.lr_scheduler_type, config.optim.lr_warmup_steps_ratio) == ("cosine", warm_up)
 

@@ -278,6 +278,15 @@ def test_a_frozen_vision_tower_gets_no_gradient() -> None:
         patches.freeze_vision(model["text"])
 
 
+def test_a_merger_may_be_trained_while_its_tower_is_frozen() -> None:
+    parts = {"blocks": torch.nn.Linear(5, 3), "merger": torch.nn.Linear(3, 2)}
+    parts["deepstack_merger_list"] = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
+    model = torch.nn.ModuleDict({"visual": torch.nn.ModuleDict(parts), "text": torch.nn.Linear(3, 2)})
+    assert patches.freeze_vision(model, merger=False) == 5 * 3 + 3
+    trained = {name.rpartition(".")[0] for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert trained == {"visual.merger", "visual.deepstack_merger_list.0", "text"}
+
+
 def test_verl_s_gap_of_probabilities_is_logged_turn_by_turn() -> None:
     from verl import DataProto
     from verl.trainer.ppo.v1 import trainer_base

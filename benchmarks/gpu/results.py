@@ -33,6 +33,14 @@ def note(file: Path, name: str, entry: Entry, facts: Mapping[str, Any]) -> None:
     write_whole(file, [json.dumps(known, indent=1), "\n"])
 
 
+def others(known: Mapping[str, Any], facts: Mapping[str, Any]) -> str:
+    """On what else a folder's cells were measured: another GPU or other versions; empty for the same or for none."""
+    before = known["facts"]
+    if not known["cells"] or all(before.get(key) == facts[key] for key in ("device", "name", "packages")):
+        return ""
+    return described(before)
+
+
 def is_done(known: Mapping[str, Any], name: str, parameters: Mapping[str, Any]) -> bool:
     """Whether a cell passed with these parameters."""
     entry = known["cells"].get(name)

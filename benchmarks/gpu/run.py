@@ -190,6 +190,8 @@ def main(words: Sequence[str] | None = None) -> int:
     cells = [one for one in cells if one.name in names]
     about = facts(device)
     print(f"{device.kind}: {results.described(about)}", flush=True)
+    if elsewhere := results.others(results.read(file), about):
+        raise SetupError(f"{file} has cells of {elsewhere} Give this one's another folder with --out")
     deadline = time.monotonic() + arguments.budget if arguments.budget else float("inf")
     for cell in cells:
         known = results.read(file)

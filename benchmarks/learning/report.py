@@ -319,8 +319,10 @@ def budget_table(results: Sequence[Result]) -> str:
     rows = []
     results = [one for one in results if one["budgets"]]
     for system, variant, beside in dict.fromkeys((one["system"], one["variant"], one["beside"]) for one in results):
-        found, pairs = of(results, system, variant), same_seeds(results, system, variant, beside)
-        for budget in found[0]["budgets"]:
+        measured = of(results, system, variant)
+        for budget in dict.fromkeys(budget for one in measured for budget in one["budgets"]):
+            having = [one for one in results if budget in one["budgets"]]
+            found, pairs = of(having, system, variant), same_seeds(having, system, variant, beside)
             changed, compared = ([one["budgets"][budget]["accuracy"] for one in side] for side in pairs)
             by_seed = signed(points(compared, changed)) if variant != beside else ""
             accuracy = percent([one["budgets"][budget]["accuracy"] for one in found])

@@ -231,10 +231,13 @@ def test_other_budgets_by_hand() -> None:
         for variant, seed, accuracy in (("chain", 0, 0.7), ("chain", 1, 0.9), ("fixed", 1, 0.6))
     ]
     results.append(result("chain", 2, 0.9))  # of a seed that nobody measured so
+    # and one that was measured with a budget that the others don't have
+    results.append({**result("chain", 3, 0.9), "budgets": {"8 frames": {"accuracy": 0.5}}})
     lines = report.budget_table(results).splitlines()
     # of seed 1 alone: 60 less 90
     assert lines[2:] == [
         "| videobrain | chain | 4 frames | 2 | 80.0 ± 14.1 |  |",
+        "| videobrain | chain | 8 frames | 1 | 50.0 |  |",
         "| videobrain | fixed | 4 frames | 1 | 60.0 | -30.0 |",
     ]
 

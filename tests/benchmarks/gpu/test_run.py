@@ -125,6 +125,16 @@ def test_a_result_of_other_parameters_is_measured_again(tmp_path: Path) -> None:
     assert results.verdict(known, ["a", "b", "c"]) == "verdict: 1 of 3 cells passed; 1 skipped (b); 1 not run (c)"
 
 
+def test_a_folder_s_cells_are_of_one_gpu_and_one_set_of_versions(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    assert not results.others(results.read(file), FACTS)
+    results.note(file, "a", {"state": "passed", "reason": "", "parameters": {}}, FACTS)
+    known = results.read(file)
+    assert not results.others(known, {**FACTS, "driver": "999.9"})
+    for change in ({"name": "another card"}, {"packages": {**FACTS["packages"], "torch": "9.9"}}, {"device": "cpu"}):
+        assert results.others(known, {**FACTS, **change}) == results.described(FACTS)
+
+
 def test_tables_by_hand() -> None:
     depth = {"layers": 2, "tokens": 16384, "images": 64, "seconds": 4.0, "tokens_per_second": 4096.0}
     depth |= {"resident": 3 * 2**30, "peak_allocated": 5 * 2**30, "attention": "sdpa"}

@@ -87,6 +87,15 @@ class MemorySource:
         return await self.aframes(path, nearest_indices(stamps, times), size)
 
 
+class FlatSource(MemorySource):
+    """The same of black frames that take no memory, however many and large they are."""
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        width, height = size or (self.info.width, self.info.height)
+        black = np.broadcast_to(np.zeros(1, np.uint8), (height, width, 3))
+        return [Frame(index, index / self.info.fps, black) for index in indices]
+
+
 @pytest.fixture
 def source() -> MemorySource:
     return MemorySource()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.base import EpisodeView, System, ViewBudget
 from agentic_video.systems.blocks import last_block
 from agentic_video.systems.prompts import load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, one_clip
@@ -14,6 +14,7 @@ from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 
@@ -29,6 +30,8 @@ class Baseline(System):
         frames_as: As ``images``, or as one ``video``.
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
+        view_tokens: Visual tokens of all frames together, which bound a frame's size by its share of them (two frames
+            of a clip have one). None: no such bound.
         size_factor: Sides of a shown frame are multiples of this.
         prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
@@ -39,6 +42,7 @@ class Baseline(System):
     name: str = "baseline"
     min_pixels: int = 25_088
     max_pixels: int = 100_352
+    view_tokens: int | None = None
     size_factor: int = 28
     frames_as: FramesAs = "images"
     prompt: str = "baseline"
@@ -60,10 +64,19 @@ class Baseline(System):
     def with_calls(self, count: int) -> System:
         raise ValueError("the baseline makes no calls")
 
+    def frame_size(self, info: VideoInfo) -> tuple[int, int]:
+        """(width, height) at which frames of this video are shown."""
+        most = self.max_pixels
+        if self.view_tokens is not None:
+            count = max(1, min(self.frames, info.num_frames))
+            pictures = count if self.frames_as == "images" else -(-count // 2)
+            most = min(most, max(1, self.view_tokens // pictures) * self.size_factor**2)
+        return fit_size(info.width, info.height, PixelBudget(min(self.min_pixels, most), most, self.size_factor))
+
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
-        size = fit_size(info.width, info.height, PixelBudget(self.min_pixels, self.max_pixels, self.size_factor))
-        frames = await view.video.frames(uniform_indices(info.num_frames, self.frames), size) if self.frames else []
+        indices = uniform_indices(info.num_frames, self.frames) if self.frames else []
+        frames = await view.video.frames(indices, self.frame_size(info)) if indices else []
         question = question_text(view.qa, self.option_format)
         clip = one_clip(self.frames_as, frames)
         return (Message("user", (*((clip,) if clip else frames), f"\n{question}\n{load_prompt(self.prompt).strip()}")),)
@@ -84,12 +97,20 @@ class Baseline(System):
 
 
 def baseline_of(system: System, frames: int, *, tiny: bool) -> System:
-    """The plain baseline beside a system.
+    """The plain baseline beside a system: its frames are as large as the system's own (``System.view_budget``).
 
     Args:
         tiny: For the tiny model, whose frames are one visual token each.
     """
     factor = system.visual_token_side
     frames_as: FramesAs = getattr(system, "frames_as", "images")
-    baseline = Baseline(frames, size_factor=factor, frames_as=frames_as, option_format=system.option_format)
-    return replace(baseline, min_pixels=factor**2, max_pixels=factor**2) if tiny else baseline
+    budget = ViewBudget(factor**2, factor**2) if tiny else system.view_budget
+    return Baseline(
+        frames,
+        min_pixels=budget.min_pixels,
+        max_pixels=budget.max_pixels,
+        view_tokens=budget.tokens,
+        size_factor=factor,
+        frames_as=frames_as,
+        option_format=system.option_format,
+    )

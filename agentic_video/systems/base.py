@@ -35,6 +35,21 @@ close to evenly spaced ones, which are decoded many times faster. ``listed``: th
 match the question best. ``none``: no frames."""
 
 
+@dataclass(frozen=True)
+class ViewBudget:
+    """How large the frames of a first view may be.
+
+    Attributes:
+        min_pixels: Least pixels of a shown frame.
+        max_pixels: Most pixels of a shown frame.
+        tokens: Visual tokens of all frames together, which bound their size too; None: as many as these come to.
+    """
+
+    min_pixels: int = 25_088
+    max_pixels: int = 100_352
+    tokens: int | None = None
+
+
 class AsideBudgetError(Exception):
     """The model can't be asked that: the episode has had its asides, or it wouldn't fit. The message says which."""
 
@@ -203,6 +218,15 @@ class System(ABC):
     def visual_token_side(self) -> int:
         """Pixels along each side of one visual token, for counts of tokens where no model says it itself."""
         return self.size_factor
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        """How large the frames of the plain baseline beside the system are.
+
+        Here those of most papers' baselines. A system that bounds its own first view, by pixels of a frame or by tokens
+        of all, has its baseline see frames of that size.
+        """
+        return ViewBudget()
 
     def with_frames(self, count: int) -> "System":
         """In sweeps: the system whose first view has so many frames; an episode may show as many more images.

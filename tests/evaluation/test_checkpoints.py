@@ -63,6 +63,19 @@ def test_paravt_is_played_as_its_profile_of_the_released_evaluation_says() -> No
     assert differ == {"forced_answer"}, "its words may differ"
 
 
+@pytest.mark.parametrize(("name", "stage"), [("sft", "grpo"), ("rl", "grpo"), ("rft", "agent")])
+def test_longvt_s_prompts_have_room_for_an_hour_s_subtitles(name: str, stage: str) -> None:
+    """The released evaluation serves without a maximum length. A frame of 16:9 is 62 tokens, a line of subtitles 32."""
+    settings = TABLE[f"longvt-7b-{name}"].settings
+    frames = int(settings["agentic_video.system.overview_max_frames"])
+    prompt, length = (
+        int(settings[key]) for key in ("data.max_prompt_length", "actor_rollout_ref.rollout.max_model_len")
+    )
+    assert 62 * frames + 32 * 512 + 1_500 <= prompt <= length - 16_384
+    run = yaml.safe_load((RECIPES / "longvt/reproduce.yaml").read_text())["benchmarks"][stage]["run"].split()
+    assert {f"data.max_prompt_length={prompt}", f"actor_rollout_ref.rollout.max_model_len={length}"} <= set(run)
+
+
 def test_names() -> None:
     assert [one.name for one in named("eva-7b,videozoomer-7b,eva-7b", TABLE)] == ["eva-7b", "videozoomer-7b"]
     assert named("all", TABLE) == list(TABLE.values())

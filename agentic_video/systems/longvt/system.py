@@ -14,7 +14,7 @@ from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.grounding.looks import NOTE
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.longvt.grammar import parse_turn, reply
 from agentic_video.systems.longvt.reward import LongVTWeights, TimeReward, format_ok, longvt_score, time_reward
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
@@ -127,6 +127,10 @@ class LongVT(System):
     def limits(self) -> CropLimits:
         """What one crop may show."""
         return CropLimits(self.crop_fps, self.crop_min_frames, self.crop_max_frames, self.crop_past_end)
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        return ViewBudget(self.min_pixels, self.max_pixels)
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""

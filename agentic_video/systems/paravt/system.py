@@ -16,7 +16,7 @@ from typing import Literal, get_args
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.paravt.grammar import (
     CUT_MARK,
@@ -156,6 +156,10 @@ class ParaVT(System):
     def crop_limits(self) -> CropLimits:
         """What one crop may show; an end behind the video's is moved to it (released code)."""
         return CropLimits(fps=self.crop_fps, max_frames=self.crop_max_frames, past_end="clamped")
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        return ViewBudget(self.min_pixels, self.max_pixels)
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
@@ -143,6 +143,11 @@ class TimeSearch(System):
 
     def direct(self) -> System:
         return replace(super().direct(), tools_prompt="")  # type: ignore[type-var]
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        bounds = self._budget(self.min_frame_tokens, self.max_frame_tokens)
+        return ViewBudget(bounds.min_pixels, bounds.max_pixels, self.overview_tokens)
 
     def overview_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) of the preview's frames: what ``overview_tokens`` leaves each (or each two of a clip), within

@@ -12,7 +12,7 @@ from typing import ClassVar, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.overview import OverviewKind, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
@@ -144,6 +144,11 @@ class VideoO3(System):
                 "crop_fps and overview_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less"
             )
         self._frame_size(64, 64, self.overview_tokens, 1, "images")
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        cell = self.size_factor**2
+        return ViewBudget(self.frame_min_tokens * cell, self.frame_max_tokens * cell, self.overview_tokens)
 
     def overview_count(self, info: VideoInfo) -> int:
         """Most frames of a video's overview."""

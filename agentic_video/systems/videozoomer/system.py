@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, get_args
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
-from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
+from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
@@ -91,6 +91,10 @@ class VideoZoomer(System):
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
         check_choice("prompt_role", self.prompt_role, get_args(PromptRole))
+
+    @property
+    def view_budget(self) -> ViewBudget:
+        return ViewBudget(self.min_pixels, self.max_pixels)
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""

@@ -1,5 +1,6 @@
 """Every recipe's ``reproduce.yaml``: commands that parse, numbers that are published, the documentation's figures."""
 
+import asyncio
 import re
 from dataclasses import replace
 from importlib import import_module
@@ -9,16 +10,25 @@ import pytest
 
 from agentic_video import cli
 from agentic_video.config.compose import compose_recipe
-from agentic_video.config.settings import settings_of
+from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.converters import CONVERTERS
+from agentic_video.evaluation.evaluate import variant_of
+from agentic_video.evaluation.options import Variant
+from agentic_video.evaluation.plan import fit_limits
+from agentic_video.evaluation.runner import visual_tokens
 from agentic_video.launch.reproduce.chain import Mode, read_chain
 from agentic_video.launch.reproduce.plan import plan_text
 from agentic_video.launch.reproduce.reproduction import ReproduceOptions, Reproduction
 from agentic_video.launch.reproduce.state import State
 from agentic_video.launch.reproduce.table import numbers_of
+from agentic_video.rollout.episode import play
+from agentic_video.rollout.policy import ScriptedPolicy
+from agentic_video.systems.base import System
 from agentic_video.systems.needs import check_needs
 from agentic_video.types.row import VideoQA
-from tests.config.configs import RECIPES, SYSTEMS
+from agentic_video.types.trajectory import EndReason
+from tests.config.configs import RECIPES, SYSTEMS, set_environment
+from tests.conftest import FlatSource
 from tests.docs.tables import REPOSITORY, TITLES, rows_of, section_of
 
 MODES: tuple[Mode, ...] = ("laptop", "paper")
@@ -109,6 +119,49 @@ def test_every_file_of_rows_is_played(name: str) -> None:
         makers = [chain.stage(file.strip("{}").partition(".")[0]) for file in files[:-1]]
         taken = sum(int(one.words[one.words.index("--limit") + 1]) for one in makers)
         assert taken < int(stage.words[stage.words.index("--limit") + 1]), stage.name
+
+
+SUBTITLE_TOKENS = 32
+"""Of a line of subtitles with its time. Each of so many frames of an hour's film is at a line of its own."""
+
+
+def first_view_tokens(system: System, qa: VideoQA) -> int:
+    """Visual tokens of the first view of 40 minutes of 1280 x 720, with a few for the marks around each."""
+    source = FlatSource(2400.0, size=(1280, 720))
+    trajectory = asyncio.run(play(system, ScriptedPolicy(lambda view: "A"), qa, source))
+    assert trajectory.end is not EndReason.IMAGE_BUDGET
+    return visual_tokens(trajectory, system.visual_token_side) + 2 * len(trajectory.frames)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_evaluation_s_first_view_fits(name: str, qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch)
+    chain = read_chain(RECIPES / name, "paper")
+    seen = set()
+    for stage in chain.stages:
+        if stage.words[:1] != ("eval",):
+            continue
+        words = [re.sub(r"\{[\w.-]+\}", "there", word) for word in stage.words]
+        frames = words[words.index("--baseline") + 1] if "--baseline" in words else "0"
+        overrides = tuple(word for word in words if "=" in word and not word.startswith("-"))
+        rows = f"rows-{stage.row.benchmark}" if stage.row else ""
+        lines = sum(
+            int(one.words[one.words.index("--subtitles") + 1])
+            for one in chain.stages
+            if one.name == rows and "--subtitles" in one.words
+        )
+        if (asked := (frames, overrides, lines)) in seen:
+            continue
+        seen.add(asked)
+        config = compose_recipe(RECIPES / name, "cluster", overrides)
+        variant = Variant("baseline" if int(frames) else "agent", int(frames))
+        system, _ = variant_of(settings_of(config).system, variant, tiny=False)
+        limits = fit_limits(system, limits_of(config))
+        text = 1_500 + SUBTITLE_TOKENS * lines
+        assert first_view_tokens(system, qa) + text <= limits.prompt, stage.name
+        assert limits.prompt + limits.response <= config.actor_rollout_ref.rollout.max_model_len, stage.name
+        assert limits.response == (limits.turn if int(frames) else config.data.max_response_length), stage.name
+    assert seen
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -21,6 +21,7 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows, placed_rows
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
+from agentic_video.evaluation.fitting import FirstViews
 from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
@@ -559,16 +560,18 @@ def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> No
         now: Which questions are missing.
 
     Raises:
-        SetupError: Another process plays the same, or a shard died.
+        SetupError: Another process plays the same, a shard died, or no first view fits its budgets.
     """
     if now.missing:
+        first = FirstViews(job.rows, now.played)
         require_model(job.options.model)
     if now.missing and job.shards == 1:
         engine.load(plan)
     forget_failures(plan.folder)
     if not now.missing:
         return
-    with progress(len(now.missing), now.played) as done:
+    with progress(len(now.missing), now.played) as shown:
+        done = first.watched(shown)
         if job.shards == 1:
             engine.play(plan, now.missing, done)
         else:

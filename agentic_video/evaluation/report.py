@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from agentic_video.evaluation.fitting import ROOM, remedy, unfit
 from agentic_video.evaluation.grounding import Measured, grounding_values
 from agentic_video.evaluation.published import CAPTIONS, Published, published_for
 from agentic_video.evaluation.results import Failure, LeftOut
@@ -150,7 +151,7 @@ def figures(
     choice. Questions that weren't played count in neither, be it that they failed or that their rows were left out;
     ``official_unplayed_wrong`` and ``robust_unplayed_wrong`` count them as wrong. ``headline`` is the one that belongs
     beside published numbers (see :class:`~agentic_video.evaluation.suites.Headline`); its ``unplayed_wrong`` takes what
-    wasn't played as spread over tasks like what was.
+    wasn't played as spread over tasks like what was. ``unfit`` counts the episodes whose first view fitted no budget.
 
     Args:
         records: What was played.
@@ -221,6 +222,9 @@ def figures(
             (bucket(rate, _FPS_ENDS) for rate in rates),
             order=[bucket(end, _FPS_ENDS) for end in (*_FPS_ENDS, math.inf)],
         ),
+        "unfit": _counted(
+            (record.trajectory.end.value for record in records if unfit(record)), order=[end.value for end in ROOM]
+        ),
         "ends": _counted((record.trajectory.end.value for record in records), order=[end.value for end in EndReason]),
     }
 
@@ -255,6 +259,9 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
         failures: Some of them are named.
     """
     lines = [f"# {title}", "", _headline(result)]
+    if counts := result["unfit"]:
+        shown, what = f"{sum(counts.values())} of {result['episodes']}", remedy([EndReason(end) for end in counts])
+        lines.append(f"**{shown} first views fitted no budget: no turn, counted as wrong. To play them, {what}.**")
     rows: list[tuple[Any, ...]]
     if (head := result["headline"])["name"] != ACCURACY and head["mean"] is not None:
         error = "" if head["error"] is None else f" (standard error {percent(head['error'])})"

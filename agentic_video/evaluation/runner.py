@@ -148,7 +148,7 @@ async def play_rows(
 
     Args:
         shard: Number of the journal.
-        done: Told about every row.
+        done: Told about every row; what it raises stops all of them.
         backend: See :class:`EvalContext`.
 
     Raises:
@@ -177,7 +177,13 @@ async def play_rows(
                             append(file, record)
                             done(record)
 
-                await asyncio.gather(*(worker() for _ in range(min(plan.concurrency, len(rows)))))
+                workers = [asyncio.ensure_future(worker()) for _ in range(min(plan.concurrency, len(rows)))]
+                try:
+                    await asyncio.gather(*workers)
+                finally:  # what stops one stops all, before what they use is closed
+                    for one in workers:
+                        one.cancel()
+                    await asyncio.gather(*workers, return_exceptions=True)
             finally:
                 context.close()
 

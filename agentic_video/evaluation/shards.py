@@ -88,7 +88,8 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     """Play rows in several Ray tasks, on the cluster at ``RAY_ADDRESS`` or on this machine.
 
     Args:
-        done: Told about every row, as the journals grow: the folder must be one that all machines share.
+        done: Told about every row, as the journals grow: the folder must be one that all machines share. What it raises
+            stops all shards.
 
     Raises:
         SetupError: A shard died; what it had finished is kept.
@@ -111,15 +112,19 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     follower = Follower(plan.folder)
     running = [task.remote(plan, list(rows[shard::shards]), shard) for shard in range(shards) if rows[shard::shards]]
     errors: list[str] = []
-    while running:
-        ended, running = ray.wait(running, timeout=POLL_SECONDS)
-        for one in follower.new():
-            done(one)
-        for task_ref in ended:
-            try:
-                ray.get(task_ref)
-            except ray.exceptions.RayError as error:
-                errors.append(str(error).strip().splitlines()[-1])
+    try:
+        while running:
+            ended, running = ray.wait(running, timeout=POLL_SECONDS)
+            for one in follower.new():
+                done(one)
+            for task_ref in ended:
+                try:
+                    ray.get(task_ref)
+                except ray.exceptions.RayError as error:
+                    errors.append(str(error).strip().splitlines()[-1])
+    finally:
+        for task_ref in running:
+            ray.cancel(task_ref, force=True)
     for one in follower.new():
         done(one)
     if errors:

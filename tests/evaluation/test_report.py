@@ -133,6 +133,19 @@ def test_whoever_copies_the_accuracy_sees_the_other_one_beside_it() -> None:
     assert "4 of 8 questions not played; 25.0 with them as wrong" in this_run
 
 
+def test_first_views_that_fit_no_budget_are_named_first() -> None:
+    records = [*four(), record(5, [], EndReason.TOKEN_BUDGET, {"acc": 0}), record(6, [], EndReason.IMAGE_BUDGET, {})]
+    cut = record(7, [Turn("?", Illegal("cut"), 5)], EndReason.TOKEN_BUDGET, {"acc": 0})
+    result = figures([*records, cut])
+    assert result["unfit"] == {"token_budget": 1, "image_budget": 1}
+    line = report_text("t", result, "b").splitlines()[3]
+    assert line.startswith(
+        "**2 of 7 first views fitted no budget: no turn, counted as wrong. To play them, raise data.max_"
+    )
+    assert "agentic_video.system.max_images" in line
+    assert figures(four())["unfit"] == {} and "first view" not in report_text("t", figures(four()), "b")
+
+
 def test_where_everything_was_played_nothing_is_said_about_others() -> None:
     text = report_text("t", figures(four()), "mlvu_dev")
     assert "Accuracy 50.0 % (standard error 28.9, by 4 videos) on 4 episodes; by the robust rule 75.0 % on 4.\n" in text

@@ -1,0 +1,84 @@
+"""First views that fit no budget: an episode that begins with one has no turn, and counts as wrong."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agentic_video.evaluation.results import Failure, key_of
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason
+from agentic_video.utils.errors import SetupError
+
+FIRST_VIDEOS = 8
+"""Where none of the first so many videos fits, the others aren't played."""
+ROOM: Mapping[EndReason, str] = {
+    EndReason.TOKEN_BUDGET: "data.max_prompt_length, and actor_rollout_ref.rollout.max_model_len with it",
+    EndReason.IMAGE_BUDGET: "agentic_video.system.max_images",
+}
+"""The keys of the budgets that a first view has to fit."""
+
+
+def unfit(record: Record) -> bool:
+    """Whether the first view, with the question, fitted no budget."""
+    return record.trajectory.end in ROOM and not record.trajectory.turns
+
+
+def remedy(ends: Sequence[EndReason]) -> str:
+    """What to change, in a few words.
+
+    Args:
+        ends: Of episodes whose first views didn't fit.
+    """
+    keys = [key for end, key in ROOM.items() if end in ends]
+    return f"raise {'; '.join(keys)}; or show fewer or smaller frames"
+
+
+class FirstViews:
+    """Stops an evaluation none of whose first videos can be shown.
+
+    Of each of the first :data:`FIRST_VIDEOS` videos one question is looked at, whichever episodes end before it: those
+    that don't fit end soonest. Data of fewer videos are played to their end.
+
+    Args:
+        rows: All questions of the evaluation.
+        before: Episodes that were played earlier.
+    """
+
+    def __init__(self, rows: Sequence[VideoQA], before: Sequence[Record]):
+        first: dict[str, VideoQA] = {}
+        for qa in rows:
+            first.setdefault(qa.video, qa)
+            if len(first) == FIRST_VIDEOS:
+                break
+        # The questions that are waited for; empty as soon as it is known that one of them fits.
+        self._awaited = {key_of(qa) for qa in first.values()} if len(first) == FIRST_VIDEOS else set()
+        self._ends: list[EndReason] = []
+        for record in before:
+            self.look(record)
+
+    def look(self, one: Record | Failure) -> None:
+        """See what became of a question.
+
+        Raises:
+            SetupError: It was the last of the first videos, and none of them fits.
+        """
+        if isinstance(one, Failure) or key_of(one.qa) not in self._awaited:
+            return
+        if not unfit(one):
+            self._awaited = set()
+            return
+        self._awaited.remove(key_of(one.qa))
+        self._ends.append(one.trajectory.end)
+        if not self._awaited:
+            raise SetupError(
+                f"the first view and the question don't fit for any of the first {FIRST_VIDEOS} videos: "
+                f"{remedy(self._ends)}; choose another --out then, or remove this one"
+            )
+
+    def watched(self, done: Callable[[Record | Failure], None]) -> Callable[[Record | Failure], None]:
+        """What is to be told of every question, in place of something that is told of it too."""
+
+        def told(one: Record | Failure) -> None:
+            done(one)
+            self.look(one)
+
+        return told

@@ -1,0 +1,100 @@
+"""First views that fit no budget: the evaluation stops where none of the first ones does, the report says the rest."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agentic_video.cli import main
+from agentic_video.datasets.rows import load_rows
+from agentic_video.evaluation.fitting import FIRST_VIDEOS, FirstViews, remedy
+from agentic_video.evaluation.results import Failure, key_of
+from agentic_video.toyworld.questions import World
+from agentic_video.types.action import Illegal
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
+from agentic_video.utils.errors import SetupError
+from tests.evaluation.conftest import command
+
+ROWS = [VideoQA(f"q{number}", f"v{number // 2}.mp4", "which?", "A", options=("x", "y")) for number in range(40)]
+"""Two questions about each video."""
+FIRST = ROWS[0 : 2 * FIRST_VIDEOS : 2]
+TOKENS = "raise data.max_prompt_length, and actor_rollout_ref.rollout.max_model_len with it"
+
+
+def ended(qa: VideoQA, end: EndReason, turns: Sequence[Turn] = ()) -> Record:
+    return Record(qa, Trajectory(qa.id, "s", (), tuple(turns), end), {"acc": 0.0})
+
+
+def unfit(qa: VideoQA) -> Record:
+    return ended(qa, EndReason.TOKEN_BUDGET)
+
+
+def test_where_none_of_the_first_videos_fits_the_others_are_not_played() -> None:
+    views = FirstViews(ROWS, [])
+    for qa in FIRST[:-1]:
+        views.look(unfit(qa))
+    with pytest.raises(
+        SetupError, match=f"^the first view .* any of the first {FIRST_VIDEOS} videos: {TOKENS};"
+    ) as found:
+        views.look(unfit(FIRST[-1]))
+    assert "\n" not in str(found.value)
+    with pytest.raises(SetupError, match=r"data\.max_prompt_length"):
+        FirstViews(ROWS, [unfit(qa) for qa in ROWS])
+
+
+def test_those_that_end_soonest_say_nothing_of_the_others() -> None:
+    """What doesn't fit is over before anything that is played: it counts in the order of the rows."""
+    views = FirstViews(ROWS, [])
+    for qa in reversed(ROWS[1:]):
+        views.look(unfit(qa))
+    views.look(ended(ROWS[0], EndReason.ANSWER))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ended(FIRST[3], EndReason.ANSWER),
+        ended(FIRST[3], EndReason.TOKEN_BUDGET, [Turn("long", Illegal("cut"), 5)]),
+        Failure(key_of(FIRST[3]), "gone"),
+    ],
+)
+def test_one_that_fits_or_is_not_known_is_enough(other: Record | Failure) -> None:
+    views = FirstViews(ROWS, [unfit(FIRST[0])])
+    views.look(other)
+    for qa in [*FIRST[1:3], *FIRST[4:], *ROWS[20:]]:
+        views.look(unfit(qa))
+
+
+def test_few_videos_are_played_to_their_end() -> None:
+    assert FirstViews(ROWS[: 2 * FIRST_VIDEOS - 2], [unfit(qa) for qa in ROWS])
+
+
+def test_what_to_change() -> None:
+    ends = [EndReason.IMAGE_BUDGET, EndReason.TOKEN_BUDGET, EndReason.IMAGE_BUDGET]
+    assert remedy(ends) == f"{TOKENS}; agentic_video.system.max_images; or show fewer or smaller frames"
+    assert remedy(ends[:1]) == "raise agentic_video.system.max_images; or show fewer or smaller frames"
+
+
+def test_an_evaluation_that_fits_nothing_stops_in_one_line(
+    checkpoint: Path, small_world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = load_rows([small_world.heldout])[0]
+    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    data.write_text("".join(json.dumps(qa.to_row()) + "\n" for qa in found))
+    assert len({qa.video for qa in found}) > FIRST_VIDEOS
+    small = ["--concurrency", "2", "data.max_prompt_length=16", "data.max_response_length=16"]
+    for _ in range(2):  # again, it doesn't go on with the others
+        assert main(command(checkpoint, data, out, *small)) == 2
+        assert TOKENS in capsys.readouterr().err.strip().splitlines()[-1]
+        assert not (out / "report.md").exists()
+    assert FIRST_VIDEOS <= len((out / "episodes-000.jsonl").read_text().splitlines()) < len(found)
+
+    # few videos: the report says it before anything else
+    out = tmp_path / "few"
+    assert main(command(checkpoint, data, out, *small, "--limit", "2")) == 0
+    said = capsys.readouterr().out
+    assert f"**2 of 2 first views fitted no budget: no turn, counted as wrong. To play them, {TOKENS};" in said
+    assert json.loads((out / "report.json").read_text())["unfit"] == {"token_budget": 2}

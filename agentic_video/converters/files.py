@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -28,25 +29,42 @@ _SPACE = re.compile(r"[\s]*")
 _DECODER = json.JSONDecoder()
 
 
-def walk(root: Path, above: frozenset[str] = frozenset()) -> Iterator[tuple[Path, list[str]]]:
+def walk(root: Path) -> list[tuple[Path, list[str]]]:
     """A folder and those below it with their files' names, through links too; hidden folders are left out.
 
-    Args:
-        above: The folders that this one lies in: a link back to one of them isn't followed.
+    A link isn't followed back to a folder that it lies in, nor a second time where it is found by several paths: of
+    folders that link to each other there are more paths than can be listed.
+
+    Returns:
+        In order of their paths.
     """
-    here = os.path.realpath(root)
-    if here in above:
-        return
-    try:
-        with os.scandir(root) as found:
-            entries = sorted(found, key=lambda entry: entry.name)
-    except OSError:  # one that can't be read holds nothing, as for os.walk
-        return
-    folders = {entry.name for entry in entries if (os.path.isdir(entry) if entry.is_symlink() else entry.is_dir())}
-    yield root, [entry.name for entry in entries if entry.name not in folders]
-    for name in sorted(folders):
-        if not name.startswith("."):
-            yield from walk(root / name, above | {here})
+    found: list[tuple[Path, list[str]]] = []
+    followed: set[str] = set()
+    # what lies in a folder comes before what is linked to, so that links are followed from where they are
+    folders = deque([(root, os.path.realpath(root), frozenset[str]())])
+    links: deque[tuple[Path, str, frozenset[str]]] = deque()
+    while folders or links:
+        folder, here, above = (folders or links).popleft()
+        above |= {here}
+        try:
+            with os.scandir(folder) as listed:
+                entries = sorted(listed, key=lambda entry: entry.name)
+        except OSError:  # one that can't be read holds nothing, as for os.walk
+            continue
+        files = []
+        for entry in entries:
+            link, path = entry.is_symlink(), os.path.join(here, entry.name)
+            if not (os.path.isdir(entry) if link else entry.is_dir()):
+                files.append(entry.name)
+            elif not entry.name.startswith(".") and path not in followed:
+                target = os.path.realpath(path) if link else path
+                if target in above:
+                    continue
+                if link:
+                    followed.add(path)
+                (links if link else folders).append((folder / entry.name, target, above))
+        found.append((folder, files))
+    return sorted(found, key=lambda one: one[0].parts)
 
 
 def files_below(root: Path) -> list[Path]:

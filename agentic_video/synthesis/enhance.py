@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentic_video.converters.files import files_below
 from agentic_video.datasets.rows import read_rows
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
@@ -141,7 +142,7 @@ def enhance(options: EnhanceOptions) -> Finished:
 
 
 def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str]]:
-    """Videos by name: those below folders, and those that text files list, one path a line.
+    """Videos by name: those below folders, through links too, and those that text files list, one path a line.
 
     Returns:
         (name, absolute path), each once, in order; a name doesn't depend on where the folder is. And a message for each
@@ -154,7 +155,7 @@ def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str
     missing: list[str] = []
     for path in paths:
         if path.is_dir():
-            files = sorted(file for file in path.rglob("*") if file.suffix.lower() in VIDEO_SUFFIXES)
+            files = [file for file in files_below(path) if file.suffix.lower() in VIDEO_SUFFIXES]
             named = [(str(file.relative_to(path)), file) for file in files]
         elif not path.is_file():
             raise SetupError(f"{path}: no such file or folder; expected videos, a folder of them, or a list")

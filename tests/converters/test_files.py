@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.converters.base import ConvertError, Fields, Problem, Split
-from agentic_video.converters.files import FoundVideo, SubtitleFolder, VideoFolder, find_files, read
+from agentic_video.converters.files import FoundVideo, SubtitleFolder, VideoFolder, files_below, find_files, read, walk
 from agentic_video.types.row import RowError
 
 
@@ -67,6 +67,25 @@ def test_videos_in_links_that_lead_back(tmp_path: Path) -> None:
     folder = VideoFolder(tmp_path / "source")
     assert folder.find(["a.mp4"]).path.samefile(video)  # under either name
     assert folder.find(["data/published/a"]).path == tmp_path / "source" / "published" / "a.mp4"
+
+
+def test_folders_that_link_to_each_other_cost_no_more_than_their_links(tmp_path: Path) -> None:
+    names = "abcdef"
+    for name in names:
+        touch(tmp_path / name / f"{name}.json")
+        for other in names.replace(name, ""):
+            (tmp_path / name / other).symlink_to(tmp_path / other)
+    # the root, each folder by itself, and once through each link; there are 1957 paths
+    assert len(walk(tmp_path)) == 1 + 6 + 6 * 5
+    assert files_below(tmp_path) == [tmp_path / name / f"{name}.json" for name in names]
+
+
+def test_a_link_that_leads_back_by_one_path_is_followed_by_another(tmp_path: Path) -> None:
+    a = touch(tmp_path / "data" / "top" / "part" / "a.json")
+    (a.parent / "up").symlink_to(a.parents[1])
+    (tmp_path / "data" / "linked").symlink_to(a.parent)
+    places = [str(folder.relative_to(tmp_path)) for folder, _ in walk(tmp_path / "data")]
+    assert places == ["data", "data/linked", "data/linked/up", "data/top", "data/top/part"]
 
 
 def test_a_damaged_array_keeps_what_precedes_the_damage(tmp_path: Path) -> None:

@@ -186,6 +186,14 @@ def test_videos_are_found_in_folders_and_lists(made: Path) -> None:
     assert find_videos([made / "videos", listed])[0] == folder
 
 
+def test_videos_in_linked_folders(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "links"
+    folder.mkdir()
+    (folder / "disk").symlink_to(made / "videos")
+    found, _ = find_videos([folder])
+    assert found == [(f"disk/{name}", path) for name, path in find_videos([made / "videos"])[0]]
+
+
 def test_a_list_of_another_machine_s_making(made: Path) -> None:
     """A byte order mark, remarks, a name that begins like one, and a file that isn't there."""
     shutil.copy(made / "videos/deep/v0.mp4", made / "#7.mp4")

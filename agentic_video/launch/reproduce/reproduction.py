@@ -157,10 +157,13 @@ class Reproduction:
         values = self.values(stage)
         return [put_in(word, values) for word in stage.words]
 
-    def settings(self, stage: Stage) -> dict[str, Any]:
+    def settings(self, stage: Stage, seen: dict[Path, str] | None = None) -> dict[str, Any]:
         """On what a stage's outputs depend: see :class:`~agentic_video.launch.reproduce.state.Record`.
 
         Addresses of servers and paths aren't part of it: what lies in a path is.
+
+        Args:
+            seen: Gets the videos of each folder that is looked through; one that is in it isn't again.
 
         Raises:
             SetupError: Its config doesn't compose.
@@ -175,7 +178,7 @@ class Reproduction:
             "command": shlex.join([*variables, PROGRAM, *(filled(word, known) for word in stage.words)]),
             "inputs": {name: identity(path) if path else "" for name, path in inputs.items()},
             "named": {name: value for name in self.settings_of([stage]) if (value := self._compared(name))},
-            "videos": video_names(folder) if (folder := self._videos(stage)) else "",
+            "videos": self._video_names(stage, {} if seen is None else seen),
             "base": identity(Path(self.base).expanduser()) if ("base", "") in stage.places else "",
             "config": {} if config is None else dict(_flat(OmegaConf.to_container(config))),
         }
@@ -187,6 +190,15 @@ class Reproduction:
         words = self.words(stage)
         folder = Path(option_of(words, "--videos") or option_of(words, "--source"))
         return folder.parent if folder.is_file() else folder
+
+    def _video_names(self, stage: Stage, seen: dict[Path, str]) -> str:
+        """The videos that a conversion may find; empty for other stages."""
+        folder = self._videos(stage)
+        if folder is None:
+            return ""
+        if folder not in seen:
+            seen[folder] = video_names(folder)
+        return seen[folder]
 
     def _other_videos(self, stage: Stage, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         """That other videos are there than when a conversion left questions out for want of theirs; else empty.
@@ -264,7 +276,8 @@ class Reproduction:
         if both := sorted(redone & kept):
             raise SetupError(f"{both[0]}: either made again or kept, not both")
         given = {name for name, _ in self.options.given}
-        steps = [self._look(stage, redone, kept, given) for stage in self.stages]
+        seen: dict[Path, str] = {}
+        steps = [self._look(stage, redone, kept, given, seen) for stage in self.stages]
         needed: set[str] = set()
         for number in reversed(range(len(steps))):
             step = steps[number]
@@ -280,7 +293,7 @@ class Reproduction:
                 steps[number] = replace(step, action="changed", note=f"its input {again[0]} is made again")
         return steps
 
-    def _look(self, stage: Stage, redone: set[str], kept: set[str], given: set[str]) -> Step:
+    def _look(self, stage: Stage, redone: set[str], kept: set[str], given: set[str], seen: dict[Path, str]) -> Step:
         """What becomes of one stage, whoever needs it."""
         name = stage.name
         if stage.left_out:
@@ -289,7 +302,7 @@ class Reproduction:
             paths = [shown(path) for (who, _), path in self.options.given.items() if who == name]
             return Step(stage, "given", ", ".join(paths))
         record, lacks = self.state.records.get(name), self.state.lacks(stage)
-        settings = self.settings(stage)
+        settings = self.settings(stage, seen)
         self.config(stage)  # a wrong word of the user's, or a setting, is found now
         if name in kept:
             if lacks:

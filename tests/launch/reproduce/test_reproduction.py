@@ -347,6 +347,23 @@ def test_videos_that_came_later_are_said_where_some_were_missing(tmp_path: Path)
     assert "--redo rows" in line and "--keep rows" in line
 
 
+def test_a_plan_looks_through_a_folder_of_videos_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Path] = []
+
+    def video_names(folder: Path) -> str:
+        looked.append(folder)
+        return "names"
+
+    monkeypatch.setattr(module, "video_names", video_names)
+    one = "agentic-video convert star --source {data}/raw --out {folder}/rows.jsonl"
+    stages = [{"name": name, "about": name, "run": one, "makes": {"train": "rows.jsonl"}} for name in ("a", "b")]
+    made = reproduction(tmp_path, *stages, mode="paper")
+    assert actions(made) == {"a": "run", "b": "run"}
+    assert looked == [tmp_path / "data" / "raw"]
+    # a stage that starts is looked at anew
+    assert made.settings(made.stages[0])["videos"] == "names" and len(looked) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "more"),
     [

@@ -1,13 +1,13 @@
 """``frame_select``: frames of a stretch of the video, as many and as large as the agent asks for.
 
 EVA, section 3.1: the agent chooses the window, the number of frames and how far they are scaled down. The released
-evaluation code keeps a call within a budget of visual tokens by showing fewer and smaller frames, not by refusing it.
+evaluation code brings a call down to a budget of visual tokens by showing fewer and smaller frames, not by refusing it.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from agentic_video.tools.arguments import number, read_json_values
 from agentic_video.tools.base import ToolError
@@ -17,6 +17,8 @@ from agentic_video.video.sizes import PixelBudget, fit_size
 
 NAME = "frame_select"
 ARGUMENTS = ("start_time", "end_time", "nframes", "resize")
+EmptyWindow = Literal["refuse", "whole_video"]
+"""What a window is worth that ends before it starts or lies outside the video."""
 MAX_BLOCK_CHARS = 4_000
 """The JSON between two call tags is refused beyond this many characters: no legal one comes near it."""
 
@@ -36,7 +38,7 @@ class SelectLimits:
     """What one call may show.
 
     Attributes:
-        max_tokens: Most visual tokens.
+        max_tokens: Visual tokens over which a call gets fewer and smaller frames.
         max_frames: Most frames.
         max_short_side: Pixels to which the shorter side is reduced, in a call that is over ``max_tokens``.
         max_resize: Most that sides are multiplied by.
@@ -103,13 +105,16 @@ def _call(value: Any) -> tuple[str, dict[str, Any]]:
     return NAME if name == NAME else "unknown", known
 
 
-def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest:
+def check_select(arguments: Mapping[str, Any], info: VideoInfo, empty_window: EmptyWindow = "refuse") -> SelectRequest:
     """Check a request and clamp its window to the video.
 
     Args:
         arguments: ``start_time`` and ``end_time`` in seconds, ``nframes``, and ``resize``: what both sides of a frame
             are multiplied by; 1, also when it is missing or null, is the original size.
         info: Facts about the video.
+        empty_window: ``whole_video``: a window that, clamped to the video, doesn't end after it starts is the whole
+            video, as in the released code. ``refuse``: it is illegal, but for one within the video that ends where it
+            starts, which is one frame.
 
     Returns:
         The request, with no more frames than the video has within the window. Where the rate varies they aren't known
@@ -121,9 +126,12 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo) -> SelectRequest
     start, end = number(arguments.get("start_time"), "start_time"), number(arguments.get("end_time"), "end_time")
     count = number(arguments.get("nframes"), "nframes")
     resize = 1.0 if arguments.get("resize") is None else number(arguments.get("resize"), "resize")
-    if start > end:
+    if empty_window == "whole_video":
+        if min(end, info.duration) <= max(start, 0.0):
+            start, end = 0.0, info.duration
+    elif start > end:
         raise ToolError("start_time is after end_time")
-    if start >= info.duration or end < 0:
+    elif start >= info.duration or end < 0:
         raise ToolError(f"the window lies outside the video, which lasts {info.duration:.2f} seconds")
     if count < 1 or count != int(count):
         raise ToolError("nframes must be a whole number of at least 1")
@@ -154,32 +162,39 @@ def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits
 
     As in the released code, a request over the token budget is first reduced to ``max_short_side``; if that isn't
     enough, the number of frames and the scale are multiplied by (budget / estimate) ** (1/3) each, which brings
-    frames * scale ** 2 into the budget. Whatever rounding to whole frames and to multiples of ``factor`` leaves over
-    the budget is taken off too.
+    frames * scale ** 2 into the budget. The estimate is of sides rounded to multiples of ``factor``; rounding the
+    smaller sides once more may leave several frames a little over the budget.
 
     Returns:
-        Times with both ends of the window included, a single one in its middle, and a size whose tokens times frames
-        are within the budget.
+        Times with both ends of the window included, a single one in its middle, and a size. A single frame is within
+        the budget.
     """
     area = info.width * info.height
     least = math.sqrt(limits.min_pixels / area)
     most = max(least, min(limits.max_resize, math.sqrt(limits.max_pixels / area)))
     count, scale = min(request.count, limits.max_frames), min(max(request.resize, least), most)
 
-    def estimate() -> float:
-        return count * area * scale**2 / limits.factor**2
+    def estimate() -> int:
+        width, height = _rounded_size(info, scale, limits.factor)
+        return count * (width // limits.factor) * (height // limits.factor)
 
     if estimate() > limits.max_tokens:
-        scale = max(least, min(scale, limits.max_short_side / min(info.width, info.height)))
-    if estimate() > limits.max_tokens:
-        shrink = (limits.max_tokens / estimate()) ** (1 / 3)
+        scale = max(least, min(scale, 1.0, limits.max_short_side / min(info.width, info.height)))
+    if (tokens := estimate()) > limits.max_tokens:
+        shrink = (limits.max_tokens / tokens) ** (1 / 3)
         count, scale = max(1, int(count * shrink)), max(least, scale * shrink)
-    room = min(limits.max_pixels, limits.max_tokens * limits.factor**2 // count)
-    budget = PixelBudget(limits.min_pixels, max(room, limits.min_pixels, limits.factor**2), limits.factor)
-    # Rounding up keeps a long and narrow frame from becoming narrower than it is.
-    size = fit_size(math.ceil(info.width * scale), math.ceil(info.height * scale), budget)
-    tokens = size[0] * size[1] // limits.factor**2
-    count = max(1, min(count, limits.max_tokens // tokens))
+    size = _rounded_size(info, scale, limits.factor)
+    room = max(min(limits.max_pixels, limits.max_tokens * limits.factor**2), limits.factor**2)
+    if not limits.min_pixels <= size[0] * size[1] <= room:
+        # Rounding up keeps a long and narrow frame from becoming narrower than it is.
+        budget = PixelBudget(limits.min_pixels, room, limits.factor)
+        size = fit_size(math.ceil(info.width * scale), math.ceil(info.height * scale), budget)
     if count == 1:
         return Selection(((request.start + request.end) / 2,), size)
     return Selection(tuple(linspace_times(request.start, request.end, count)), size)
+
+
+def _rounded_size(info: VideoInfo, scale: float, factor: int) -> tuple[int, int]:
+    """(width, height) in pixels of a scaled picture: the nearest multiples of the factor, but at least one."""
+    # Python's round, half to even, as in the released code.
+    return max(1, round(info.width * scale / factor)) * factor, max(1, round(info.height * scale / factor)) * factor

@@ -27,7 +27,15 @@ from agentic_video.systems.overview import OverviewKind, check_overview, overvie
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools.base import ToolError, Video
-from agentic_video.tools.frame_select import NAME, Selection, SelectLimits, check_select, no_more_than, plan_selection
+from agentic_video.tools.frame_select import (
+    NAME,
+    EmptyWindow,
+    Selection,
+    SelectLimits,
+    check_select,
+    no_more_than,
+    plan_selection,
+)
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Message, Observation, Part, frames_of
 from agentic_video.types.row import VideoQA
@@ -49,13 +57,15 @@ class Eva(System):
         overview_fps: Frames a second of the overview, where it is ``rate``.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the labels of its first and its last: half the tokens).
-        max_tokens: Most visual tokens of one call; a call over it gets fewer and smaller frames.
+        max_tokens: Visual tokens of one call; a call over it gets fewer and smaller frames.
         max_frames: Most frames of one call.
         max_short_side: The shorter side is reduced to this many pixels in a call over ``max_tokens``.
         max_resize: Most that the sides of a frame are multiplied by.
         min_pixels: Least pixels of a shown frame.
         max_pixels: Most pixels of a shown frame.
         size_factor: Sides of a shown frame are multiples of this (patch size times merge size of the processor).
+        empty_window: What a call does whose window ends before it starts or lies outside the video: ``refuse`` (it is
+            illegal) or ``whole_video`` (it shows the whole video; so does one of no length).
         max_calls: Most calls of one turn; further ones are refused.
         end_on_refusal: Whether a turn none of whose calls can be carried out ends the episode; else the agent is told.
         max_turns: Most generations; the last one must answer.
@@ -63,8 +73,8 @@ class Eva(System):
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
         reminder: Follows the frames of each reply; ``{question}`` is filled in.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
-        answer_match: Rule for multiple-choice answers: ``robust`` (letters and option texts in any common dress),
-            ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
+        answer_match: Rule for multiple-choice answers, the verifier's too: ``robust`` (letters and option texts in any
+            common dress), ``strict``, ``exact``, ``one_letter`` or ``last_letter``.
         csv: Whether a right choice earns only when a verifier, shown the last retrieved frames, is right too.
         verifier_prompt: Name of the template that the verifier is asked with, or a file.
         weights: Weights of the reward.
@@ -82,6 +92,7 @@ class Eva(System):
     min_pixels: int = 3_136
     max_pixels: int = 12_845_056
     size_factor: int = 28
+    empty_window: EmptyWindow = "refuse"
     max_calls: int = 4
     end_on_refusal: bool = True
     max_turns: int = 6
@@ -100,6 +111,7 @@ class Eva(System):
 
     def __post_init__(self) -> None:
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        check_choice("empty_window", self.empty_window, get_args(EmptyWindow))
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
         check_overview(self.overview)
@@ -188,7 +200,7 @@ class Eva(System):
         if call.name != NAME:
             raise ToolError(f"there is no such tool, only {NAME}")
         info = video.info
-        request = check_select(call.arguments, info)
+        request = check_select(call.arguments, info, self.empty_window)
         planned = plan_selection(request, info, self.limits())
         if not info.variable_frame_rate or len(planned.times) == 1:
             return planned
@@ -226,5 +238,5 @@ class Eva(System):
         if self.csv and acc == 1.0 and qa.answer_type == "multiple_choice":
             question = question_text(qa, self.option_format)
             prompt = "\n" + fill(load_prompt(self.verifier_prompt), question=question).strip()
-            credited = await verify_choice(trajectory, qa, prompt, graders)
+            credited = await verify_choice(trajectory, qa, prompt, graders, self.answer_match)
         return eva_score(trajectory, acc, credited, self.weights)

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from agentic_video.graders.answer import match_choice
+from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.verifier import VerifierError
 from agentic_video.systems.blocks import last_block
@@ -26,12 +26,13 @@ def verifier_answer(reply: str) -> str:
     return reply if answer is None else answer
 
 
-async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders) -> float:
+async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders, rule: MatchRule) -> float:
     """Completeness self-verification: can a verifier answer from the frames of the last retrieval alone?
 
     Args:
         prompt: What the verifier is asked.
         graders: The verifier, and the source of the frames.
+        rule: How its choice is matched.
 
     Returns:
         1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
@@ -51,4 +52,4 @@ async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, grader
     except VideoError as error:
         raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
     reply = await graders.verifier.ask(prompt, frames)
-    return float(match_choice(verifier_answer(reply), qa, "robust"))
+    return float(match_choice(verifier_answer(reply), qa, rule))

@@ -113,6 +113,15 @@ def test_a_turn_that_asks_for_nothing_legal_ends_the_episode(qa: VideoQA, source
     assert (trajectory.end, trajectory.illegal_calls, source.requested) == (EndReason.ILLEGAL, 1, 0)
 
 
+def test_or_an_empty_window_shows_the_whole_video(qa: VideoQA, source: MemorySource) -> None:
+    system = replace(SMALL, empty_window="whole_video")
+    for window in ((70, 80), (43, 41), (41, 41)):
+        trajectory = run(system, qa, source, "<think>x</think>" + call(*window, 3), REPLY)
+        assert (trajectory.end, trajectory.illegal_calls) == (EndReason.ANSWER, 0)
+        # the last of 600 frames is at 59.9 s
+        assert [ref.time for ref in refs(trajectory)] == pytest.approx([0.0, 30.0, 59.9])
+
+
 def test_or_the_agent_is_told(qa: VideoQA, source: MemorySource) -> None:
     system = replace(SMALL, end_on_refusal=False)
     trajectory = run(system, qa, source, "<tool_call>{</tool_call>", call(nframes=0), REPLY)
@@ -156,6 +165,7 @@ def test_impossible_constants_are_refused() -> None:
         {"max_calls": 0},
         {"overview": "some"},
         {"answer_match": "lenient"},
+        {"empty_window": "lenient"},
         {"max_pixels": 100},
     ):
         with pytest.raises(ValueError):

@@ -7,6 +7,7 @@ import pytest
 from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.verifier import VerifierError
+from agentic_video.systems.eva.system import Eva
 from agentic_video.systems.eva.verification import last_retrieval, verifier_answer, verify_choice
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, RecordedMessage, Trajectory
@@ -76,6 +77,15 @@ def test_a_verifier_that_names_no_single_option_verifies_nothing(qa: VideoQA, sa
     assert score(episode(look(), reply()), qa, FakeVerifier(says)) == pytest.approx(0.05)
 
 
+def test_a_verifier_s_choice_is_matched_by_the_system_s_rule(qa: VideoQA) -> None:
+    graders = Graders(verifier=FakeVerifier("It is (B)."), source=MemorySource())  # type: ignore[arg-type]
+    earned = {
+        rule: asyncio.run(Eva(answer_match=rule).score(episode(look(), reply("B")), qa, graders)).reward
+        for rule in ("robust", "exact")
+    }
+    assert earned == {"robust": pytest.approx(1.0), "exact": pytest.approx(0.05)}
+
+
 def test_a_verifier_that_fails_is_not_a_wrong_answer(qa: VideoQA) -> None:
     with pytest.raises(EndpointError):
         score(episode(look(), reply()), qa, FakeVerifier(VerifierError("away")))
@@ -86,4 +96,4 @@ def test_a_verifier_that_fails_is_not_a_wrong_answer(qa: VideoQA) -> None:
 def test_frames_that_cannot_be_had_again_are_not_a_wrong_answer(qa: VideoQA) -> None:
     graders = Graders(verifier=FakeVerifier("B"), source=MemorySource(fail=True))  # type: ignore[arg-type]
     with pytest.raises(EndpointError, match="no frames for the verifier"):
-        asyncio.run(verify_choice(episode(look(), reply()), qa, "?", graders))
+        asyncio.run(verify_choice(episode(look(), reply()), qa, "?", graders, "robust"))

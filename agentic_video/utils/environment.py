@@ -4,6 +4,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from agentic_video.utils.errors import SetupError
+
 DISTRIBUTION = "agentic-video-rl"
 """The package's name for pip. PyPI's ``agentic-video`` is somebody else's program."""
 
@@ -44,8 +46,15 @@ DEFAULT_CACHE = cache_folder(os.environ)
 
 
 def output_folder(environment: Mapping[str, str]) -> Path:
-    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder."""
-    return Path(environment.get("OUTPUT_DIR") or "outputs").resolve()
+    """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder.
+
+    Raises:
+        SetupError: Its name holds what configs take for a reference.
+    """
+    folder = Path(environment.get("OUTPUT_DIR") or "outputs").resolve()
+    if "${" in str(folder):
+        raise SetupError(f"{folder}: a config can't hold a path with ${{; set OUTPUT_DIR to another")
+    return folder
 
 
 def spawn_engines() -> None:

@@ -11,8 +11,8 @@ FOLDERS = st.text(
     st.characters(exclude_characters="/\0", exclude_categories=["Cs"]) | st.sampled_from(" ,=(#&~'{[!\"\\$}ü"),
     min_size=1,
     max_size=12,
-).filter(lambda name: name not in (".", ".."))
-"""Names of folders."""
+).filter(lambda name: name not in (".", "..") and "${" not in name)
+"""Names of folders, but for those that a resolved config can't hold."""
 
 
 def values_of(overrides: Sequence[str]) -> list[Any]:

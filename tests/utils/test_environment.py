@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, cache_folder, output_folder, spawn_engines
+from agentic_video.utils.errors import SetupError
 
 
 def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
@@ -14,6 +15,8 @@ def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
     assert output_folder({"OUTPUT_DIR": "/elsewhere"}) == Path("/elsewhere")
     assert output_folder({"OUTPUT_DIR": "below"}) == tmp_path / "below"
     assert output_folder({}) == output_folder({"OUTPUT_DIR": ""}) == tmp_path / "outputs"
+    with pytest.raises(SetupError, match=r"^/a\$\{b: a config can't hold a path with \$\{; set OUTPUT_DIR to another$"):
+        output_folder({"OUTPUT_DIR": "/a${b"})
 
 
 def test_the_cache_is_at_home_unless_the_variable_says_where(monkeypatch: pytest.MonkeyPatch) -> None:

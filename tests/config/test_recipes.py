@@ -321,8 +321,9 @@ def test_longvt_s_laptop_shows_one_visual_token_a_frame_and_names_no_path() -> N
     assert (system.video_path, system.crop_past_end, system.time_reward) == ("none", "refused", "iou")
 
 
-def test_longvt_s_judge_comes_from_the_environment_and_samples() -> None:
-    judge = settings_of(composed("longvt", "cluster")).judge
+@pytest.mark.parametrize("name", ["longvt", "timesearch"])
+def test_the_judge_of_a_released_reward_comes_from_the_environment_and_samples(name: str) -> None:
+    judge = settings_of(composed(name, "cluster")).judge
     assert (judge.base_url, judge.model, judge.temperature) == ("http://judge:8000/v1", "some-judge", 0.3)
 
 

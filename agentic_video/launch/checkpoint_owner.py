@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -19,52 +20,86 @@ LATEST = "latest_checkpointed_iteration.txt"
 """verl's: the number of the last whole checkpoint."""
 
 
-def check_owner(folder: str, identity: Sequence[str], resume_mode: str) -> None:
+def owner_identity(title: str, identity: Sequence[str]) -> list[str]:
+    """What makes two commands the run whose checkpoints a folder holds.
+
+    Args:
+        title: Of the recipe, the stage and the profile: a folder of the user's choice may be named for any of them.
+        identity: See :func:`agentic_video.launch.run_folder.run_identity`. How it resumes isn't counted: who begins
+            anew goes on without saying so again.
+    """
+    resuming = ("trainer.resume_mode=", "trainer.resume_from_path=")
+    return [title, *(one for one in identity if not one.lstrip("+").startswith(resuming))]
+
+
+def check_owner(folder: str, owner: Sequence[str], resume_mode: str) -> None:
     """Make sure that the checkpoints from which verl would go on are this run's.
 
-    Those that nobody signed were put there on purpose, or before there were signatures.
+    Those that nobody signed were put there on purpose, or before there were signatures. So were those that are no newer
+    than the signature: who signed has written none.
 
     Args:
         folder: Named by the user; empty for the run's own.
-        identity: See :func:`agentic_video.launch.run_folder.run_identity`.
+        owner: See :func:`owner_identity`.
         resume_mode: verl's ``trainer.resume_mode``; only ``auto`` goes on from whatever is there.
 
     Raises:
         SetupError: They are another run's.
     """
-    if not folder or resume_mode != "auto" or not (Path(folder) / LATEST).exists():
-        return
-    owner = Path(folder) / OWNER_FILE
-    try:
-        signed = json.loads(owner.read_text(encoding="utf-8"))
-        made_by, finished = [str(one) for one in signed["identity"]], bool(signed["finished"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    signed = _signed(folder)
+    latest = _latest(folder)
+    if not signed or not latest or resume_mode != "auto" or latest == signed["found"]:
         return
     held = f"trainer.default_local_dir={folder} holds checkpoints of"
     ways = (
-        f"name another folder, begin anew there with trainer.resume_mode=disable, or remove {owner} to go on from them"
+        "name another folder, begin anew there with trainer.resume_mode=disable this once, or remove "
+        f"{Path(folder) / OWNER_FILE} to go on from them"
     )
-    if made_by != list(identity):
+    made_by = [str(one) for one in signed["owner"]]
+    if made_by != list(owner):
         differs = [
             f"{whose} {', '.join(sorted(only)[:4])}"
-            for whose, only in (("theirs:", {*made_by} - {*identity}), ("this one's:", {*identity} - {*made_by}))
+            for whose, only in (("theirs:", {*made_by} - {*owner}), ("this one's:", {*owner} - {*made_by}))
             if only
         ]
         why = "; ".join(differs) or "the same in another order"
         raise SetupError(f"{held} another run ({why}): {ways}")
-    if finished:
+    if signed["finished"]:
         raise SetupError(f"{held} this run, which has finished: {ways}")
 
 
-def sign(folder: str, identity: Sequence[str], *, finished: bool) -> None:
+def sign(folder: str, owner: Sequence[str], *, finished: bool) -> None:
     """Note whose checkpoints a folder of the user's choice holds; one that only the run's machines see stays without.
 
     Args:
         folder: Empty for the run's own, which needs no signature.
-        identity: As :func:`check_owner` takes it.
+        owner: See :func:`owner_identity`.
         finished: Whether the run has come to its end.
     """
-    if folder:
-        with suppress(OSError):
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            write_whole(Path(folder) / OWNER_FILE, [json.dumps({"identity": list(identity), "finished": finished})])
+    if not folder:
+        return
+    before = _signed(folder)
+    # Of a run that goes on, what it found at its very first start.
+    found = before["found"] if before and before["owner"] == list(owner) else _latest(folder)
+    with suppress(OSError):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        record = {"owner": list(owner), "found": found, "finished": finished}
+        write_whole(Path(folder) / OWNER_FILE, [json.dumps(record)])
+
+
+def _signed(folder: str) -> dict[str, Any] | None:
+    """A folder's signature; None where there is none that can be read."""
+    try:
+        signed = json.loads((Path(folder) / OWNER_FILE).read_text(encoding="utf-8"))
+        kinds = {"owner": list, "found": str, "finished": bool}
+        return dict(signed) if all(isinstance(signed[key], kind) for key, kind in kinds.items()) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _latest(folder: str) -> str:
+    """The number of the last whole checkpoint; empty where there is none."""
+    try:
+        return (Path(folder) / LATEST).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""

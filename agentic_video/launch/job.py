@@ -129,7 +129,7 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         if stage == "grpo":
             whole += ray_overrides(address, variables, temporary)
         whole += handed_over(job.options.overrides, stage)
-        elsewhere = checkpoints_folder(job.options.overrides)
+        elsewhere = checkpoints_folder(job.options.overrides, job.config)
         write_record(
             job.folder,
             # none where they are in the run's own folder, which may be moved

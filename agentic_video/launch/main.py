@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from agentic_video.launch.checkpoint_owner import check_owner, sign
+from agentic_video.launch.checkpoint_owner import check_owner, owner_identity, sign
 from agentic_video.launch.handover import resolved_overrides
 from agentic_video.launch.inputs import check_inputs, handed_over, input_overrides, named_inputs
 from agentic_video.launch.job import Job, job_forks, train
@@ -73,9 +73,10 @@ def launch(options: LaunchOptions) -> int:
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, gpus, environment, config)
     identity = run_identity(options.overrides, environment, world_size(config, profile))
-    shared, machine = checkpoints_folder(options.overrides), machine_of(options.stage, config, environment)
-    check_owner(shared, identity, config.trainer.resume_mode)
+    shared, machine = checkpoints_folder(options.overrides, config), machine_of(options.stage, config, environment)
     root = output_folder(environment) / f"{options.title}-{profile}"
+    owner = owner_identity(root.name, identity)
+    check_owner(shared, owner, config.trainer.resume_mode)
     if runs_here:
         root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
     with job_forks(options, profile, environment, runs_here=runs_here) as forks:
@@ -106,7 +107,7 @@ def launch(options: LaunchOptions) -> int:
             return 0
 
         folder, resumed = run_folder(root, [*identity, *([f"machine={machine}"] if machine else [])])
-        sign(shared, identity, finished=False)
+        sign(shared, owner, finished=False)
         print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
         files = [inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos]
         job = Job(options, profile, config, environment, folder, tuple(files), total_steps(config, checked.rows))
@@ -119,7 +120,11 @@ def launch(options: LaunchOptions) -> int:
         if (free := shutil.disk_usage(folder).free) < FULL_BYTES:  # PyTorch's error doesn't say so
             print(f"{folder}: its disk is full ({free >> 20} MiB left); make room first", file=sys.stderr)
         goes_on = (
-            "goes on from the last checkpoint" if newest_step(folder) else "begins again: no checkpoint is there yet"
+            "begins again: trainer.resume_mode=disable"
+            if config.trainer.resume_mode == "disable"
+            else "goes on from the last checkpoint"
+            if newest_step(folder)
+            else "begins again: no checkpoint is there yet"
         )
         print(f"the same command {goes_on}", file=sys.stderr)
     if checkpoint:
@@ -130,7 +135,7 @@ def launch(options: LaunchOptions) -> int:
     write_record(
         folder, finished=True, recipe=options.recipe.name, profile=profile, seconds=seconds, peak_bytes=peak_bytes
     )
-    sign(shared, identity, finished=True)
+    sign(shared, owner, finished=True)
     if machine:
         print(f"machine {machine} has ended; metrics and summary are on the one with NODE_RANK=0", flush=True)
     else:

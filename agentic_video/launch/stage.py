@@ -371,17 +371,18 @@ def stage_command(
         return [sys.executable, "-m", "verl.trainer.main_ppo", *named, *changes(profile), *sizes]
     trainer = config.trainer
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
-    command += ["--standalone"] if trainer.nnodes == 1 else _meeting(trainer.nnodes, options, environment)
+    command += ["--standalone"] if trainer.nnodes == 1 else _meeting(config, options, environment)
     sizes = size_overrides(options, profile, gpus, environment)
     return [*command, "-m", TORCHRUN[options.stage], *named, *sizes]
 
 
-def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, str]) -> list[str]:
+def _meeting(config: DictConfig, options: LaunchOptions, environment: Mapping[str, str]) -> list[str]:
     """How a torchrun over several machines finds the others.
 
     Raises:
         SetupError: It isn't told where they meet, or where they share their checkpoints.
     """
+    machines = config.trainer.nnodes
     if missing := [name for name in ("MASTER_ADDR", "NODE_RANK") if not environment.get(name)]:
         raise SetupError(
             f"{machines} machines, but {' and '.join(missing)} not set: run the same command on each, with "
@@ -392,7 +393,7 @@ def _meeting(machines: int, options: LaunchOptions, environment: Mapping[str, st
         raise SetupError(
             f"NODE_RANK={rank}: must be from 0 to {machines - 1}, another on each of the {machines} machines"
         )
-    if not checkpoints_folder(options.overrides):
+    if not checkpoints_folder(options.overrides, config):
         raise SetupError("several machines need one folder for checkpoints: trainer.default_local_dir=/shared/...")
     return [
         f"--nnodes={machines}",
@@ -423,10 +424,15 @@ def folder_overrides(stage: Stage, folder: Path) -> list[str]:
     return [f"{key}={quoted(folder / name)}" for key, name in parts.items()]
 
 
-def checkpoints_folder(overrides: Sequence[str]) -> str:
-    """Where the user wants the checkpoints; empty for the run's folder."""
-    named = [one.value() for one in parse_overrides(overrides) if one.key_or_group == "trainer.default_local_dir"]
-    return str(named[-1] or "") if named else ""
+def checkpoints_folder(overrides: Sequence[str], config: DictConfig) -> str:
+    """Where the user wants the checkpoints; empty for the run's folder.
+
+    Args:
+        overrides: The user's.
+        config: Composed with them.
+    """
+    named = "trainer.default_local_dir" in {one.key_or_group for one in parse_overrides(overrides)}
+    return str(config.trainer.default_local_dir or "") if named else ""
 
 
 def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -> list[str]:

@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.checkpoint_owner import LATEST, OWNER_FILE, check_owner, sign
+from agentic_video.launch.checkpoint_owner import LATEST, OWNER_FILE, check_owner, owner_identity, sign
 from agentic_video.utils.errors import SetupError
 
 FIRST = ["optim.lr=1e-5", "MODEL_PATH=/models/base", "world=2x8"]
 SECOND = ["optim.lr=2e-5", "MODEL_PATH=/models/base", "world=2x8"]
 
 
-def with_checkpoint(folder: Path) -> Path:
-    (folder / LATEST).write_text("40")
+def with_checkpoint(folder: Path, step: int = 40) -> Path:
+    (folder / LATEST).write_text(str(step))
     return folder
 
 
@@ -33,7 +33,7 @@ def test_another_run_s_checkpoints_are_refused_with_what_differs_and_the_ways_ou
         check_owner(str(tmp_path), SECOND, "auto")
     assert str(refused.value) == (
         f"trainer.default_local_dir={tmp_path} holds checkpoints of another run (theirs: optim.lr=1e-5; this one's: "
-        "optim.lr=2e-5): name another folder, begin anew there with trainer.resume_mode=disable, or remove "
+        "optim.lr=2e-5): name another folder, begin anew there with trainer.resume_mode=disable this once, or remove "
         f"{tmp_path}/made_by.json to go on from them"
     )
     with pytest.raises(SetupError, match=r"\(the same in another order\)"):
@@ -45,7 +45,9 @@ def test_another_run_s_checkpoints_are_refused_with_what_differs_and_the_ways_ou
     check_owner(str(tmp_path), SECOND, "auto")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", "{}", '{"identity": 5, "finished": false}', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "null", "{}", '{"owner": 5, "found": "", "finished": false}', "[" * 100_000]
+)
 def test_a_signature_that_says_nothing_stops_nobody(text: str, tmp_path: Path) -> None:
     (with_checkpoint(tmp_path) / OWNER_FILE).write_text(text)
     check_owner(str(tmp_path), FIRST, "auto")
@@ -57,4 +59,27 @@ def test_a_run_s_own_folder_needs_no_signature_and_one_out_of_reach_gets_none(tm
     (tmp_path / "file").write_text("")
     sign(str(tmp_path / "file" / "checkpoints"), FIRST, finished=False)
     sign(str(tmp_path / "here"), FIRST, finished=True)
-    assert json.loads((tmp_path / "here" / OWNER_FILE).read_text()) == {"identity": FIRST, "finished": True}
+    assert json.loads((tmp_path / "here" / OWNER_FILE).read_text()) == {
+        "owner": FIRST,
+        "found": "",
+        "finished": True,
+    }
+
+
+def test_who_wrote_no_checkpoint_owns_none(tmp_path: Path) -> None:
+    with_checkpoint(tmp_path, 100)  # put there on purpose, to go on from
+    sign(str(tmp_path), FIRST, finished=False)  # and out of memory before the next one
+    check_owner(str(tmp_path), SECOND, "auto")
+    sign(str(tmp_path), SECOND, finished=False)
+    with_checkpoint(tmp_path, 110)
+    sign(str(tmp_path), SECOND, finished=False)  # interrupted, and started again
+    check_owner(str(tmp_path), SECOND, "auto")
+    with pytest.raises(SetupError, match="another run"):
+        check_owner(str(tmp_path), FIRST, "auto")
+
+
+def test_an_owner_is_a_stage_of_a_recipe_however_it_resumes() -> None:
+    owner = owner_identity("eva-sft-cluster", FIRST)
+    assert owner == ["eva-sft-cluster", *FIRST] != owner_identity("eva-rft-cluster", FIRST)
+    assert owner_identity("eva-sft-cluster", [*FIRST, "trainer.resume_mode=disable"]) == owner
+    assert owner_identity("eva-sft-cluster", ["++trainer.resume_mode=disable", *FIRST]) == owner

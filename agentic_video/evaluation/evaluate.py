@@ -21,7 +21,7 @@ from agentic_video.datasets.rows import MAX_REPORTED, load_rows, placed_rows
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
-from agentic_video.evaluation.fitting import FirstViews
+from agentic_video.evaluation.fitting import FirstViews, NothingFits
 from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
@@ -315,7 +315,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
         require_model(options.model)  # before a folder is made for it
     with LocalEngine() as engine:
-        results = [evaluate_part(job, part, engine) for part in parts]
+        results = evaluate_parts(job, parts, engine)
     if options.sweep and any(result.point for result in results):
         kind, benchmark = options.sweep.kind, options.benchmark_name
         picture = options.folder / f"sweep-{kind}.png"
@@ -324,6 +324,23 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         print(f"picture: {picture}")
         if kind == "frames" and options.variant.kind == "baseline":
             write_required_frames(options.folder, job, results)
+    return results
+
+
+def evaluate_parts(job: Job, parts: Sequence[Part], engine: LocalEngine) -> list[PartResult]:
+    """Evaluate one part after the other; values of a sweep whose first views don't fit are left out.
+
+    Raises:
+        NothingFits: None of them fits.
+    """
+    results: list[PartResult] = []
+    for part in parts:
+        try:
+            results.append(evaluate_part(job, part, engine))
+        except NothingFits as error:
+            if part is parts[-1] and not results:
+                raise
+            print(f"{part.title} is left out: {error}", file=sys.stderr)
     return results
 
 

@@ -32,11 +32,16 @@ def remedy(ends: Sequence[EndReason]) -> str:
     return f"raise {'; '.join(keys)}; or show fewer or smaller frames"
 
 
+class NothingFits(SetupError):
+    """No first view fits the budgets."""
+
+
 class FirstViews:
     """Stops an evaluation none of whose first videos can be shown.
 
-    Of each of the first :data:`FIRST_VIDEOS` videos one question is looked at, whichever episodes end before it: those
-    that don't fit end soonest. Data of fewer videos are played to their end.
+    Of each of the first :data:`FIRST_VIDEOS` videos one question is waited for, whichever episodes end before it: those
+    that don't fit end soonest. One that fits, of whatever video, lets it go on. Data of fewer videos are played to the
+    end.
 
     Args:
         rows: All questions of the evaluation.
@@ -52,6 +57,8 @@ class FirstViews:
         # The questions that are waited for; empty as soon as it is known that one of them fits.
         self._awaited = {key_of(qa) for qa in first.values()} if len(first) == FIRST_VIDEOS else set()
         self._ends: list[EndReason] = []
+        if not all(map(unfit, before)):
+            self._awaited = set()
         for record in before:
             self.look(record)
 
@@ -59,17 +66,18 @@ class FirstViews:
         """See what became of a question.
 
         Raises:
-            SetupError: It was the last of the first videos, and none of them fits.
+            NothingFits: It was the last of the first videos, and none of them fits.
         """
-        if isinstance(one, Failure) or key_of(one.qa) not in self._awaited:
+        if isinstance(one, Failure):
             return
         if not unfit(one):
             self._awaited = set()
+        if key_of(one.qa) not in self._awaited:
             return
         self._awaited.remove(key_of(one.qa))
         self._ends.append(one.trajectory.end)
         if not self._awaited:
-            raise SetupError(
+            raise NothingFits(
                 f"the first view and the question don't fit for any of the first {FIRST_VIDEOS} videos: "
                 f"{remedy(self._ends)}; choose another --out then, or remove this one"
             )

@@ -3,12 +3,15 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.evaluation.fitting import FIRST_VIDEOS, FirstViews, remedy
+from agentic_video.evaluation import evaluate as evaluating
+from agentic_video.evaluation.fitting import FIRST_VIDEOS, FirstViews, NothingFits, remedy
 from agentic_video.evaluation.results import Failure, key_of
 from agentic_video.toyworld.questions import World
 from agentic_video.types.action import Illegal
@@ -66,6 +69,36 @@ def test_one_that_fits_or_is_not_known_is_enough(other: Record | Failure) -> Non
     views.look(other)
     for qa in [*FIRST[1:3], *FIRST[4:], *ROWS[20:]]:
         views.look(unfit(qa))
+
+
+def test_one_that_fits_is_enough_whatever_its_video_and_whenever_it_was_played() -> None:
+    fits = ended(ROWS[-1], EndReason.ANSWER)
+    for views in (FirstViews(ROWS, [fits]), FirstViews(ROWS, [*map(unfit, FIRST), fits])):
+        for qa in FIRST:
+            views.look(unfit(qa))
+    views = FirstViews(ROWS, [])
+    for one in (*map(unfit, FIRST[:-1]), fits, unfit(FIRST[-1])):
+        views.look(one)
+
+
+def test_a_sweep_leaves_out_the_values_whose_first_views_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def evaluate_part(job: Any, part: Any, engine: Any) -> Any:
+        if part.value > 32:
+            raise NothingFits("too many")
+        return part.value
+
+    monkeypatch.setattr(evaluating, "evaluate_part", evaluate_part)
+
+    def swept(*values: int) -> Any:
+        parts: Any = [SimpleNamespace(value=value, title=f"{value} frames") for value in values]
+        return evaluating.evaluate_parts(cast("Any", None), parts, cast("Any", None))
+
+    assert swept(16, 64, 32, 128) == [16, 32]
+    assert capsys.readouterr().err == "64 frames is left out: too many\n128 frames is left out: too many\n"
+    with pytest.raises(NothingFits, match=r"^too many$"):
+        swept(64, 128)
 
 
 def test_few_videos_are_played_to_their_end() -> None:

@@ -189,6 +189,9 @@ def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits
         # Rounding up keeps a long and narrow frame from becoming narrower than it is.
         budget = PixelBudget(limits.min_pixels, room, limits.factor)
         size = fit_size(math.ceil(info.width * scale), math.ceil(info.height * scale), budget)
+    if scale == least or limits.factor in size:  # a size that can't become smaller leaves it all to their number
+        tokens = size[0] * size[1] // limits.factor**2
+        count = min(count, max(1, limits.max_tokens // tokens))
     if count == 1:
         return Selection(((request.start + request.end) / 2,), size)
     return Selection(tuple(linspace_times(request.start, request.end, count)), size)

@@ -212,6 +212,14 @@ def test_a_single_frame_is_within_the_budget_after_rounding_too() -> None:
     assert plan(1, 1.0, replace(HD, width=56, height=56), limits).size == (28, 28)
 
 
+@pytest.mark.parametrize(("width", "height"), [(2560, 100), (8000, 45), (45, 8000)])
+def test_what_can_t_become_smaller_leaves_the_budget_to_the_number_of_frames(width: int, height: int) -> None:
+    narrow = replace(HD, width=width, height=height)
+    assert tokens(plan(256, 0.5, narrow)) <= LIMITS.max_tokens
+    large = replace(LIMITS, max_tokens=1_000, min_pixels=100_352)
+    assert tokens(plan(256, 1.0, HD, large)) <= 1_000
+
+
 def test_a_tiny_resize_keeps_the_least_size_and_the_shape() -> None:
     # 3136 pixels at 16:9 are 74.7 x 42
     assert plan(4, 1e-300) == plan(4, 0.0001)

@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,6 +20,8 @@ from agentic_video.video.subtitles import SUFFIXES
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".gif")
 REPORT_SUFFIX = ".report.json"
+FOLLOWED = 8
+"""How often a link is followed that several paths lead to."""
 PARQUET_BATCH = 256
 """Rows that are read at a time."""
 
@@ -32,14 +34,14 @@ _DECODER = json.JSONDecoder()
 def walk(root: Path) -> list[tuple[Path, list[str]]]:
     """A folder and those below it with their files' names, through links too; hidden folders are left out.
 
-    A link isn't followed back to a folder that it lies in, nor a second time where it is found by several paths: of
-    folders that link to each other there are more paths than can be listed.
+    A link isn't followed back to a folder that it lies in, nor more than :data:`FOLLOWED` times where it is found by
+    several paths: of folders that link to each other there are more paths than can be listed.
 
     Returns:
         In order of their paths.
     """
     found: list[tuple[Path, list[str]]] = []
-    followed: set[str] = set()
+    followed: Counter[str] = Counter()
     # what lies in a folder comes before what is linked to, so that links are followed from where they are
     folders = deque([(root, os.path.realpath(root), frozenset[str]())])
     links: deque[tuple[Path, str, frozenset[str]]] = deque()
@@ -56,12 +58,12 @@ def walk(root: Path) -> list[tuple[Path, list[str]]]:
             link, path = entry.is_symlink(), os.path.join(here, entry.name)
             if not (os.path.isdir(entry) if link else entry.is_dir()):
                 files.append(entry.name)
-            elif not entry.name.startswith(".") and path not in followed:
+            elif not entry.name.startswith(".") and followed[path] < FOLLOWED:
                 target = os.path.realpath(path) if link else path
                 if target in above:
                     continue
                 if link:
-                    followed.add(path)
+                    followed[path] += 1
                 (links if link else folders).append((folder / entry.name, target, above))
         found.append((folder, files))
     return sorted(found, key=lambda one: one[0].parts)

@@ -54,6 +54,7 @@ class Job:
         command += ["-m", "agentic_video.training.kto_trainer", "--config-dir", str(CONFIG)]
         command += ["--config-name", "kto_laptop", *self.overrides, "trainer.logger=[console]"]
         command += [f"trainer.default_local_dir={self.folder / name}", f"hydra.run.dir={self.folder / 'hydra'}"]
+        command += ["trainer.max_ckpt_to_keep=null"]
         variables = {"VERL_PLATFORM": "cpu", "TORCHDYNAMO_DISABLE": "1", "OMP_NUM_THREADS": "1"}
         done = subprocess.run(
             [*command, *overrides],

@@ -11,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
 
 OWNER_FILE = "made_by.json"
 """Beside the checkpoints: what makes two commands the run that wrote them."""
-LATEST = "latest_checkpointed_iteration.txt"
-"""verl's: the number of the last whole checkpoint."""
 
 
 def owner_identity(title: str, identity: Sequence[str]) -> list[str]:
@@ -46,9 +45,10 @@ def check_owner(folder: str, owner: Sequence[str], resume_mode: str) -> None:
     Raises:
         SetupError: They are another run's.
     """
-    signed = _signed(folder)
-    latest = _latest(folder)
-    if not signed or not latest or resume_mode != "auto" or latest == signed["found"]:
+    if not folder or resume_mode != "auto":
+        return
+    signed, latest = _signed(folder), _latest(folder)
+    if not signed or not latest or latest == signed["found"]:
         return
     held = f"trainer.default_local_dir={folder} holds checkpoints of"
     ways = (
@@ -100,6 +100,6 @@ def _signed(folder: str) -> dict[str, Any] | None:
 def _latest(folder: str) -> str:
     """The number of the last whole checkpoint; empty where there is none."""
     try:
-        return (Path(folder) / LATEST).read_text(encoding="utf-8").strip()
+        return (Path(folder) / TRACKER).read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return ""

@@ -119,13 +119,12 @@ def launch(options: LaunchOptions) -> int:
         print(f"verl stopped with status {status}{by}; the whole log is {folder / 'log.txt'}", file=sys.stderr)
         if (free := shutil.disk_usage(folder).free) < FULL_BYTES:  # PyTorch's error doesn't say so
             print(f"{folder}: its disk is full ({free >> 20} MiB left); make room first", file=sys.stderr)
-        goes_on = (
-            "begins again: trainer.resume_mode=disable"
-            if config.trainer.resume_mode == "disable"
-            else "goes on from the last checkpoint"
-            if newest_step(folder)
-            else "begins again: no checkpoint is there yet"
-        )
+        if config.trainer.resume_mode == "disable":
+            goes_on = "begins again: trainer.resume_mode=disable"
+        elif newest_step(folder):
+            goes_on = "goes on from the last checkpoint"
+        else:
+            goes_on = "begins again: no checkpoint is there yet"
         print(f"the same command {goes_on}", file=sys.stderr)
     if checkpoint:
         link_model(folder, checkpoint)

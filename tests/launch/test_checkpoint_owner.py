@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.checkpoint_owner import LATEST, OWNER_FILE, check_owner, owner_identity, sign
+from agentic_video.launch.checkpoint_owner import OWNER_FILE, check_owner, owner_identity, sign
+from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
 
 FIRST = ["optim.lr=1e-5", "MODEL_PATH=/models/base", "world=2x8"]
@@ -11,7 +12,7 @@ SECOND = ["optim.lr=2e-5", "MODEL_PATH=/models/base", "world=2x8"]
 
 
 def with_checkpoint(folder: Path, step: int = 40) -> Path:
-    (folder / LATEST).write_text(str(step))
+    (folder / TRACKER).write_text(str(step))
     return folder
 
 
@@ -64,6 +65,12 @@ def test_a_run_s_own_folder_needs_no_signature_and_one_out_of_reach_gets_none(tm
         "found": "",
         "finished": True,
     }
+
+
+def test_a_run_s_own_folder_is_not_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sign(str(tmp_path), FIRST, finished=False)
+    monkeypatch.chdir(with_checkpoint(tmp_path))
+    check_owner("", SECOND, "auto")
 
 
 def test_who_wrote_no_checkpoint_owns_none(tmp_path: Path) -> None:

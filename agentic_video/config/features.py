@@ -200,10 +200,10 @@ def _separate_async(get: Get) -> Iterator[str]:
         )
     if get("reward.reward_model.enable") and not get("reward.reward_model.enable_resource_pool"):
         yield "reward.reward_model.enable_resource_pool: a reward model needs GPUs of its own here; set True"
-    steps = get("trainer.v1.separate_async.parameter_sync_step")
-    mini, batch = get("actor_rollout_ref.actor.ppo_mini_batch_size"), get("data.train_batch_size")
+    keys = "trainer.v1.separate_async.parameter_sync_step", "actor_rollout_ref.actor.ppo_mini_batch_size"
+    for key in keys:
+        if not isinstance(get(key), int) or get(key) < 1:
+            yield f"{key}: must be a whole number of at least 1, got {get(key)}"
+    (steps, mini), batch = map(get, keys), get("data.train_batch_size")
     if batch != steps * mini:
-        yield (
-            f"data.train_batch_size: must be trainer.v1.separate_async.parameter_sync_step * "
-            f"actor_rollout_ref.actor.ppo_mini_batch_size = {steps} * {mini} = {steps * mini}, got {batch}"
-        )
+        yield f"data.train_batch_size: must be {' * '.join(keys)} = {steps} * {mini} = {steps * mini}, got {batch}"

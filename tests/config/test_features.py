@@ -89,6 +89,10 @@ def test_what_can_be_had(overrides: list[str]) -> None:
         ([*OWN_GPUS, "reward.reward_model.enable=True"], r"^reward\.reward_model\.enable_resource_pool: .*; set True$"),
         (["actor_rollout_ref.hybrid_engine=False"], r"^actor_rollout_ref\.hybrid_engine: .*; leave it True$"),
         (
+            [*OWN_GPUS, "trainer.v1.separate_async.parameter_sync_step=null"],
+            r"^trainer\.v1\.separate_async\.parameter_sync_step: must be a whole number of at least 1, got None$",
+        ),
+        (
             [*OWN_GPUS, "data.train_batch_size=100"],
             r"^data\.train_batch_size: .* = 4 \* 32 = 128, got 100$",
         ),

@@ -10,7 +10,17 @@ from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.settings import settings_of
 from agentic_video.toyworld.questions import scenes
 from agentic_video.toyworld.recipe import toy_recipe
-from agentic_video.toyworld.world import EARLIER, EVENT_SECONDS, LATER, Scene, WorldRecipe, make_scene
+from agentic_video.toyworld.world import (
+    EARLIER,
+    EVENT_SECONDS,
+    LATER,
+    SIGNPOST,
+    STRETCH,
+    Scene,
+    WorldRecipe,
+    make_scene,
+    overview_times,
+)
 from agentic_video.video.sampling import uniform_indices
 from tests.config.configs import SYSTEMS
 
@@ -30,6 +40,19 @@ def test_no_first_view_shows_an_event(name: str, overrides: Sequence[str]) -> No
     counts = system.first_view_counts() or (recipe.world.overview_frames,)
     for scene in scenes("heldout", 96, recipe.seed, recipe.world):
         assert not any(shows(scene, recipe.world.fps, count) for count in counts), scene
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_search_begins_with_an_arrow(name: str) -> None:
+    config = compose_recipe(recipe_at(name), "laptop", ["+profile=search"])
+    system: Any = settings_of(config).system
+    recipe = toy_recipe(config)
+    world, search = recipe.world, recipe.cold_start.search
+    # FrameMind's rollouts begin with views of several lengths, its held-out episodes with the first of them.
+    counts = (system.first_view(0).frames,) if name == "framemind" else system.first_view_counts()
+    starts = [overview_times(world.max_seconds, world, count) for count in counts]
+    assert all(any(second // STRETCH == SIGNPOST for second in times) for times in starts)
+    assert starts or (search is not None and search.opening)
 
 
 def test_the_world_follows_the_system_s_first_view() -> None:

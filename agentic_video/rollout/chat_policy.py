@@ -79,7 +79,8 @@ class ChatPolicy:
     Args:
         endpoint: The client, shared by all episodes of an event loop.
         config: The endpoint's config.
-        system: The way of watching: its stop texts, and what of earlier images stays in its context.
+        system: The way of watching: its stop texts, whose messages its observations are, and what of earlier images
+            stays in its context.
         limits: Token budgets; None leaves them to the server. Prompt and response are kept together, as far as the
             server says how many tokens there are: an observation is refused when nothing is left for it.
         seeds: The field ``seed`` of each request in turn, unless the config's fields have one; None leaves it out.
@@ -177,7 +178,7 @@ class ChatPolicy:
                 left = _text_parts(self._system.drop_images(earlier))
                 self._messages[number]["content"] = left or [{"type": "text", "text": " "}]
             self._shown.clear()
-        await self._append("user", tuple(parts))
+        await self._append(self._system.observation_role, tuple(parts))
         return True
 
     @property

@@ -16,7 +16,7 @@ from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
-from agentic_video.types.message import AsideRequest, Message, Part, Visual, joined, visuals_of
+from agentic_video.types.message import AsideRequest, Message, ObservationRole, Part, Visual, joined, visuals_of
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
@@ -55,7 +55,7 @@ class ChatFormat:
         self.eos_ids = frozenset({tokenizer.eos_token_id})
         self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
         self._image_text = self._markup("image", image_token)
-        self._after_reply, self._before_reply = self._turn_markup()
+        self._markups = {"user": self._turn_markup("user")}
         # All rollouts of a group have the same opening.
         self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
         self._clip_ids = lru_cache(maxsize=256)(self._render_clip)
@@ -74,12 +74,12 @@ class ChatFormat:
     def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
 
-    def _turn_markup(self) -> tuple[str, str]:
-        """The template's own text between a reply and the next user message, and after that message."""
+    def _turn_markup(self, role: ObservationRole) -> tuple[str, str]:
+        """The template's own text between a reply and the next message, and after that message."""
         conversation = [
             {"role": "user", "content": _FIRST},
             {"role": "assistant", "content": _REPLY},
-            {"role": "user", "content": _SECOND},
+            {"role": role, "content": _SECOND},
         ]
         rendered = self._template(conversation, add_generation_prompt=True)
         if rendered.count(_REPLY) != 1 or rendered.count(_SECOND) != 1:
@@ -221,17 +221,38 @@ class ChatFormat:
         messages = [{"role": role, "content": text} for role, text in turns]
         return tuple(self.encode(self._template(messages, add_generation_prompt=True)))
 
-    def observation_ids(self, parts: Sequence[Part], after: Sequence[int]) -> list[int]:
-        """Ids of an observation as the next user message, and of the header of the next reply.
+    def check_role(self, role: ObservationRole) -> None:
+        """Make sure that observations can be messages of this role.
+
+        Raises:
+            ValueError: The model's chat template has no such messages.
+        """
+        if role in self._markups:
+            return
+        try:
+            self._markups[role] = self._turn_markup(role)
+        except Exception as error:  # whatever a template raises
+            raise ValueError(
+                f"agentic_video.system.observation_role: the model's chat template has no messages of the role {role} "
+                f"({error}); set user"
+            ) from error
+
+    def observation_ids(self, parts: Sequence[Part], after: Sequence[int], role: ObservationRole = "user") -> list[int]:
+        """Ids of an observation as the next message, and of the header of the next reply.
 
         Args:
             parts: Text, images and clips of the observation.
             after: The ids generated in the turn before; when they end with the end-of-turn token, it isn't repeated.
+            role: Whose message it is.
+
+        Raises:
+            ValueError: See :meth:`check_role`.
         """
-        head = self._after_reply
+        self.check_role(role)
+        head, tail = self._markups[role]
         if after and after[-1] in self.eos_ids:
             head = head.removeprefix(self.decode(after[-1:]))
-        return self._with_visuals(self.encode(head + self._text(parts) + self._before_reply), parts)
+        return self._with_visuals(self.encode(head + self._text(parts) + tail), parts)
 
 
 @dataclass(frozen=True)
@@ -317,7 +338,11 @@ class TokenPolicy:
         engine: Generates ids.
         chat_format: Renders what the environment writes.
         limits: Token budgets.
-        system: The way of watching: its stop texts, and what of earlier images stays in its context.
+        system: The way of watching: its stop texts, whose messages its observations are, and what of earlier images
+            stays in its context.
+
+    Raises:
+        ValueError: The model's chat template has no messages of that role.
 
     Attributes:
         sequences: What the engine saw and said. One sequence when everything stays in the context; with
@@ -338,6 +363,7 @@ class TokenPolicy:
         self._text_opening: list[int] = []
         self._text_rest: list[int] = []
         self._text_show: list[int] = []
+        chat_format.check_role(system.observation_role)
         self._prefix = chat_format.prefix_ids(system.reply_prefix)
         self.sequences: list[TokenSequence] = []
         self.asides_usage = (0, 0)
@@ -433,7 +459,8 @@ class TokenPolicy:
     async def show(self, parts: Sequence[Part]) -> bool:
         assert self.sequence is not None, "begin() comes first"
         visuals = visuals_of(parts)
-        ids = self._format.observation_ids(parts, self._last_said) + self._prefix
+        role = self._system.observation_role
+        ids = self._format.observation_ids(parts, self._last_said, role) + self._prefix
         self._check_placeholders(ids, visuals)
         sequence = self.sequence
         if self._system.context == "latest_evidence":
@@ -447,7 +474,7 @@ class TokenPolicy:
             self.sequences.append(sequence)
             self._text_rest = said
             text_only = self._system.drop_images(tuple(parts))
-            self._text_show = self._format.observation_ids(text_only, self._last_said) + self._prefix
+            self._text_show = self._format.observation_ids(text_only, self._last_said, role) + self._prefix
         return True
 
     def _check_placeholders(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:

@@ -32,6 +32,8 @@ FOUND_BY = ("model", "pretrained", "max_prompt_chars")
 UNLIMITED = 1 << 30
 """A server knows its own context; its tokens aren't those of the model that will learn."""
 
+TOLD_BY_USER = "agentic_video.system.observation_role=user"
+
 
 @dataclass(frozen=True)
 class TeacherOptions:
@@ -155,9 +157,12 @@ def prepare(options: TeacherOptions) -> Teacher:
     """
     make_importable(options.recipe)
     require_model(options.model, options.option)
-    config = compose_recipe(options.recipe, options.profile, options.overrides)
-    settings, limits = settings_of(config), limits_of(config)
     model = options.model
+    config = compose_recipe(options.recipe, options.profile, options.overrides)
+    if model.engine == "chat" and settings_of(config).system.observation_role != "user":
+        # Most servers take a tool's message only after a call of their own API's kind. An override has the last word.
+        config = compose_recipe(options.recipe, options.profile, [TOLD_BY_USER, *options.overrides])
+    settings, limits = settings_of(config), limits_of(config)
     if model.engine == "chat" and not model.model_name:
         key = os.environ.get(model.api_key_env)
         name = served_model(model.model, key, option=options.option, name_option=f"{options.option}-name")

@@ -13,7 +13,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import grade_answer
 from agentic_video.tools.base import Video
 from agentic_video.types.action import Action, Calls, Illegal
-from agentic_video.types.message import AsideRequest, Message, Observation, Part
+from agentic_video.types.message import AsideRequest, Message, Observation, ObservationRole, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Aside, Trajectory, Turn
@@ -129,6 +129,8 @@ class System(ABC):
     """Most asides of an episode (:meth:`EpisodeView.ask`)."""
     train_asides: bool = False
     """Whether asides are trained on: each is a sequence of its own, with the advantage of its episode."""
+    observation_role: ObservationRole = "user"
+    """Whose messages observations are: ``user``, or ``tool``, which the model's chat template must know."""
     reply_prefix: str = ""
     """What each turn is made to start with (``<think>``, say). The environment writes it: it is no generated text and
     no loss is taken on it, but a turn's text begins with it, for :meth:`parse` and for rewards."""

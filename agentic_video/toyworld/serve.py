@@ -125,8 +125,8 @@ def _role(message: Any) -> Any:
     Raises:
         ValueError: It isn't one that a prompt can hold.
     """
-    if message["role"] not in ("system", "user", "assistant"):
-        raise ValueError(f"role {message['role']!r}: only system, user and assistant messages are served")
+    if message["role"] not in ("system", "user", "assistant", "tool"):
+        raise ValueError(f"role {message['role']!r}: only system, user, assistant and tool messages are served")
     return message["role"]
 
 

@@ -10,6 +10,8 @@ Visual = Frame | Clip
 """What a model looks at: one image, or several frames as one video."""
 Part = str | Visual
 """A piece of a message: text, one image, or one clip."""
+ObservationRole = Literal["user", "tool"]
+"""Whose message an observation is, as the model's chat template writes it."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
+from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame
@@ -99,6 +100,16 @@ def test_an_episode_with_a_call(qa: VideoQA) -> None:
     assert policy.usage == Usage(700, 50, 2)
     assert trajectory.num_tokens == 430
     assert [turn.num_tokens for turn in trajectory.turns] == [20, 30]
+
+
+def test_an_observation_may_be_a_tool_s_message(qa: VideoQA) -> None:
+    call = '<think>t</think><tool_call>{"name": "seek_video_frames", "arguments": {}}</tool_call>'
+    roles: list[list[str]] = []
+    for system in (TimeSearch(), TimeSearch(observation_role="user")):
+        server = Server([reply(call), reply("<think>t</think><answer>B</answer>")])
+        episode(server, qa, system)
+        roles.append([message["role"] for message in server.asked[1]["messages"]])
+    assert roles == [["system", "user", "assistant", role] for role in ("tool", "user")]
 
 
 def test_earlier_images_leave_a_context_that_forgets(qa: VideoQA) -> None:

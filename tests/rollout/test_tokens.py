@@ -18,6 +18,7 @@ from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, until_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
+from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videozoomer.reward import format_ok
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.model import CHAT_TEMPLATE, SPECIAL_TOKENS
@@ -78,6 +79,40 @@ def test_observation_follows_a_stop_text_and_an_end_token(chat_format: ChatForma
     closed_turn = chat_format.decode(chat_format.observation_ids(("seen",), [*said, eos]))
     assert open_turn == "<|im_end|>\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\n"
     assert closed_turn == "\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\n"
+
+
+def with_tool_messages(chat_format: ChatFormat, written: str) -> ChatFormat:
+    """The format of a model whose template writes a tool's message in its own way."""
+    start, end = "{%- for message in messages -%}", "{{- '<|im_end|>\\n' -}}\n{%- endfor -%}"
+    assert start in CHAT_TEMPLATE and end in CHAT_TEMPLATE
+    template = CHAT_TEMPLATE.replace(start, f"{start}{{%- if message.role == 'tool' -%}}{written}{{%- else -%}}")
+    template = template.replace(end, end.replace("{%- endfor", "{%- endif -%}{%- endfor"))
+    tokenizer = copy.deepcopy(chat_format.tokenizer)
+    tokenizer.chat_template = template
+    return ChatFormat(tokenizer, Qwen2VLImageProcessor(patch_size=14, merge_size=2))
+
+
+def test_an_observation_may_be_a_tool_s_message(chat_format: ChatFormat) -> None:
+    said = chat_format.encode("x")
+    told = chat_format.decode(chat_format.observation_ids(("12.5s", frame()), said, "tool"))
+    pads = IMAGE.format("<|image_pad|>" * 2)
+    assert told == f"<|im_end|>\n<|im_start|>tool\n12.5s{pads}<|im_end|>\n<|im_start|>assistant\n"
+    # as Qwen3's template does it
+    text = "'<|im_start|>user\\n<tool_response>\\n' + message.content + '\\n</tool_response><|im_end|>\\n'"
+    tagged = with_tool_messages(chat_format, "{{- " + text + " -}}")
+    assert tagged.decode(tagged.observation_ids(("seen",), said, "tool")) == (
+        "<|im_end|>\n<|im_start|>user\n<tool_response>\nseen\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert tagged.observation_ids(("seen",), said) == chat_format.observation_ids(("seen",), said)
+
+
+@pytest.mark.parametrize("written", ["{{ raise_exception('only user and assistant') }}", ""])
+def test_a_template_without_a_tool_s_messages_is_named(chat_format: ChatFormat, written: str) -> None:
+    silent = with_tool_messages(chat_format, written)
+    message = r"^agentic_video\.system\.observation_role: .* no messages of the role tool .*; set user$"
+    with pytest.raises(ValueError, match=message):
+        TokenPolicy(RecordedEngine([], silent), silent, ROOMY, TimeSearch())
+    TokenPolicy(RecordedEngine([], silent), silent, ROOMY, TimeSearch(observation_role="user"))
 
 
 def test_special_tokens_in_a_text_stay_text(chat_format: ChatFormat) -> None:

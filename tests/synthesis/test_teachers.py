@@ -57,6 +57,17 @@ def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: s
         assert identity(*changed) != identity(*there)
 
 
+def test_a_server_that_teaches_is_shown_everything_by_the_user(url: str) -> None:
+    def role(recipe: str, profile: str, *overrides: str) -> str:
+        model = ModelOptions(url, "chat", "m")
+        return prepare(TeacherOptions(RECIPES / recipe, profile, model, overrides=overrides)).system.observation_role
+
+    asked = [f"data.train_files={GONE}", f"data.val_files={GONE}"]
+    assert role("eva", "cluster", *asked) == "user", "a tool's there"
+    assert role("eva", "cluster", *asked, "agentic_video.system.observation_role=tool") == "tool"
+    assert role("longvt", "cluster", *asked) == "user", "which has no such key"
+
+
 def test_samples_need_chance(url: str) -> None:
     teacher = prepare(options(url))
     sure = replace(teacher, spec=replace(teacher.spec, temperature=0.0))

@@ -37,7 +37,7 @@ from agentic_video.tools.frame_select import (
     plan_selection,
 )
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
-from agentic_video.types.message import Message, Observation, Part, frames_of
+from agentic_video.types.message import Message, Observation, ObservationRole, Part, frames_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, recorded_frames
@@ -71,6 +71,8 @@ class Eva(System):
         max_turns: Most generations; the last one must answer.
         max_images: Most images of an episode.
         prompt: Name of a template in ``agentic_video/systems/<system>/prompts``, or a file.
+        observation_role: Whose messages replies are: ``tool`` (released) or ``user``. Their tags are there anyway: a
+            chat template that writes ``<tool_response>`` around a tool's message, as Qwen3-VL's does, needs ``user``.
         reminder: Follows the frames of each reply; ``{question}`` is filled in.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         answer_match: Rule for multiple-choice answers, the verifier's too: ``robust`` (letters and option texts in any
@@ -98,6 +100,7 @@ class Eva(System):
     max_turns: int = 6
     max_images: int = 512
     prompt: str = "eva"
+    observation_role: ObservationRole = "tool"
     reminder: str = "\nSelect frames again if these do not settle it.\n\nQuestion: {question}"
     option_format: str = "({letter}) {text}"
     answer_match: MatchRule = "robust"

@@ -38,7 +38,7 @@ from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.seek_video_frames import SeekRequest, check_seek, pool_indices, within
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message, Observation
+from agentic_video.types.message import Message, Observation, ObservationRole, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
@@ -80,6 +80,9 @@ class TimeSearch(System):
         tools_prompt: The same of the system message, which describes the tool; empty for none.
         reply: Follows the frames of a search; ``{times}`` is filled in.
         hint: Follows the reason why a call couldn't be carried out.
+        observation_role: Whose messages replies are: ``tool`` (released) or ``user``.
+        response_tags: Whether a reply stands between ``<tool_response>`` and ``</tool_response>``, for models whose
+            chat template doesn't write these around a tool's message, and for replies that are a user's.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         answer_match: Rule for multiple-choice answers: ``leading_letter`` (released: the letter that an answer starts
             with), ``robust`` (letters and option texts in any common dress), ``strict``, ``exact``, ``one_letter`` or
@@ -116,6 +119,8 @@ class TimeSearch(System):
         "\nWrite one call as a JSON object inside <tool_call> and </tool_call>, or the answer inside <answer> and \
 </answer>."
     )
+    observation_role: ObservationRole = "tool"
+    response_tags: bool = False
     option_format: str = "{letter}. {text}"
     answer_match: MatchRule = "leading_letter"
     max_answer_chars: int = 100
@@ -195,10 +200,13 @@ class TimeSearch(System):
         except ToolError as error:
             return self._refusal(str(error))
         told = fill(self.reply, times=times_text(frames))
-        return Observation(("<tool_response>\n", *labelled(frames), f"{told}\n</tool_response>"), legal_calls=1)
+        return Observation(self._reply(*labelled(frames), told), legal_calls=1)
 
     def _refusal(self, reason: str) -> Observation:
-        return Observation((f"<tool_response>\nError: {reason}.{self.hint}\n</tool_response>",), illegal_calls=1)
+        return Observation(self._reply(f"Error: {reason}.{self.hint}"), illegal_calls=1)
+
+    def _reply(self, *parts: Part) -> tuple[Part, ...]:
+        return ("<tool_response>\n", *parts, "\n</tool_response>") if self.response_tags else parts
 
     async def look(self, call: ToolCall, video: Video) -> list[Frame]:
         """The frames that a call asks for, in order of time.

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
-from agentic_video.config.features import TRAINER_MODES, check_verl_features
+from agentic_video.config.features import check_verl_features
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
@@ -18,8 +18,8 @@ from agentic_video.launch.inputs import named_inputs, require_inputs
 from agentic_video.launch.nodes import asked_in_all
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
-from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
-from agentic_video.planning.plan import Sizes, impossible
+from agentic_video.planning.job import MODEL, ROLLOUT, check_share, gpus_beside, sizes_of
+from agentic_video.planning.plan import impossible
 from agentic_video.planning.shapes import shape_of
 from agentic_video.systems.reward_function import check_function
 from agentic_video.utils.errors import SetupError, one_line
@@ -33,6 +33,7 @@ POSITIVE = (
     "actor_rollout_ref.rollout.tensor_model_parallel_size",
     "actor_rollout_ref.actor.ppo_mini_batch_size",
     "actor_rollout_ref.actor.ppo_epochs",
+    "engine.ulysses_sequence_parallel_size",
     "trainer.nnodes",
     "trainer.n_gpus_per_node",
     "trainer.total_epochs",
@@ -148,7 +149,7 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         )
     if stage == "grpo":
         limits = limits_of(config)
-        for finding in impossible(_sizes(config, limits.prompt + limits.response)):
+        for finding in impossible(sizes_of(config, limits.prompt + limits.response, heads=_heads(config))):
             raise SetupError(f"{finding.text}: set {' '.join(finding.changes)}")
         _check_engine(config)
         _check_validation(config.actor_rollout_ref.rollout.val_kwargs)
@@ -205,42 +206,6 @@ def _is_null(block: DictConfig, key: str) -> bool:
         return False
 
 
-def _sizes(config: DictConfig, longest: int) -> Sizes:
-    """The sizes of a GRPO run.
-
-    Args:
-        longest: Tokens of its longest sequence.
-    """
-    part = config.actor_rollout_ref
-    budgets = {
-        f"{ACTOR}.ppo_max_token_len_per_gpu": (part.actor.use_dynamic_bsz, part.actor.ppo_max_token_len_per_gpu),
-        f"{ROLLOUT}.log_prob_max_token_len_per_gpu": (
-            part.rollout.log_prob_use_dynamic_bsz,
-            part.rollout.log_prob_max_token_len_per_gpu,
-        ),
-        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": (
-            part.ref.log_prob_use_dynamic_bsz,
-            part.ref.log_prob_max_token_len_per_gpu,
-        ),
-    }
-    engine = part.rollout.tensor_model_parallel_size
-    engine *= part.rollout.data_parallel_size * part.rollout.pipeline_model_parallel_size
-    separate = config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"]
-    return Sizes(
-        gpus=config.trainer.nnodes * config.trainer.n_gpus_per_node,
-        ulysses=part.actor.ulysses_sequence_parallel_size,
-        micro_tokens={key: tokens for key, (dynamic, tokens) in budgets.items() if dynamic},
-        longest=longest,
-        engine=engine,
-        questions=config.data.train_batch_size,
-        mini_batch=part.actor.ppo_mini_batch_size,
-        rollouts=part.rollout.n,
-        heads=_heads(config),
-        fsdp_size=part.actor.fsdp_config.fsdp_size,
-        playing=part.rollout.nnodes * part.rollout.n_gpus_per_node if separate else 0,
-    )
-
-
 def _heads(config: DictConfig) -> int:
     """Attention heads of the model; 0 where it isn't in a folder here, or isn't one: what is wrong is said later."""
     try:
@@ -256,9 +221,7 @@ def _check_engine(config: DictConfig) -> None:
     Raises:
         SetupError: It doesn't.
     """
-    share = config.actor_rollout_ref.rollout.gpu_memory_utilization
-    if not 0 < share <= 1:
-        raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share}")
+    check_share(config)
     limit = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.image"
     taken = OmegaConf.select(config, limit, throw_on_missing=False)
     system = config.agentic_video.system
@@ -336,17 +299,6 @@ def _beside_others(options: LaunchOptions, profile: Profile, gpus: int, sizes: l
             "RAY_ADDRESS to a Ray cluster that has them"
         )
     return sizes
-
-
-def gpus_beside(config: DictConfig) -> dict[str, int]:
-    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
-    blocks = {
-        "actor_rollout_ref.rollout": config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
-        "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
-        "distillation": OmegaConf.select(config, "distillation.enabled"),
-    }
-    asked = {name: OmegaConf.select(config, name) for name, used in blocks.items() if used}
-    return {name: (block.nnodes or 0) * (block.n_gpus_per_node or 0) for name, block in asked.items()}
 
 
 def stage_command(

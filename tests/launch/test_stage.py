@@ -12,7 +12,6 @@ from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
     check_sizes,
     folder_overrides,
-    gpus_beside,
     ray_overrides,
     stage_command,
     total_steps,
@@ -22,6 +21,7 @@ from agentic_video.launch.stage import (
 from agentic_video.launch.stage import (
     checked_config as config_of_a_start,
 )
+from agentic_video.planning.job import gpus_beside
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, composed, set_environment
@@ -109,6 +109,10 @@ def test_a_bad_override_of_sft_is_named() -> None:
             r"set data\.max_token_len_per_gpu=53248, or shorter samples by those two keys$",
         ),
         ("data.train_batch_size=60", r"=60 can't be shared by 8 data-parallel ranks: set data\.train_batch_size=64$"),
+        (
+            "engine.ulysses_sequence_parallel_size=0",
+            r"^engine\.ulysses_sequence_parallel_size: must be at least 1, got 0$",
+        ),
         ("trainer.test_freq=50", r"^trainer\.test_freq=50: nothing to validate on; set VAL_FILES$"),
     ],
 )
@@ -321,6 +325,22 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
             "videozoomer",
             f"{ROLLOUT}.tensor_model_parallel_size=3",
             rf"8 GPUs can't be shared by engines of 3: set {ROLLOUT}\.tensor_model_parallel_size=1",
+        ),
+        # whichever of them is above 1
+        (
+            "videozoomer",
+            f"{ROLLOUT}.data_parallel_size=3 {ROLLOUT}.tensor_model_parallel_size=1",
+            rf"8 GPUs can't be shared by engines of 3: set {ROLLOUT}\.data_parallel_size=1$",
+        ),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.data_parallel_size=3 {ROLLOUT}.tensor_model_parallel_size=2",
+            rf"engines of 6: set {ROLLOUT}\.tensor_model_parallel_size=1 {ROLLOUT}\.data_parallel_size=1$",
+        ),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.data_parallel_size=0",
+            rf"^{ROLLOUT}\.data_parallel_size: must be at least 1, got 0",
         ),
         (
             "videozoomer",

@@ -54,7 +54,9 @@ RAY_SOCKET = "av-12345678/ray/session_2026-01-01_00-00-00_123456_{pid}/sockets/p
 """The longest that Ray makes in a temporary folder."""
 
 
-def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> DictConfig:
+def checked_config(
+    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]
+) -> tuple[DictConfig, list[str]]:
     """A stage's config: composed, its ``agentic_video`` block read, its reward function loaded.
 
     A mistake in it costs no build and no start.
@@ -64,6 +66,9 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
         profile: The chosen one.
         gpus: Number of GPUs of this machine.
         environment: Environment variables; ``NNODES`` and ``GPUS_PER_NODE`` set the sizes of a cluster.
+
+    Returns:
+        The config, with the sizes of the job; and these as overrides (:func:`size_overrides`).
 
     Raises:
         SetupError: No model or no data is named, the config doesn't compose, or a key's value makes no sense; the
@@ -76,8 +81,10 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     if options.stage == "grpo" and runs_here and not on_ray_cluster(options.stage, environment):
         _check_temporary(gettempdir(), options.overrides)
     try:
-        overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
+        overrides = [*changes(profile), *options.overrides]
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
+        sizes = size_overrides(options, profile, gpus, environment, config)
+        config = with_counts(config, sizes, options.overrides)
         if options.stage in TORCHRUN and "actor_rollout_ref" in config:
             chosen = next((text for text in overrides if text.startswith(CHOICE)), "actor_rollout_ref")
             raise SetupError(f"{chosen} is GRPO's (run_grpo.sh): {options.stage} has no rollouts; leave it out")
@@ -92,7 +99,7 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
         check_verl_features(config)
     except (OmegaConfBaseException, ValueError) as error:
         raise SetupError(one_line(error)) from error
-    return config
+    return config, sizes
 
 
 def _check_counts(environment: Mapping[str, str]) -> None:
@@ -117,7 +124,7 @@ def _check_temporary(folder: str, overrides: Sequence[str]) -> None:
     Raises:
         SetupError: It can't.
     """
-    if any(one.key_or_group == RAY_FOLDER for one in parse_overrides(overrides)):
+    if RAY_FOLDER in _named(overrides):
         return
     most = SOCKET_BYTES - len("/" + RAY_SOCKET.format(pid=os.getpid()))
     problem = ""
@@ -245,11 +252,20 @@ def total_steps(config: DictConfig, rows: int) -> int:
     return int(steps or rows // config.data.train_batch_size * config.trainer.total_epochs)
 
 
-def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
+def size_overrides(
+    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
+) -> list[str]:
     """How many machines and GPUs a job has, where the recipe's yaml can't know.
 
     Those are a stage that torchrun starts, and GRPO on this machine alone, whose trainer has the GPUs that rollouts and
     other models don't have for themselves.
+
+    Args:
+        options: Of the job.
+        profile: The chosen one.
+        gpus: Number of GPUs of this machine.
+        environment: Environment variables.
+        config: Composed, without these overrides.
 
     Raises:
         SetupError: Several machines are asked for, but no Ray cluster is named; or more GPUs than there are here.
@@ -261,7 +277,7 @@ def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environm
     if profile in ON_TOYWORLD or not gpus or on_ray_cluster(options.stage, environment) or options.submit:
         return []
     if profile != "cluster":
-        return _beside_others(options, profile, gpus, [])
+        return _beside_others(config, gpus, [], options.overrides)
     nodes = environment.get("NNODES") or "1"
     if nodes != "1" and not options.dry_run:
         raise SetupError(
@@ -269,28 +285,29 @@ def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environm
             "set RAY_ADDRESS, or unset NNODES"
         )
     sizes = [f"trainer.nnodes={nodes}", *sizes]
-    return _beside_others(options, profile, gpus, sizes) if nodes == "1" else sizes
+    return _beside_others(config, gpus, sizes, options.overrides) if nodes == "1" else sizes
 
 
-def _beside_others(options: LaunchOptions, profile: Profile, gpus: int, sizes: list[str]) -> list[str]:
+def _beside_others(config: DictConfig, gpus: int, sizes: list[str], overrides: Sequence[str]) -> list[str]:
     """Sizes with which a trainer leaves GPUs of this machine to those that want some for themselves.
 
     verl would find out that rollouts have none when the trainer's model is up.
 
     Args:
+        config: Composed, without these sizes.
         gpus: Of this machine.
         sizes: ``trainer.nnodes``, and the GPUs of a trainer alone; empty where its profile has them.
+        overrides: Of the user; a size that they name is kept.
 
     Raises:
         SetupError: There are too few.
     """
-    name = config_name(options.stage, profile)
-    config = compose_recipe(options.recipe, name, [*changes(profile), *sizes, *options.overrides])
+    config = with_counts(config, sizes, overrides)
     beside, trainer = gpus_beside(config), config.trainer
     if sum(beside.values()) <= 0:
         return sizes
     left, share = gpus - sum(beside.values()), trainer.n_gpus_per_node
-    if sizes and "trainer.n_gpus_per_node" not in {one.key_or_group for one in parse_overrides(options.overrides)}:
+    if sizes and "trainer.n_gpus_per_node" not in _named(overrides):
         share = max(1, min(share, left))
         sizes = [*sizes[:1], f"trainer.n_gpus_per_node={share}"]
     if trainer.nnodes * share > left:
@@ -302,16 +319,16 @@ def _beside_others(options: LaunchOptions, profile: Profile, gpus: int, sizes: l
 
 
 def stage_command(
-    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
+    options: LaunchOptions, profile: Profile, environment: Mapping[str, str], config: DictConfig, sizes: Sequence[str]
 ) -> list[str]:
     """The command that trains, without what depends on the run's folder and without the user's overrides.
 
     Args:
         options: Whose overrides may name the folder of checkpoints.
         profile: The chosen one.
-        gpus: Number of GPUs of this machine.
         environment: Environment variables; ``MASTER_ADDR`` and ``NODE_RANK`` say where several machines meet.
         config: See :func:`checked_config`.
+        sizes: Likewise.
 
     Raises:
         SetupError: A torchrun over several machines isn't told where they meet.
@@ -319,12 +336,10 @@ def stage_command(
     name = config_name(options.stage, profile)
     named = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
     if options.stage not in TORCHRUN:
-        sizes = size_overrides(options, profile, gpus, environment)
         return [sys.executable, "-m", "verl.trainer.main_ppo", *named, *changes(profile), *sizes]
     trainer = config.trainer
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
     command += ["--standalone"] if trainer.nnodes == 1 else _meeting(config, options, environment)
-    sizes = size_overrides(options, profile, gpus, environment)
     return [*command, "-m", TORCHRUN[options.stage], *named, *sizes]
 
 
@@ -383,8 +398,7 @@ def checkpoints_folder(overrides: Sequence[str], config: DictConfig) -> str:
         overrides: The user's.
         config: Composed with them.
     """
-    named = "trainer.default_local_dir" in {one.key_or_group for one in parse_overrides(overrides)}
-    return str(config.trainer.default_local_dir or "") if named else ""
+    return str(config.trainer.default_local_dir or "") if "trainer.default_local_dir" in _named(overrides) else ""
 
 
 def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -> list[str]:
@@ -417,14 +431,30 @@ def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[
         "reward.num_workers": min(8, max(1, int(cpus) // 8)),
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 4,
     }
-    asked = {one.key_or_group for one in parse_overrides(overrides)}
-    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in asked]
+    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in _named(overrides)]
 
 
 def with_workers(config: DictConfig, nodes: int, cpus: float, overrides: Sequence[str]) -> DictConfig:
     """A cluster's config with the counts of :func:`worker_overrides`, as verl gets it."""
-    config = config.copy()
-    for text in worker_overrides(nodes, cpus, overrides):
+    return with_counts(config, worker_overrides(nodes, cpus, overrides), overrides)
+
+
+def with_counts(config: DictConfig, counts: Sequence[str], overrides: Sequence[str]) -> DictConfig:
+    """A config as verl gets it where overrides that are counts stand before the user's, which win.
+
+    Args:
+        config: Composed with the user's overrides.
+        counts: Overrides such as ``trainer.nnodes=2``.
+        overrides: The user's.
+    """
+    config, named = config.copy(), _named(overrides)
+    for text in counts:
         key, _, count = text.partition("=")
-        OmegaConf.update(config, key, int(count))
+        if key not in named:
+            OmegaConf.update(config, key, int(count))
     return config
+
+
+def _named(overrides: Sequence[str]) -> set[str]:
+    """The keys that overrides name."""
+    return {one.key_or_group for one in parse_overrides(overrides)}

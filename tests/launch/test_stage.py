@@ -2,6 +2,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -37,12 +38,12 @@ def checked_config(
     options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str] = {}
 ) -> DictConfig:
     """The config of a run whose model and data are named."""
-    return config_of_a_start(options, profile, gpus, {**NAMED, **environment})
+    return config_of_a_start(options, profile, gpus, {**NAMED, **environment})[0]
 
 
 def command_of(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
-    config = checked_config(options, profile, gpus, environment)
-    return stage_command(options, profile, gpus, environment, config)
+    config, sizes = config_of_a_start(options, profile, gpus, {**NAMED, **environment})
+    return stage_command(options, profile, environment, config, sizes)
 
 
 def sft_command(*overrides: str, **environment: str) -> list[str]:
@@ -231,6 +232,21 @@ def test_gpus_of_this_machine_alone_are_counted() -> None:
         checked_config(LaunchOptions(RECIPE), "cluster", 4, {"NNODES": "2"})
     command = command_of(LaunchOptions(RECIPE), "cluster", 4, {})
     assert command[-2:] == ["trainer.nnodes=1", "trainer.n_gpus_per_node=4"]
+    # the user's own, which stand behind these
+    own = checked_config(LaunchOptions(RECIPE, overrides=("trainer.n_gpus_per_node=2",)), "cluster", 4, {})
+    assert world_size(own, "cluster") == "1x2"
+
+
+def test_a_start_composes_its_config_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    composed: list[Path] = []
+
+    def compose(recipe: Path, *words: Any) -> DictConfig:
+        composed.append(recipe)
+        return compose_recipe(recipe, *words)
+
+    monkeypatch.setattr("agentic_video.launch.stage.compose_recipe", compose)
+    assert separate() == ["trainer.nnodes=1", "trainer.n_gpus_per_node=6"]
+    assert len(composed) == 1
 
 
 SEPARATE = "trainer.v1.trainer_mode=agentic_video_separate_async"

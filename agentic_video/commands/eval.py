@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import positive, seed_or_none
-from agentic_video.commands.released import add_checkpoint, chosen, evaluate_several
+from agentic_video.commands.released import add_checkpoint, chosen, evaluate_several, variant_of
 
 if TYPE_CHECKING:
     from agentic_video.evaluation.checkpoints import Checkpoint
-    from agentic_video.evaluation.options import EvalOptions, Variant
+    from agentic_video.evaluation.options import EvalOptions
 
 HELP = "play a benchmark with a system and a model, and report"
 TAKES_OVERRIDES = True
@@ -166,7 +166,7 @@ def options_of(arguments: argparse.Namespace, gpus: int, checkpoint: "Checkpoint
         ),
         data=tuple(arguments.data),
         profile=arguments.profile or ("laptop" if engine == TOY else "cluster"),
-        variant=_variant(arguments),
+        variant=variant_of(arguments),
         sweep=read_sweep(*arguments.sweep) if arguments.sweep else None,
         benchmark=arguments.benchmark,
         out=arguments.out,
@@ -176,14 +176,6 @@ def options_of(arguments: argparse.Namespace, gpus: int, checkpoint: "Checkpoint
         overrides=(*(checkpoint.overrides if checkpoint else ()), *arguments.overrides),
         checkpoint=checkpoint.name if checkpoint else "",
     )
-
-
-def _variant(arguments: argparse.Namespace) -> "Variant":
-    from agentic_video.evaluation.options import Variant
-
-    if arguments.baseline is not None:
-        return Variant("baseline", arguments.baseline)
-    return Variant("no-tools" if arguments.no_tools else "agent")
 
 
 def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions":

@@ -8,6 +8,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from agentic_video.utils.errors import SetupError
 
 if TYPE_CHECKING:
     from agentic_video.evaluation.checkpoints import Checkpoint
+    from agentic_video.evaluation.options import Variant
     from agentic_video.evaluation.released import Stage
     from agentic_video.types.row import VideoQA
 
@@ -89,7 +91,8 @@ def evaluate_several(found: "Sequence[Checkpoint]", arguments: argparse.Namespac
     rows = rows[: arguments.limit] if arguments.limit else rows
     benchmark = arguments.benchmark or arguments.data[0].stem
     out = (arguments.out or checkpoints_folder(benchmark)).resolve()
-    stages = [_stage(one, out / one.name / _below(arguments), rows, arguments) for one in found]
+    variant = variant_of(arguments)
+    stages = [_stage(one, out / one.name / variant.name, rows, variant, arguments) for one in found]
     print(plan_text(stages, rows, benchmark), file=sys.stderr if not arguments.plan else sys.stdout)
     if arguments.plan:
         return 0
@@ -108,27 +111,33 @@ def evaluate_several(found: "Sequence[Checkpoint]", arguments: argparse.Namespac
     return int(not whole)
 
 
-def _below(arguments: argparse.Namespace) -> str:
-    if arguments.baseline is not None:
-        return f"baseline-{arguments.baseline}"
-    return "no-tools" if arguments.no_tools else "agent"
-
-
-def _stage(checkpoint: "Checkpoint", folder: Path, rows: "Sequence[VideoQA]", arguments: argparse.Namespace) -> "Stage":
-    from agentic_video.commands.engine import TOY, choose_engine
+def variant_of(arguments: argparse.Namespace) -> "Variant":
+    """What plays."""
     from agentic_video.evaluation.options import Variant
+
+    if arguments.baseline is not None:
+        return Variant("baseline", arguments.baseline)
+    return Variant("no-tools" if arguments.no_tools else "agent")
+
+
+def _stage(
+    checkpoint: "Checkpoint",
+    folder: Path,
+    rows: "Sequence[VideoQA]",
+    variant: "Variant",
+    arguments: argparse.Namespace,
+) -> "Stage":
+    from agentic_video.commands.engine import TOY, choose_engine
     from agentic_video.evaluation.released import Stage, stage_of
     from agentic_video.utils.devices import count_gpus
 
+    if arguments.model:  # where the checkpoint is had from
+        checkpoint = replace(checkpoint, model=arguments.model)
     try:
-        option = f"checkpoint {checkpoint.name}:"
+        option = "--model" if arguments.model else f"checkpoint {checkpoint.name}:"
         engine = choose_engine(checkpoint.model, arguments.engine, count_gpus(), option)
     except SetupError as error:
         return Stage(checkpoint, folder, len(rows), problem=str(error))
-    if arguments.baseline is not None:
-        variant = Variant("baseline", arguments.baseline)
-    else:
-        variant = Variant("no-tools" if arguments.no_tools else "agent")
     return stage_of(
         checkpoint,
         folder,
@@ -178,6 +187,8 @@ def words_for(stage: "Stage", arguments: argparse.Namespace) -> list[str]:
         "--concurrency": arguments.concurrency,
         "--shards": arguments.shards,
         "--api-key-env": arguments.api_key_env,
+        "--model-name": arguments.model_name,
+        "--processor": arguments.processor,
     }
     words += [f"{name}={value}" for name, value in single.items() if value not in (None, "")]
     return [*words, *(["--no-tools"] if arguments.no_tools else []), *arguments.overrides]

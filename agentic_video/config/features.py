@@ -130,6 +130,12 @@ def _engine(get: Get) -> Iterator[str]:
     limit = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt"
     if get("agentic_video.system.frames_as") == "video" and get(limit) is not None and get(f"{limit}.video") == 0:
         yield f"{limit}.video: 0, but agentic_video.system.frames_as=video shows clips; set most clips of a prompt"
+    if get(f"{ROLLOUT}.pipeline_model_parallel_size") != 1:
+        # verl/workers/config/rollout.py: "not implemented pipeline_model_parallel_size > 1 yet"
+        yield (
+            f"{ROLLOUT}.pipeline_model_parallel_size: verl 0.9.1 has no engines of several stages; leave it 1, and set "
+            "tensor_model_parallel_size"
+        )
     if get(f"{ROLLOUT}.mode") != "async":
         yield f"{ROLLOUT}.mode: episodes need async, got {get(f'{ROLLOUT}.mode')}"
     if get(f"{ROLLOUT}.quantization") is not None:

@@ -24,11 +24,11 @@ from agentic_video.launch.run_folder import metrics_file, write_record
 from agentic_video.launch.stage import (
     checkpoints_folder,
     folder_overrides,
-    gpus_beside,
     ray_overrides,
     worker_overrides,
 )
 from agentic_video.launch.toyworld import verifier_server
+from agentic_video.planning.job import gpus_beside
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
 from agentic_video.utils.secrets import SECRETS_FILE

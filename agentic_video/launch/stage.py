@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
-from agentic_video.config.features import TRAINER_MODES, check_verl_features
+from agentic_video.config.features import check_verl_features
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
@@ -18,8 +18,8 @@ from agentic_video.launch.inputs import named_inputs, require_inputs
 from agentic_video.launch.nodes import asked_in_all
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
-from agentic_video.planning.job import ACTOR, MODEL, ROLLOUT
-from agentic_video.planning.plan import Sizes, impossible
+from agentic_video.planning.job import MODEL, ROLLOUT, check_share, gpus_beside, sizes_of
+from agentic_video.planning.plan import impossible
 from agentic_video.planning.shapes import shape_of
 from agentic_video.systems.reward_function import check_function
 from agentic_video.utils.errors import SetupError, one_line
@@ -33,6 +33,7 @@ POSITIVE = (
     "actor_rollout_ref.rollout.tensor_model_parallel_size",
     "actor_rollout_ref.actor.ppo_mini_batch_size",
     "actor_rollout_ref.actor.ppo_epochs",
+    "engine.ulysses_sequence_parallel_size",
     "trainer.nnodes",
     "trainer.n_gpus_per_node",
     "trainer.total_epochs",
@@ -53,7 +54,9 @@ RAY_SOCKET = "av-12345678/ray/session_2026-01-01_00-00-00_123456_{pid}/sockets/p
 """The longest that Ray makes in a temporary folder."""
 
 
-def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> DictConfig:
+def checked_config(
+    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]
+) -> tuple[DictConfig, list[str]]:
     """A stage's config: composed, its ``agentic_video`` block read, its reward function loaded.
 
     A mistake in it costs no build and no start.
@@ -63,6 +66,9 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
         profile: The chosen one.
         gpus: Number of GPUs of this machine.
         environment: Environment variables; ``NNODES`` and ``GPUS_PER_NODE`` set the sizes of a cluster.
+
+    Returns:
+        The config, with the sizes of the job; and these as overrides (:func:`size_overrides`).
 
     Raises:
         SetupError: No model or no data is named, the config doesn't compose, or a key's value makes no sense; the
@@ -75,8 +81,10 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
     if options.stage == "grpo" and runs_here and not on_ray_cluster(options.stage, environment):
         _check_temporary(gettempdir(), options.overrides)
     try:
-        overrides = [*changes(profile), *size_overrides(options, profile, gpus, environment), *options.overrides]
+        overrides = [*changes(profile), *options.overrides]
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
+        sizes = size_overrides(options, profile, gpus, environment, config)
+        config = with_counts(config, sizes, options.overrides)
         if options.stage in TORCHRUN and "actor_rollout_ref" in config:
             chosen = next((text for text in overrides if text.startswith(CHOICE)), "actor_rollout_ref")
             raise SetupError(f"{chosen} is GRPO's (run_grpo.sh): {options.stage} has no rollouts; leave it out")
@@ -91,7 +99,7 @@ def checked_config(options: LaunchOptions, profile: Profile, gpus: int, environm
         check_verl_features(config)
     except (OmegaConfBaseException, ValueError) as error:
         raise SetupError(one_line(error)) from error
-    return config
+    return config, sizes
 
 
 def _check_counts(environment: Mapping[str, str]) -> None:
@@ -116,7 +124,7 @@ def _check_temporary(folder: str, overrides: Sequence[str]) -> None:
     Raises:
         SetupError: It can't.
     """
-    if any(one.key_or_group == RAY_FOLDER for one in parse_overrides(overrides)):
+    if RAY_FOLDER in _named(overrides):
         return
     most = SOCKET_BYTES - len("/" + RAY_SOCKET.format(pid=os.getpid()))
     problem = ""
@@ -148,7 +156,7 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         )
     if stage == "grpo":
         limits = limits_of(config)
-        for finding in impossible(_sizes(config, limits.prompt + limits.response)):
+        for finding in impossible(sizes_of(config, limits.prompt + limits.response, heads=_heads(config))):
             raise SetupError(f"{finding.text}: set {' '.join(finding.changes)}")
         _check_engine(config)
         _check_validation(config.actor_rollout_ref.rollout.val_kwargs)
@@ -205,42 +213,6 @@ def _is_null(block: DictConfig, key: str) -> bool:
         return False
 
 
-def _sizes(config: DictConfig, longest: int) -> Sizes:
-    """The sizes of a GRPO run.
-
-    Args:
-        longest: Tokens of its longest sequence.
-    """
-    part = config.actor_rollout_ref
-    budgets = {
-        f"{ACTOR}.ppo_max_token_len_per_gpu": (part.actor.use_dynamic_bsz, part.actor.ppo_max_token_len_per_gpu),
-        f"{ROLLOUT}.log_prob_max_token_len_per_gpu": (
-            part.rollout.log_prob_use_dynamic_bsz,
-            part.rollout.log_prob_max_token_len_per_gpu,
-        ),
-        "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": (
-            part.ref.log_prob_use_dynamic_bsz,
-            part.ref.log_prob_max_token_len_per_gpu,
-        ),
-    }
-    engine = part.rollout.tensor_model_parallel_size
-    engine *= part.rollout.data_parallel_size * part.rollout.pipeline_model_parallel_size
-    separate = config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"]
-    return Sizes(
-        gpus=config.trainer.nnodes * config.trainer.n_gpus_per_node,
-        ulysses=part.actor.ulysses_sequence_parallel_size,
-        micro_tokens={key: tokens for key, (dynamic, tokens) in budgets.items() if dynamic},
-        longest=longest,
-        engine=engine,
-        questions=config.data.train_batch_size,
-        mini_batch=part.actor.ppo_mini_batch_size,
-        rollouts=part.rollout.n,
-        heads=_heads(config),
-        fsdp_size=part.actor.fsdp_config.fsdp_size,
-        playing=part.rollout.nnodes * part.rollout.n_gpus_per_node if separate else 0,
-    )
-
-
 def _heads(config: DictConfig) -> int:
     """Attention heads of the model; 0 where it isn't in a folder here, or isn't one: what is wrong is said later."""
     try:
@@ -256,9 +228,7 @@ def _check_engine(config: DictConfig) -> None:
     Raises:
         SetupError: It doesn't.
     """
-    share = config.actor_rollout_ref.rollout.gpu_memory_utilization
-    if not 0 < share <= 1:
-        raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share}")
+    check_share(config)
     limit = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.image"
     taken = OmegaConf.select(config, limit, throw_on_missing=False)
     system = config.agentic_video.system
@@ -282,11 +252,20 @@ def total_steps(config: DictConfig, rows: int) -> int:
     return int(steps or rows // config.data.train_batch_size * config.trainer.total_epochs)
 
 
-def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
+def size_overrides(
+    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
+) -> list[str]:
     """How many machines and GPUs a job has, where the recipe's yaml can't know.
 
     Those are a stage that torchrun starts, and GRPO on this machine alone, whose trainer has the GPUs that rollouts and
     other models don't have for themselves.
+
+    Args:
+        options: Of the job.
+        profile: The chosen one.
+        gpus: Number of GPUs of this machine.
+        environment: Environment variables.
+        config: Composed, without these overrides.
 
     Raises:
         SetupError: Several machines are asked for, but no Ray cluster is named; or more GPUs than there are here.
@@ -298,7 +277,7 @@ def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environm
     if profile in ON_TOYWORLD or not gpus or on_ray_cluster(options.stage, environment) or options.submit:
         return []
     if profile != "cluster":
-        return _beside_others(options, profile, gpus, [])
+        return _beside_others(config, gpus, [], options.overrides)
     nodes = environment.get("NNODES") or "1"
     if nodes != "1" and not options.dry_run:
         raise SetupError(
@@ -306,28 +285,29 @@ def size_overrides(options: LaunchOptions, profile: Profile, gpus: int, environm
             "set RAY_ADDRESS, or unset NNODES"
         )
     sizes = [f"trainer.nnodes={nodes}", *sizes]
-    return _beside_others(options, profile, gpus, sizes) if nodes == "1" else sizes
+    return _beside_others(config, gpus, sizes, options.overrides) if nodes == "1" else sizes
 
 
-def _beside_others(options: LaunchOptions, profile: Profile, gpus: int, sizes: list[str]) -> list[str]:
+def _beside_others(config: DictConfig, gpus: int, sizes: list[str], overrides: Sequence[str]) -> list[str]:
     """Sizes with which a trainer leaves GPUs of this machine to those that want some for themselves.
 
     verl would find out that rollouts have none when the trainer's model is up.
 
     Args:
+        config: Composed, without these sizes.
         gpus: Of this machine.
         sizes: ``trainer.nnodes``, and the GPUs of a trainer alone; empty where its profile has them.
+        overrides: Of the user; a size that they name is kept.
 
     Raises:
         SetupError: There are too few.
     """
-    name = config_name(options.stage, profile)
-    config = compose_recipe(options.recipe, name, [*changes(profile), *sizes, *options.overrides])
+    config = with_counts(config, sizes, overrides)
     beside, trainer = gpus_beside(config), config.trainer
     if sum(beside.values()) <= 0:
         return sizes
     left, share = gpus - sum(beside.values()), trainer.n_gpus_per_node
-    if sizes and "trainer.n_gpus_per_node" not in {one.key_or_group for one in parse_overrides(options.overrides)}:
+    if sizes and "trainer.n_gpus_per_node" not in _named(overrides):
         share = max(1, min(share, left))
         sizes = [*sizes[:1], f"trainer.n_gpus_per_node={share}"]
     if trainer.nnodes * share > left:
@@ -338,28 +318,17 @@ def _beside_others(options: LaunchOptions, profile: Profile, gpus: int, sizes: l
     return sizes
 
 
-def gpus_beside(config: DictConfig) -> dict[str, int]:
-    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
-    blocks = {
-        "actor_rollout_ref.rollout": config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
-        "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
-        "distillation": OmegaConf.select(config, "distillation.enabled"),
-    }
-    asked = {name: OmegaConf.select(config, name) for name, used in blocks.items() if used}
-    return {name: (block.nnodes or 0) * (block.n_gpus_per_node or 0) for name, block in asked.items()}
-
-
 def stage_command(
-    options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str], config: DictConfig
+    options: LaunchOptions, profile: Profile, environment: Mapping[str, str], config: DictConfig, sizes: Sequence[str]
 ) -> list[str]:
     """The command that trains, without what depends on the run's folder and without the user's overrides.
 
     Args:
         options: Whose overrides may name the folder of checkpoints.
         profile: The chosen one.
-        gpus: Number of GPUs of this machine.
         environment: Environment variables; ``MASTER_ADDR`` and ``NODE_RANK`` say where several machines meet.
         config: See :func:`checked_config`.
+        sizes: Likewise.
 
     Raises:
         SetupError: A torchrun over several machines isn't told where they meet.
@@ -367,12 +336,10 @@ def stage_command(
     name = config_name(options.stage, profile)
     named = ["--config-dir", str(options.recipe / "config"), "--config-name", name]
     if options.stage not in TORCHRUN:
-        sizes = size_overrides(options, profile, gpus, environment)
         return [sys.executable, "-m", "verl.trainer.main_ppo", *named, *changes(profile), *sizes]
     trainer = config.trainer
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={trainer.n_gpus_per_node}"]
     command += ["--standalone"] if trainer.nnodes == 1 else _meeting(config, options, environment)
-    sizes = size_overrides(options, profile, gpus, environment)
     return [*command, "-m", TORCHRUN[options.stage], *named, *sizes]
 
 
@@ -431,8 +398,7 @@ def checkpoints_folder(overrides: Sequence[str], config: DictConfig) -> str:
         overrides: The user's.
         config: Composed with them.
     """
-    named = "trainer.default_local_dir" in {one.key_or_group for one in parse_overrides(overrides)}
-    return str(config.trainer.default_local_dir or "") if named else ""
+    return str(config.trainer.default_local_dir or "") if "trainer.default_local_dir" in _named(overrides) else ""
 
 
 def ray_overrides(address: str, variables: Mapping[str, str], temporary: Path) -> list[str]:
@@ -465,14 +431,30 @@ def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[
         "reward.num_workers": min(8, max(1, int(cpus) // 8)),
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 4,
     }
-    asked = {one.key_or_group for one in parse_overrides(overrides)}
-    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in asked]
+    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in _named(overrides)]
 
 
 def with_workers(config: DictConfig, nodes: int, cpus: float, overrides: Sequence[str]) -> DictConfig:
     """A cluster's config with the counts of :func:`worker_overrides`, as verl gets it."""
-    config = config.copy()
-    for text in worker_overrides(nodes, cpus, overrides):
+    return with_counts(config, worker_overrides(nodes, cpus, overrides), overrides)
+
+
+def with_counts(config: DictConfig, counts: Sequence[str], overrides: Sequence[str]) -> DictConfig:
+    """A config as verl gets it where overrides that are counts stand before the user's, which win.
+
+    Args:
+        config: Composed with the user's overrides.
+        counts: Overrides such as ``trainer.nnodes=2``.
+        overrides: The user's.
+    """
+    config, named = config.copy(), _named(overrides)
+    for text in counts:
         key, _, count = text.partition("=")
-        OmegaConf.update(config, key, int(count))
+        if key not in named:
+            OmegaConf.update(config, key, int(count))
     return config
+
+
+def _named(overrides: Sequence[str]) -> set[str]:
+    """The keys that overrides name."""
+    return {one.key_or_group for one in parse_overrides(overrides)}

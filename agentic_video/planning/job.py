@@ -1,8 +1,8 @@
 """What the planner reads of a run's config: plain numbers, so that formulas need no config."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,39 @@ class Machines:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Numbers of a run that must go together, whatever its memory.
+
+    Attributes:
+        gpus: Of the trainer.
+        ulysses: GPUs that share a sequence.
+        micro_tokens: Tokens of a micro-batch on one GPU, by key, where micro-batches are filled up by tokens.
+        longest: Tokens of the longest sequence.
+        tensor: GPUs of an engine.
+        data: Data-parallel engines of a server.
+        questions: Of a step.
+        mini_batch: Questions of an update.
+        rollouts: Of each question.
+        heads: Attention heads of the model; 0 where it isn't known.
+        fsdp_size: GPUs that share the trained model; -1 for all.
+        playing: GPUs beside these that only play episodes.
+    """
+
+    gpus: int
+    ulysses: int
+    micro_tokens: Mapping[str, int]
+    longest: int
+    tensor: int
+    data: int
+    questions: int
+    mini_batch: int
+    rollouts: int
+    heads: int = 0
+    fsdp_size: int = -1
+    playing: int = 0
+
+
+@dataclass(frozen=True)
 class Job:
     """A run in numbers.
 
@@ -118,6 +151,7 @@ class Job:
         shape: Of the model.
         machines: Where it runs.
         episode: What a typical episode is taken to be.
+        sizes: Those of these numbers that must go together, as the config has them.
         precision: How the model is held and trained.
         head: How log-probabilities are computed.
         micro_tokens: Tokens of a micro-batch on one GPU.
@@ -156,11 +190,14 @@ class Job:
         ahead: Batches that are played ahead of the trained one.
         copies: Of the weights, in main memory, with which old log-probabilities are computed (``separate_async``).
         prefix_cached: Whether engines keep what a sequence begins with, for its next turn and the rest of its group.
+        micro_batch: Sequences of a micro-batch; 0 where it is filled up by tokens.
+        data_parallel: Engines of a server, each with the whole model.
     """
 
     shape: ModelShape
     machines: Machines
     episode: Episode
+    sizes: Sizes
     precision: Precision
     head: Head
     micro_tokens: int
@@ -199,6 +236,8 @@ class Job:
     ahead: float = 0.0
     copies: int = 0
     prefix_cached: bool = True
+    micro_batch: int = 0
+    data_parallel: int = 1
 
     @property
     def shards(self) -> int:
@@ -224,6 +263,11 @@ class Job:
     def engines(self) -> int:
         """vLLM engines that play a step's episodes."""
         return max(1, self.players.gpus // self.tensor_parallel)
+
+    @property
+    def servers(self) -> int:
+        """vLLM servers, each of which processes the pictures of its engines."""
+        return max(1, self.engines // self.data_parallel)
 
     @property
     def accumulates(self) -> bool:
@@ -293,9 +337,29 @@ def check_counts(config: DictConfig) -> None:
             raise SetupError(f"{key}: must be a number of GPUs, or -1 for all, got 0")
     if read.number(PICTURE_CACHE, PICTURE_CACHE_GIB) < 0:
         raise SetupError(f"{PICTURE_CACHE}: must be at least 0, got {read.get(PICTURE_CACHE)}")
-    share = read.number(f"{ROLLOUT}.gpu_memory_utilization", 0)
+    check_share(config)
+
+
+def check_share(config: DictConfig) -> None:
+    """Make sure that engines may take a share of a GPU that there is.
+
+    Raises:
+        SetupError: They may not.
+    """
+    share = _Reader(config).number(f"{ROLLOUT}.gpu_memory_utilization", 0)
     if not 0 < share <= 1:
         raise SetupError(f"{ROLLOUT}.gpu_memory_utilization: must be above 0 and at most 1, got {share:g}")
+
+
+def gpus_beside(config: DictConfig) -> dict[str, int]:
+    """How many GPUs a GRPO run has beside the trainer's, by the block of its config that asks for them."""
+    blocks = {
+        ROLLOUT: config.trainer.v1.trainer_mode == TRAINER_MODES["separate_async"],
+        "reward.reward_model": OmegaConf.select(config, "reward.reward_model.enable_resource_pool"),
+        "distillation": OmegaConf.select(config, "distillation.enabled"),
+    }
+    asked = {name: OmegaConf.select(config, name) for name, used in blocks.items() if used}
+    return {name: (block.nnodes or 0) * (block.n_gpus_per_node or 0) for name, block in asked.items()}
 
 
 def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
@@ -309,9 +373,11 @@ def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
         SetupError: None are left for the trainer, or a count makes no sense; the message names the key.
     """
     read = _Reader(config)
-    trainer, pool = read.count("trainer.nnodes") * read.count("trainer.n_gpus_per_node"), 0
+    trainer = read.count("trainer.nnodes") * read.count("trainer.n_gpus_per_node")
     if read("trainer.v1.trainer_mode") == TRAINER_MODES["separate_async"]:
-        pool = read.count(f"{ROLLOUT}.nnodes") * read.count(f"{ROLLOUT}.n_gpus_per_node")
+        for key in (f"{ROLLOUT}.nnodes", f"{ROLLOUT}.n_gpus_per_node"):
+            read.count(key)
+    pool = gpus_beside(config).get(ROLLOUT, 0)
     if in_all is None:
         return trainer, pool
     if in_all <= pool:
@@ -322,13 +388,48 @@ def gpus_of(config: DictConfig, in_all: int | None) -> tuple[int, int]:
     return in_all - pool, pool
 
 
-def job_of(config: DictConfig, machines: Machines | None = None, model: str = "") -> Job:
+def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | None = None) -> Sizes:
+    """The sizes of a GRPO run.
+
+    Args:
+        config: Composed.
+        longest: Tokens of its longest sequence.
+        heads: Attention heads of its model; 0 where it isn't known.
+        gpus: Of the trainer; None takes the config's.
+    """
+    part, trainer = config.actor_rollout_ref, config.trainer
+    budgets = (
+        (ACTOR, part.actor, "use_dynamic_bsz", "ppo_max_token_len_per_gpu"),
+        (ROLLOUT, part.rollout, "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"),
+        ("actor_rollout_ref.ref", part.ref, "log_prob_use_dynamic_bsz", "log_prob_max_token_len_per_gpu"),
+    )
+    return Sizes(
+        gpus=trainer.nnodes * trainer.n_gpus_per_node if gpus is None else gpus,
+        ulysses=part.actor.ulysses_sequence_parallel_size,
+        # one that follows the update's needs no word of its own
+        micro_tokens={
+            f"{name}.{tokens}": block[tokens]
+            for name, block, dynamic, tokens in budgets
+            if block[dynamic] and (name == ACTOR or not OmegaConf.is_interpolation(block, tokens))
+        },
+        longest=longest,
+        tensor=part.rollout.tensor_model_parallel_size,
+        data=part.rollout.data_parallel_size,
+        questions=config.data.train_batch_size,
+        mini_batch=part.actor.ppo_mini_batch_size,
+        rollouts=part.rollout.n,
+        heads=heads,
+        fsdp_size=part.actor.fsdp_config.fsdp_size,
+        playing=gpus_beside(config).get(ROLLOUT, 0),
+    )
+
+
+def job_of(config: DictConfig, machines: Machines, model: str = "") -> Job:
     """Read a GRPO run's config.
 
     Args:
         config: Composed; variables of the environment that aren't set are no obstacle where the plan doesn't need them.
-        machines: What the trainer is to have; the config's own numbers of GPUs in all cases where it is None. GPUs that
-            only play episodes are the config's, of the same kind.
+        machines: What the trainer is to have. GPUs that only play episodes are the config's, of the same kind.
         model: Folder or name of the model; empty takes the config's folder where there is one, else what the recipe was
             published with.
 
@@ -340,19 +441,17 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
     episode = _episode(read)
     path = str(read.get(f"{MODEL}.path", ""))
     shape = shape_of(model or (path if _is_folder(path) else "") or episode.model)
-    gpus, alone = gpus_of(config, None)
-    machines = machines or Machines(gpus, 80 * GIB, 1024 * GIB, read.count("trainer.n_gpus_per_node"))
     pool = None
-    if alone:
+    if alone := gpus_of(config, None)[1]:
         pool = replace(machines, gpus=alone, per_node=min(alone, read.count(f"{ROLLOUT}.n_gpus_per_node")))
     fsdp = f"{ACTOR}.fsdp_config"
     sequence = int(read("data.max_prompt_length")) + int(read("data.max_response_length"))
     dynamic = bool(read(f"{ACTOR}.use_dynamic_bsz"))
     rank = int(read(f"{MODEL}.lora_rank"))
     use_kl = bool(read(f"{ACTOR}.use_kl_loss")) or bool(read("algorithm.use_kl_in_reward"))
-    tokens = read(f"{ACTOR}.ppo_max_token_len_per_gpu") if dynamic else 0
-    micro = int(read(f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
-    per_gpu = int(tokens) if dynamic else micro * sequence
+    micro = 0 if dynamic else int(read(f"{ACTOR}.ppo_micro_batch_size_per_gpu") or 1)
+    ulysses = int(read(f"{ACTOR}.ulysses_sequence_parallel_size"))
+    tokens = int(read(f"{ACTOR}.ppo_max_token_len_per_gpu")) if dynamic else math.ceil(micro * sequence / ulysses)
     lora = read.get(f"{MODEL}.lora", {}) or {}
     store = StoreConfig(
         read("agentic_video.frame_store.max_bytes"),
@@ -364,6 +463,7 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         shape=shape,
         machines=machines,
         episode=episode,
+        sizes=sizes_of(config, sequence, heads=shape.text.heads, gpus=machines.gpus),
         precision=Precision(
             weight_bytes=WEIGHTS.get(str(read(f"{fsdp}.model_dtype")), FP32),
             lora_rank=rank,
@@ -375,10 +475,10 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
             compiled=bool(read(f"{fsdp}.use_torch_compile")),
             scaled=float(read(f"{ROLLOUT}.temperature")) != 1,
         ),
-        micro_tokens=per_gpu,
+        micro_tokens=tokens,
         prompt=int(read("data.max_prompt_length")),
         longest=sequence,
-        ulysses=int(read(f"{ACTOR}.ulysses_sequence_parallel_size")),
+        ulysses=ulysses,
         checkpointed=bool(read(f"{MODEL}.enable_gradient_checkpointing")),
         deferred=bool(read(f"{fsdp}.use_no_sync_for_gradient_accumulation")),
         streamed=bool(read(f"{fsdp}.offload_policy")),
@@ -411,6 +511,8 @@ def job_of(config: DictConfig, machines: Machines | None = None, model: str = ""
         ahead=_ahead(read),
         copies=_copies(read) if pool else 0,
         prefix_cached=bool(read.get(f"{ROLLOUT}.enable_prefix_caching", True)),
+        micro_batch=micro,
+        data_parallel=int(read(f"{ROLLOUT}.data_parallel_size")),
     )
 
 
@@ -455,7 +557,7 @@ class _Reader:
 
     def get(self, key: str, default: Any = None) -> Any:
         """A value; the default for what isn't there, or is a variable of the environment that isn't set."""
-        with _quietly():
+        with suppress(OmegaConfBaseException):
             value = OmegaConf.select(self._config, key, default=default)
             return default if value is None else value
         return default
@@ -502,9 +604,3 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise SetupError(f"{key}: must be a number, got {value}")
         return float(value)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    with suppress(OmegaConfBaseException):
-        yield

@@ -1,7 +1,7 @@
 """Whether a run fits its machines: the parts of each phase, what is beyond them, and what to change."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -14,6 +14,7 @@ from agentic_video.planning.job import (
     PICTURE_CACHE_GIB,
     ROLLOUT,
     Job,
+    Sizes,
     shards_of,
 )
 from agentic_video.planning.memory import BF16, FP32, GIB
@@ -30,6 +31,12 @@ BUFFERS = 2
 """Buckets of weights on each side, where they go to other GPUs (``nccl_checkpoint_engine.py``, ``prepare``)."""
 ASLEEP = 3 * GIB
 """Of an engine that sleeps: its CUDA context, graphs and what it can't give back (assumed)."""
+MICRO_BATCHES = (
+    f"{ACTOR}.ppo_micro_batch_size_per_gpu",
+    f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu",
+)
+"""Sequences of a micro-batch, where it isn't filled up by tokens: of the update and of log-probabilities."""
 
 
 @dataclass(frozen=True)
@@ -364,11 +371,18 @@ def _checkpointed(job: Job) -> Change | None:
     return (f"{MODEL}.enable_gradient_checkpointing=True",), replace(job, checkpointed=True)
 
 
+def _least_micro_batch(job: Job) -> Change:
+    """Micro-batches that hold one sequence, the longest."""
+    tokens = math.ceil(job.longest / job.ulysses)
+    now = replace(job, micro_tokens=tokens, micro_batch=min(job.micro_batch, 1))
+    if not job.micro_batch:
+        return (f"{ACTOR}.ppo_max_token_len_per_gpu={tokens}",), now
+    return tuple(f"{key}=1" for key in MICRO_BATCHES if job.micro_batch > 1), now
+
+
 def _smaller_micro_batch(job: Job) -> Change | None:
-    least = math.ceil(job.longest / job.ulysses)
-    if job.micro_tokens <= least:
-        return None
-    return (f"{ACTOR}.ppo_max_token_len_per_gpu={least}",), replace(job, micro_tokens=least)
+    change = _least_micro_batch(job)
+    return change if job.micro_tokens > change[1].micro_tokens else None
 
 
 def _undeferred(job: Job) -> Change | None:
@@ -403,25 +417,17 @@ def _shared_sequences(job: Job) -> Change | None:
     size = 2 * job.ulysses
     if job.machines.gpus % size or job.shape.text.heads % size:
         return None
-    tokens = math.ceil(job.longest / size)
-    keys = (f"{ACTOR}.ulysses_sequence_parallel_size={size}", f"{ACTOR}.ppo_max_token_len_per_gpu={tokens}")
-    return keys, replace(job, ulysses=size, micro_tokens=tokens)
+    keys, now = _least_micro_batch(replace(job, ulysses=size))
+    return (f"{ACTOR}.ulysses_sequence_parallel_size={size}", *keys), now
 
 
 def _shorter(job: Job) -> Change | None:
     """Three quarters of the tokens; the episode ends when they are used up."""
     longest = int(job.longest * 0.75) // 1024 * 1024
-    tokens = math.ceil(longest / job.ulysses)
     if longest < job.typical or longest <= job.prompt:
         return None
-    return (
-        (
-            f"data.max_response_length={longest - job.prompt}",
-            f"{ACTOR}.ppo_max_token_len_per_gpu={tokens}",
-            f"{ROLLOUT}.max_model_len={longest}",
-        ),
-        replace(job, longest=longest, micro_tokens=tokens, model_len=longest),
-    )
+    keys, now = _least_micro_batch(replace(job, longest=longest, model_len=longest))
+    return (f"data.max_response_length={longest - job.prompt}", *keys, f"{ROLLOUT}.max_model_len={longest}"), now
 
 
 def _lent(job: Job) -> Change | None:
@@ -436,7 +442,8 @@ def _lent(job: Job) -> Change | None:
 def _parallel(job: Job) -> Change | None:
     size = 2 * job.tensor_parallel
     pools = [job.machines, *([job.pool] if job.pool else [])]
-    if job.shape.text.heads % size or any(size > min(one.gpus, one.per_node) or one.gpus % size for one in pools):
+    server = size * job.data_parallel
+    if job.shape.text.heads % size or any(size > min(one.gpus, one.per_node) or one.gpus % server for one in pools):
         return None
     return (f"{ROLLOUT}.tensor_model_parallel_size={size}",), replace(job, tensor_parallel=size)
 
@@ -580,49 +587,13 @@ def _more_gpus(job: Job, phase: Callable[[Job], Phase]) -> str:
     return "; no key is enough: take a smaller model, or shorter sequences"
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Numbers of a run that must go together, whatever its memory.
-
-    Attributes:
-        gpus: In all.
-        ulysses: GPUs that share a sequence.
-        micro_tokens: Tokens of a micro-batch on one GPU, by key.
-        longest: Tokens of the longest sequence.
-        engine: GPUs of an engine.
-        questions: Of a step.
-        mini_batch: Questions of an update.
-        rollouts: Of each question.
-        heads: Attention heads of the model; 0 where it isn't known.
-        fsdp_size: GPUs that share the trained model; -1 for all.
-        playing: GPUs beside these that only play episodes.
-    """
-
-    gpus: int
-    ulysses: int
-    micro_tokens: Mapping[str, int]
-    longest: int
-    engine: int
-    questions: int
-    mini_batch: int
-    rollouts: int
-    heads: int = 0
-    fsdp_size: int = -1
-    playing: int = 0
-
-
 def impossible(sizes: Sizes) -> Iterator[Finding]:
     """Sizes that verl or vLLM refuses, some of them only after a step of rollouts."""
-    for size, keys in (
-        (sizes.engine, [f"{ROLLOUT}.{kind}_parallel_size" for kind in ("tensor_model", "data", "pipeline_model")]),
-        (sizes.ulysses, [f"{ACTOR}.ulysses_sequence_parallel_size"]),
-    ):
+    tensor = {f"{ROLLOUT}.tensor_model_parallel_size": sizes.tensor}
+    server = {**tensor, f"{ROLLOUT}.data_parallel_size": sizes.data}
+    for key, size in {**server, f"{ACTOR}.ulysses_sequence_parallel_size": sizes.ulysses}.items():
         if size < 1:  # what follows divides by it
-            yield Finding(
-                "does not fit",
-                f"{' times '.join(keys)}: must be at least 1, got {size}",
-                tuple(f"{key}=1" for key in keys),
-            )
+            yield Finding("does not fit", f"{key}: must be at least 1, got {size}", (f"{key}=1",))
             return
     for key, tokens in sizes.micro_tokens.items():
         # seqlen_balancing.py: "max_token_len must be greater than the sequence length"
@@ -633,15 +604,16 @@ def impossible(sizes: Sizes) -> Iterator[Finding]:
                 (f"{key}={math.ceil(sizes.longest / sizes.ulysses)}",),
             )
     # engine_workers.py: "rollout world_size is not divisible"; vLLM: "attention heads must be divisible"
-    shared = ((sizes.gpus, "GPUs"), (sizes.heads, "attention heads"))
-    for number, what in (*shared, (sizes.playing, "GPUs that only play")):
-        if number % sizes.engine:  # llm_server.py counts engines by whole division
+    gpus, heads = (sizes.gpus, "GPUs"), (sizes.heads, "attention heads")
+    for (number, what), parts in ((gpus, server), (heads, tensor), ((sizes.playing, "GPUs that only play"), server)):
+        size = math.prod(parts.values())
+        if number % size:  # llm_server.py counts engines by whole division
             yield Finding(
                 "does not fit",
-                f"{number} {what} can't be shared by engines of {sizes.engine}",
-                (f"{ROLLOUT}.tensor_model_parallel_size=1",),
+                f"{number} {what} can't be shared by engines of {size}",
+                tuple(f"{key}=1" for key, part in parts.items() if part > 1),
             )
-    for number, what in shared:
+    for number, what in (gpus, heads):
         if number % sizes.ulysses:
             yield Finding(
                 "does not fit",
@@ -674,21 +646,7 @@ def impossible(sizes: Sizes) -> Iterator[Finding]:
 
 def _wrong(job: Job) -> Iterator[Finding]:
     """Sizes that can't be, and those by which episodes are shorter than they may be."""
-    yield from impossible(
-        Sizes(
-            job.machines.gpus,
-            job.ulysses,
-            {f"{ACTOR}.ppo_max_token_len_per_gpu": job.micro_tokens},
-            job.longest,
-            job.tensor_parallel,
-            job.questions,
-            job.mini_batch,
-            job.rollouts,
-            job.shape.text.heads,
-            job.fsdp_size,
-            job.pool.gpus if job.pool else 0,
-        )
-    )
+    yield from impossible(job.sizes)
     if job.model_len < job.longest:
         yield Finding(
             "does not fit",

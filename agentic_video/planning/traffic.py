@@ -178,7 +178,7 @@ def _playing_parts(job: Job, machines: Machines) -> dict[str, float]:
         parts["sleeping engines' weights"] = engines * job.shape.parameters * BF16
     parts["frame store"] = job.store_bytes
     parts["decoders, at most"] = job.decode_bytes
-    parts["engines' processed pictures"] = engines * job.picture_cache
+    parts["engines' processed pictures"] = math.ceil(engines / job.data_parallel) * job.picture_cache
     parts["processes"] = (here + engines) * PROCESS + 2 * math.ceil(job.workers / job.nodes) * WORKER_PROCESS
     return parts
 
@@ -216,7 +216,7 @@ class Pictures:
 def engine_pictures(job: Job) -> Pictures:
     """Whether the rollouts of a question, turn by turn, find its frames processed; vLLM keeps them in bfloat16."""
     each = patch_bytes(job) * BF16 // PATCH_VALUE
-    wants = math.ceil(distinct_frames(job) / job.engines)
+    wants = math.ceil(distinct_frames(job) / job.servers)
     return Pictures(job.picture_cache // each, wants, wants * each)
 
 
@@ -266,6 +266,6 @@ def seconds(job: Job) -> dict[str, float]:
     scale = job.episode.width * job.episode.height / MEASURED_PIXELS
     return {
         "decoding": distinct * DECODE_SECONDS / (job.decoders * job.nodes),
-        "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.engines,
+        "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.servers,
         GENERATING: generating_seconds(job),
     }

@@ -27,7 +27,7 @@ from agentic_video.synthesis.mine import FIELD
 from agentic_video.synthesis.questions import MAX_OFFERED, Known, Rules, read_offers
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.frame import Frame
-from agentic_video.types.row import LETTERS, RowError, VideoQA
+from agentic_video.types.row import LETTERS, RowError, VideoQA, absolute, located
 from agentic_video.utils.errors import SetupError
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
@@ -199,7 +199,7 @@ def _listed(path: Path) -> list[tuple[int, str]]:
 
 
 def questions_of(paths: Sequence[Path]) -> list[VideoQA]:
-    """The rows of files, their videos as absolute paths, which needn't be there; bad rows are reported and left out.
+    """The rows of files, their paths absolute; videos needn't be there. Bad rows are reported and left out.
 
     Raises:
         RowError: A file can't be read at all.
@@ -211,7 +211,7 @@ def questions_of(paths: Sequence[Path]) -> list[VideoQA]:
                 if not isinstance(raw, Mapping):
                     raise RowError(f"{path.name} row {number}: expected an object, got {type(raw).__name__}")
                 qa = VideoQA.from_row(raw, f"{path.name} row {number}")
-                rows.append(replace(qa, video=str((path.parent / qa.video).resolve())))
+                rows.append(replace(located(qa, path.parent), video=absolute(path.parent, qa.video)))
             except RowError as error:
                 problems.append(str(error))
     report_problems(problems, "row")

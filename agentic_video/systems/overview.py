@@ -1,5 +1,6 @@
 """The overview as a choice: which frames an agent sees first. Every system has it as its key ``overview``."""
 
+import math
 from collections.abc import Sequence
 from typing import get_args
 
@@ -19,13 +20,21 @@ from agentic_video.video.sampling import (
 RETRIEVAL_CANDIDATES = 128
 
 
-def check_overview(kind: str) -> None:
-    """Refuse an unknown kind.
+def check_overview(kind: str, fps: float | None = None) -> None:
+    """Refuse an unknown kind, and a rate that is none.
+
+    Args:
+        kind: The system's ``overview``.
+        fps: Its ``overview_fps``; None for a system without that key, whose overview can't be ``rate``.
 
     Raises:
-        ValueError: It isn't an :data:`OverviewKind`.
+        ValueError: It isn't an :data:`OverviewKind` that the system can have, or not so many frames a second can be
+            shown.
     """
-    check_choice("overview", kind, get_args(OverviewKind))
+    kinds = get_args(OverviewKind)
+    check_choice("overview", kind, kinds if fps is not None else tuple(one for one in kinds if one != "rate"))
+    if fps is not None and not 0 < fps < math.inf:
+        raise ValueError(f"overview_fps must be a number above 0, got {fps}")
 
 
 def check_frame_times(frame_times: str) -> None:

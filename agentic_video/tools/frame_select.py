@@ -175,8 +175,7 @@ def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits
     count, scale = min(request.count, limits.max_frames), min(max(request.resize, least), most)
 
     def estimate() -> int:
-        width, height = _rounded_size(info, scale, limits.factor)
-        return count * (width // limits.factor) * (height // limits.factor)
+        return count * _tokens(_rounded_size(info, scale, limits.factor), limits.factor)
 
     if estimate() > limits.max_tokens:
         scale = max(least, min(scale, 1.0, limits.max_short_side / min(info.width, info.height)))
@@ -190,11 +189,15 @@ def plan_selection(request: SelectRequest, info: VideoInfo, limits: SelectLimits
         budget = PixelBudget(limits.min_pixels, room, limits.factor)
         size = fit_size(math.ceil(info.width * scale), math.ceil(info.height * scale), budget)
     if scale == least or limits.factor in size:  # a size that can't become smaller leaves it all to their number
-        tokens = size[0] * size[1] // limits.factor**2
-        count = min(count, max(1, limits.max_tokens // tokens))
+        count = min(count, max(1, limits.max_tokens // _tokens(size, limits.factor)))
     if count == 1:
         return Selection(((request.start + request.end) / 2,), size)
     return Selection(tuple(linspace_times(request.start, request.end, count)), size)
+
+
+def _tokens(size: tuple[int, int], factor: int) -> int:
+    """Visual tokens of a frame whose sides are multiples of the factor."""
+    return (size[0] // factor) * (size[1] // factor)
 
 
 def _rounded_size(info: VideoInfo, scale: float, factor: int) -> tuple[int, int]:

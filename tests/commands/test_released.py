@@ -100,6 +100,20 @@ def test_the_plan_of_all(
     assert not (tmp_path / "o").exists()
 
 
+def test_the_plan_of_one_is_about_the_model_that_is_named(
+    small_world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody asks the hub about the checkpoint's own."""
+    words = ["--checkpoint", "videozoomer-7b", "--plan", "--engine", "vllm", "--data", str(small_world.heldout)]
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    assert main(["eval", *words, "--model", str(copy)]) == 0
+    assert f"- videozoomer-7b: --model {copy}: no weights in Hugging Face's format there" in capsys.readouterr().out
+    (copy / "model.safetensors").touch()
+    assert main(["eval", *words, "--model", str(copy)]) == 0
+    assert f"| videozoomer-7b | {copy} | 16.6 GB |" in capsys.readouterr().out
+
+
 def test_what_is_wrong_with_one_is_in_the_plan(
     small_world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,7 +160,7 @@ def test_the_words_of_each(tmp_path: Path) -> None:
             "-1",
             "--no-tools",
         ),
-        *("--temperature", "0", "data.max_prompt_length=9"),
+        *("--temperature", "0", "--model-name", "named", "--processor", "p", "data.max_prompt_length=9"),
     )
     (one, *_) = chosen(arguments)
     words = words_for(Stage(one, tmp_path / "x"), arguments)

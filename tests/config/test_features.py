@@ -70,6 +70,10 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             [f"{ROLLOUT}.name=sglang", f"{ROLLOUT}.skip_tokenizer_init=True"],
             r"skip_tokenizer_init: .*set False",
         ),
+        (
+            [f"{ROLLOUT}.pipeline_model_parallel_size=2"],
+            r"pipeline_model_parallel_size: verl .* no engines of several stages; leave it 1",
+        ),
         ([f"{ROLLOUT}.mode=sync"], r"rollout\.mode: episodes need async, got sync$"),
         ([f"{ROLLOUT}.quantization=fp8"], r"rollout\.quantization: .*leave it null$"),
         ([f"{ROLLOUT}.full_determinism=True"], r"rollout\.full_determinism: "),

@@ -2,6 +2,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -12,7 +13,6 @@ from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.launch.stage import (
     check_sizes,
     folder_overrides,
-    gpus_beside,
     ray_overrides,
     stage_command,
     total_steps,
@@ -22,6 +22,7 @@ from agentic_video.launch.stage import (
 from agentic_video.launch.stage import (
     checked_config as config_of_a_start,
 )
+from agentic_video.planning.job import gpus_beside
 from agentic_video.planning.shapes import published_shapes
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES, composed, set_environment
@@ -37,12 +38,12 @@ def checked_config(
     options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str] = {}
 ) -> DictConfig:
     """The config of a run whose model and data are named."""
-    return config_of_a_start(options, profile, gpus, {**NAMED, **environment})
+    return config_of_a_start(options, profile, gpus, {**NAMED, **environment})[0]
 
 
 def command_of(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> list[str]:
-    config = checked_config(options, profile, gpus, environment)
-    return stage_command(options, profile, gpus, environment, config)
+    config, sizes = config_of_a_start(options, profile, gpus, {**NAMED, **environment})
+    return stage_command(options, profile, environment, config, sizes)
 
 
 def sft_command(*overrides: str, **environment: str) -> list[str]:
@@ -109,6 +110,10 @@ def test_a_bad_override_of_sft_is_named() -> None:
             r"set data\.max_token_len_per_gpu=53248, or shorter samples by those two keys$",
         ),
         ("data.train_batch_size=60", r"=60 can't be shared by 8 data-parallel ranks: set data\.train_batch_size=64$"),
+        (
+            "engine.ulysses_sequence_parallel_size=0",
+            r"^engine\.ulysses_sequence_parallel_size: must be at least 1, got 0$",
+        ),
         ("trainer.test_freq=50", r"^trainer\.test_freq=50: nothing to validate on; set VAL_FILES$"),
     ],
 )
@@ -227,6 +232,21 @@ def test_gpus_of_this_machine_alone_are_counted() -> None:
         checked_config(LaunchOptions(RECIPE), "cluster", 4, {"NNODES": "2"})
     command = command_of(LaunchOptions(RECIPE), "cluster", 4, {})
     assert command[-2:] == ["trainer.nnodes=1", "trainer.n_gpus_per_node=4"]
+    # the user's own, which stand behind these
+    own = checked_config(LaunchOptions(RECIPE, overrides=("trainer.n_gpus_per_node=2",)), "cluster", 4, {})
+    assert world_size(own, "cluster") == "1x2"
+
+
+def test_a_start_composes_its_config_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    composed: list[Path] = []
+
+    def compose(recipe: Path, *words: Any) -> DictConfig:
+        composed.append(recipe)
+        return compose_recipe(recipe, *words)
+
+    monkeypatch.setattr("agentic_video.launch.stage.compose_recipe", compose)
+    assert separate() == ["trainer.nnodes=1", "trainer.n_gpus_per_node=6"]
+    assert len(composed) == 1
 
 
 SEPARATE = "trainer.v1.trainer_mode=agentic_video_separate_async"
@@ -321,6 +341,22 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
             "videozoomer",
             f"{ROLLOUT}.tensor_model_parallel_size=3",
             rf"8 GPUs can't be shared by engines of 3: set {ROLLOUT}\.tensor_model_parallel_size=1",
+        ),
+        # whichever of them is above 1
+        (
+            "videozoomer",
+            f"{ROLLOUT}.data_parallel_size=3 {ROLLOUT}.tensor_model_parallel_size=1",
+            rf"8 GPUs can't be shared by engines of 3: set {ROLLOUT}\.data_parallel_size=1$",
+        ),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.data_parallel_size=3 {ROLLOUT}.tensor_model_parallel_size=2",
+            rf"engines of 6: set {ROLLOUT}\.tensor_model_parallel_size=1 {ROLLOUT}\.data_parallel_size=1$",
+        ),
+        (
+            "videozoomer",
+            f"{ROLLOUT}.data_parallel_size=0",
+            rf"^{ROLLOUT}\.data_parallel_size: must be at least 1, got 0",
         ),
         (
             "videozoomer",

@@ -191,6 +191,37 @@ def test_sizes_that_verl_refuses(override: str, change: str) -> None:
     assert change in found.findings[0].changes
 
 
+def test_batches_that_are_no_dynamic_ones_are_mended_by_the_keys_that_verl_reads() -> None:
+    fixed = ("actor_rollout_ref.actor.use_dynamic_bsz=False", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8")
+    found = plan("videozoomer", 16, *fixed)
+    assert (found.job.micro_batch, found.job.micro_tokens) == (8, 8 * 53_248)
+    # two GPUs a sequence have half of each
+    halves = plan("videozoomer", 16, *fixed, "actor_rollout_ref.actor.ulysses_sequence_parallel_size=2")
+    assert halves.job.micro_tokens == 4 * 53_248
+    changes = [change for one in found.findings for change in one.changes]
+    assert "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1" in changes
+    assert "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1" in changes
+    assert "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu=1" in changes
+    assert not [change for change in changes if "token_len" in change]
+    assert plan("videozoomer", 16, fixed[0], *changes).verdict == "fits"
+
+
+def test_data_parallel_engines_have_a_cache_each_and_share_their_server_s_pictures() -> None:
+    """8 engines on 16 GPUs, as without; 2 of them to a server."""
+    alone, two = (plan("videozoomer", 16, f"actor_rollout_ref.rollout.data_parallel_size={size}") for size in (1, 2))
+    assert (alone.job.engines, alone.job.servers) == (16, 16)
+    assert (two.job.engines, two.job.servers) == (16, 8)
+    assert two.engine == alone.engine and two.gpu == alone.gpu
+    pictures = "engines' processed pictures"
+    assert 2 * two.host[1].parts[pictures] == alone.host[1].parts[pictures]
+    assert two.seconds["vLLM's preprocessing"] == 2 * alone.seconds["vLLM's preprocessing"]
+    (wrong,) = [
+        one for one in plan("videozoomer", 16, "actor_rollout_ref.rollout.data_parallel_size=3").findings
+        if "16 GPUs can't be shared by engines of 3" in one.text
+    ]  # fmt: skip
+    assert wrong.changes == ("actor_rollout_ref.rollout.data_parallel_size=1",)
+
+
 def test_an_engine_must_hold_its_longest_sequence() -> None:
     found = plan("videozoomer", 16, "actor_rollout_ref.rollout.gpu_memory_utilization=0.28")
     (refused,) = [one for one in found.findings if "refuses to start" in one.text]
@@ -302,10 +333,9 @@ def test_what_mends_gpus_that_only_play() -> None:
 def test_too_few_gpus_that_only_play() -> None:
     found = plan("videozoomer", 16, *SEPARATE[:2], "actor_rollout_ref.rollout.n_gpus_per_node=2", SEPARATE[3])
     assert found.job.pool and (found.job.machines.gpus, found.job.pool.gpus) == (14, 2)
-    few = replace(found.job, tensor_parallel=4)
-    assert [
-        one for one in make_plan(few).findings if "2 GPUs that only play can't be shared by engines of 4" in one.text
-    ]
+    four = "actor_rollout_ref.rollout.tensor_model_parallel_size=4"
+    few = plan("videozoomer", 16, *SEPARATE[:2], "actor_rollout_ref.rollout.n_gpus_per_node=2", SEPARATE[3], four)
+    assert [one for one in few.findings if "2 GPUs that only play can't be shared by engines of 4" in one.text]
     with pytest.raises(
         SetupError, match=r"^8 GPUs: actor_rollout_ref\.rollout\.nnodes .* take 8 .* none for the trainer$"
     ):

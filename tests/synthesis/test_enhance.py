@@ -13,7 +13,7 @@ import pytest
 
 from agentic_video.cli import main
 from agentic_video.datasets.rows import load_rows
-from agentic_video.synthesis.enhance import example_text, examples_for, find_videos
+from agentic_video.synthesis.enhance import example_text, examples_for, find_videos, questions_of
 from agentic_video.toyworld.questions import World
 from agentic_video.utils.errors import SetupError
 from tests.faulty_server import FaultyServer, Reply
@@ -41,6 +41,20 @@ def test_examples_are_quoted_and_cut() -> None:
         "right_answer": "green",
         "assistant_answered": [],
     }
+
+
+def test_paths_of_rows_are_absolute_where_they_lead_and_where_they_do_not(tmp_path: Path) -> None:
+    (tmp_path / "round").symlink_to("round")
+    row = {"data_source": "mine", "question": "Who?", "answer": "she", "answer_type": "open_ended"}
+    given = [
+        {**row, "id": "1", "video": "round/a.mp4", "extra_info": {"subtitles": "said/a.srt"}},
+        {**row, "id": "2", "video": "b.mp4"},
+    ]
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(f"{json.dumps(one)}\n" for one in given))
+    looped, there = questions_of([rows])
+    assert (looped.video, looped.extra["subtitles"]) == (f"{tmp_path}/round/a.mp4", f"{tmp_path}/said/a.srt")
+    assert there.video == f"{tmp_path}/b.mp4"
 
 
 # the command, with a real server, real videos and a real process

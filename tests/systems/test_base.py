@@ -300,6 +300,19 @@ def test_choices_are_graded_by_the_system_s_rule(qa: VideoQA, system: System, gr
     assert asyncio.run(system.grade(unanswered, qa, Graders())) == 0.0
 
 
+@pytest.mark.parametrize(
+    "cls", [VideoZoomer, FrameThinker, FrameMind, VideoBrain, Eva, TimeSearch, VideoO3], ids=lambda cls: cls.name
+)
+def test_a_grade_of_one_s_own_reaches_the_reward(cls: type[System], qa: VideoQA) -> None:
+    async def grade(self: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        return 0.25
+
+    lenient: System = type("Lenient", (cls,), {"grade": grade})()
+    row = replace(qa, extra={**qa.extra, "class": "adaptive"})
+    trajectory = answered("B", said="<thinking>green</thinking><answer>B</answer>")  # past VideoBrain's gate
+    assert asyncio.run(lenient.score(trajectory, row, Graders())).acc == 0.25
+
+
 class FixedJudge(Judge):
     async def grade(self, question: str, reference: str, candidate: str, scale: str = "binary") -> float:
         return {"binary": 1.0, "unit": 0.7}[scale]

@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.launch.reproduce.chain import Chain, Stage
 from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, profile_of, shown
-from agentic_video.launch.stage import size_overrides, total_steps, with_workers
+from agentic_video.launch.stage import size_overrides, total_steps, with_counts, with_workers
 from agentic_video.planning.job import CPUS_OF_A_GPU
 from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Plan
@@ -110,9 +110,10 @@ def _launched(reproduction: Reproduction, stage: Stage, gpus: int, environment: 
     """
     profile = profile_of(stage.words, "cluster")
     words = tuple(reproduction.overrides(stage))
-    sizes = size_overrides(LaunchOptions(reproduction.chain.recipe, overrides=words), profile, gpus, environment)
-    config = reproduction.config(stage, sizes)
+    config = reproduction.config(stage)
     assert config is not None
+    options = LaunchOptions(reproduction.chain.recipe, overrides=words)
+    config = with_counts(config, size_overrides(options, profile, gpus, environment, config), words)
     if profile != "cluster":
         return config
     return with_workers(config, config.trainer.nnodes, CPUS_OF_A_GPU * config.trainer.n_gpus_per_node, words)

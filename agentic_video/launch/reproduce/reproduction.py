@@ -219,16 +219,13 @@ class Reproduction:
         value = self.options.settings.get(setting, "")
         return "" if is_address(value) else value
 
-    def config(self, stage: Stage, sizes: Sequence[str] = ()) -> DictConfig | None:
+    def config(self, stage: Stage) -> DictConfig | None:
         """The recipe's config as a stage's command composes it; None for a command without one.
-
-        Args:
-            sizes: Overrides that the launcher puts before the command's own.
 
         Raises:
             SetupError: It doesn't compose: an override is wrong, say.
         """
-        return self._composed(stage, [*sizes, *self.overrides(stage)])
+        return self._composed(stage, self.overrides(stage))
 
     def overrides(self, stage: Stage) -> list[str]:
         """The overrides of a stage's command, but for those into which something is put that isn't known yet."""

@@ -117,7 +117,7 @@ class Eva(System):
         check_choice("empty_window", self.empty_window, get_args(EmptyWindow))
         if self.max_calls < 1:
             raise ValueError(f"max_calls must be at least 1, got {self.max_calls}")
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         self.limits()
 

@@ -10,7 +10,6 @@ from typing import get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import OPEN_ENDED, Context, EpisodeView, Grader, System
 from agentic_video.systems.framemind.grammar import LABELS, TOOLS, evidence_header, labelled, parse_turn
 from agentic_video.systems.framemind.ladder import FrameSampling, ladder_sampling
@@ -37,8 +36,9 @@ class FrameMind(System):
     """The constants of FrameMind; each is a config key under ``agentic_video.system``.
 
     Attributes:
-        overview: How the first view's frames are chosen: ``uniform``, ``rate``, ``keyframes``, ``listed`` (by an
-            external frame selector, whose times the rows hold), ``retrieval`` or ``none``.
+        overview: How the first view's frames are chosen: ``uniform``, ``keyframes``, ``listed`` (by an external
+            frame selector, whose times the rows hold), ``retrieval`` or ``none``. Not ``rate``: how many there are is
+            said by ``low`` and ``high``.
         frames_as: How frames are shown: ``images`` (each by itself, after its label) or ``video`` (evenly spaced ones
             as one clip, after the labels of its first and its last: half the tokens).
         low: First view of a group's first rollout: many small frames. Validation, which has one rollout, uses it.
@@ -188,5 +188,5 @@ class FrameMind(System):
         return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
+        acc = await self.grade(trajectory, qa, graders)
         return framemind_score(trajectory, acc, self.weights)

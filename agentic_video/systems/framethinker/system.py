@@ -119,7 +119,7 @@ class FrameThinker(System):
         for key in ("look_frames", "long_look_frames"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
 

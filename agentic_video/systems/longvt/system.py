@@ -106,7 +106,7 @@ class LongVT(System):
     run_last_call = True
 
     def __post_init__(self) -> None:
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_choice("crop_past_end", self.crop_past_end, get_args(PastEnd))

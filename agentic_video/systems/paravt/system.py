@@ -134,7 +134,7 @@ class ParaVT(System):
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_choice("open_match", self.open_match, get_args(OpenMatch))
         check_choice("crops_as", self.crops_as, get_args(CropsAs))
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         if not 1 <= self.overview_least <= self.overview_frames:
             raise ValueError(

@@ -131,10 +131,10 @@ class TimeSearch(System):
     stop: tuple[str, ...] = (CALL_CLOSE, ANSWER_CLOSE)
 
     def __post_init__(self) -> None:
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        for name in ("overview_fps", "overview_tokens", "pool_fps", "pool_max_frames", "seek_frames", "csv_tokens"):
+        for name in ("overview_tokens", "pool_fps", "pool_max_frames", "seek_frames", "csv_tokens"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if self.pool_max_frames > MAX_COMPARED:
@@ -273,7 +273,7 @@ class TimeSearch(System):
         return OPEN_ENDED if qa.answer_type == "open_ended" and qa.extra.get("type") != SEQUENCE else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        acc = 0.0 if mixes(trajectory) else await self.accuracy(trajectory.answer, qa, graders)
+        acc = 0.0 if mixes(trajectory) else await self.grade(trajectory, qa, graders)
         said = trajectory.notes.get(VERIFIED)
         verified = 0.0
         # A wrong answer earns no completeness: what the verification said needs no grade.

@@ -101,7 +101,7 @@ class VideoBrain(System):
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
         check_choice("answer_match", self.answer_match, ("judge", *get_args(MatchRule)))
@@ -192,7 +192,7 @@ class VideoBrain(System):
         # An episode that fails the gate isn't graded (paper, appendix C.4.2): it earns nothing either way.
         if answer is None or gate_fault(trajectory, self.duplicate_margin) is not None:
             return videobrain_score(trajectory, kind, 0.0, False, self.weights)
-        acc = await self.accuracy(answer, qa, graders.judge)
+        acc = await self.grade(trajectory, qa, graders)
         return videobrain_score(trajectory, kind, acc, True, self.weights)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:

@@ -137,12 +137,10 @@ class VideoO3(System):
     def __post_init__(self) -> None:
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
         check_choice("unnamed_class", self.unnamed_class, get_args(RewardClass))
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
-        if not 2 <= self.crop_min_frames <= self.crop_max_frames or not min(self.crop_fps, self.overview_fps) > 0:
-            raise ValueError(
-                "crop_fps and overview_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less"
-            )
+        if not 2 <= self.crop_min_frames <= self.crop_max_frames or not self.crop_fps > 0:
+            raise ValueError("crop_fps must be positive, crop_min_frames at least 2 and crop_max_frames no less")
         self._frame_size(64, 64, self.overview_tokens, 1, "images")
 
     @property

@@ -10,7 +10,6 @@ from typing import ClassVar, Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
-from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
@@ -87,7 +86,7 @@ class VideoZoomer(System):
 
     def __post_init__(self) -> None:
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
-        check_overview(self.overview)
+        check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
         check_choice("prompt_role", self.prompt_role, get_args(PromptRole))
@@ -158,5 +157,5 @@ class VideoZoomer(System):
         return OPEN_ENDED if qa.answer_type == "open_ended" else {}
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        acc = await grade_answer(trajectory.answer, qa, self.answer_match, graders.judge)
+        acc = await self.grade(trajectory, qa, graders)
         return videozoomer_score(trajectory, acc, self.weights)

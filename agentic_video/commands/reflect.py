@@ -9,11 +9,12 @@ it was killed. ``key=value`` arguments are Hydra overrides of the recipe's confi
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
 from agentic_video.commands.numbers import fraction
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, teacher_options
 from agentic_video.synthesis.jobs import Finished
-from agentic_video.synthesis.reflect import ReflectOptions, reflect
+from agentic_video.synthesis.reflect import Kept, Loss, ReflectOptions, reflect
 
 HELP = "let a teacher correct failed episodes, and keep what verifies for SFT"
 TAKES_OVERRIDES = True
@@ -37,6 +38,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="an answer graded less than this is a failure (default: %(default)g)",
     )
+    parser.add_argument(
+        "--keep",
+        choices=get_args(Kept),
+        default="flaw",
+        help="what a correction follows: the episode up to the turn that the teacher finds flawed, or all but its "
+        "answer (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--loss",
+        choices=get_args(Loss),
+        default="correction",
+        help="whose turns have loss in SFT: the correction's, or those before it too (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,5 +72,7 @@ def _reflect(arguments: argparse.Namespace) -> Finished:
             teacher=teacher_options(arguments, arguments.teacher, arguments.teacher_name),
             rollouts=tuple(arguments.rollouts),
             min_acc=arguments.min_acc,
+            keep=arguments.keep,
+            loss=arguments.loss,
         )
     )

@@ -1,6 +1,7 @@
-"""FrameThinker's released parquet: the question with its options in ``extra_info``, the gold in ``reward_model``.
+"""FrameThinker's parquet: the question with its options in ``extra_info``, the gold in ``reward_model``.
 
-The pictures in ``images`` are not read. The paths are the authors' own: the video is found by the last parts.
+The form is that of the released code and of the one row that its author has shown. The pictures in ``images`` are not
+read. The paths are the authors' own: the video is found by the last parts.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import PurePosixPath
 
 from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.longvideo_reason import video_names
 
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
@@ -21,7 +23,7 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     source = row.label("data_source")
     yield Question(
         id=f"{PurePosixPath(row.file).stem}-{source}-{extra.label('index')}",
-        videos=(extra.text("video_path"),),
+        videos=video_names(extra.text("video_path")),
         question=question,
         options=options,
         answer=answer,
@@ -37,7 +39,7 @@ CONVERTER = Converter(
     title="FrameThinker's RL rows",
     kind="train",
     licence="see the source's page",
-    source="GitHub: lcqysl/FrameThinker-RL (its data links)",
+    source="not released: GitHub's lcqysl/FrameThinker-RL names the sets that it was made of",
     files="the RL rows' *.parquet, alone in their folder (or the file itself as --source)",
     videos="the videos that the rows name (Video-Holmes', LongVideo-Reason's, CG-Bench's, ...)",
     splits={"train": Split(("*.parquet",), skip_columns=frozenset({"images", "prompt"}))},

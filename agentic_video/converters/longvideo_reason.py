@@ -6,6 +6,19 @@ from pathlib import PurePosixPath
 from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
 
+FOLDER = "longvila_videos"
+"""The folder that published rows name; the archives unpack into others."""
+
+
+def video_names(path: str) -> tuple[str, ...]:
+    """Names under which the video of another set's row may lie.
+
+    One of this set, which has :data:`FOLDER` in its path, may lie in any folder: the names are YouTube's, so one is
+    enough.
+    """
+    published = PurePosixPath(path)
+    return (path, published.name) if FOLDER in published.parent.parts else (path,)
+
 
 def convert(row: Fields, split: str) -> Iterator[Question]:
     answer = choices.in_tags(row.text("answer"))
@@ -19,7 +32,6 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
     video = row.text("videos")
     yield Question(
         id=row.label("problem_id"),
-        # The archives unpack into other folders than longvila_videos/; the names are YouTube's, so one is enough.
         videos=(video, PurePosixPath(video).name),
         question=question,
         options=options,
@@ -35,7 +47,7 @@ CONVERTER = Converter(
     licence="see the source's page",
     source="Hugging Face: LongVideo-Reason/longvideo-reason",
     files="train*.jsonl, test*.jsonl (or parquet)",
-    videos="the archives, unpacked: longvila_videos/",
+    videos="the archives, unpacked, in whatever folders",
     splits={
         "train": Split(("train*.jsonl", "train*.json", "train*.parquet")),
         "test": Split(("test*.jsonl", "test*.json", "test*.parquet"), rows=1_000),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from agentic_video.converters.base import BadPart, Converter, Fields, Question, Split
+from agentic_video.converters.longvideo_reason import video_names
 from agentic_video.types.row import Interval, RowError
 
 GROUNDING = ("temporal_grounding", "test_temporal_grounding", "charades", "activitynet")
@@ -13,7 +14,7 @@ GROUNDING = ("temporal_grounding", "test_temporal_grounding", "charades", "activ
 def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
     solution, kind = row.child("solution"), row.label("data_source")
     # The files number their rows apart.
-    identity, video = f"{PurePosixPath(row.file).stem}-{row.label('doc_id')}", row.text("video")
+    identity, videos = f"{PurePosixPath(row.file).stem}-{row.label('doc_id')}", video_names(row.text("video"))
     # The authors' reader takes a grounding row's text from another field than a question's.
     asked = row.text("question" if row.has("question") or not row.has("problem") else "problem")
     extra = {
@@ -37,11 +38,21 @@ def convert(row: Fields, split: str) -> Iterator[Question | RowError]:
     if kind in GROUNDING:
         if not windows:
             raise solution.error("clue", "must hold the segment that is the answer")
-        yield Question(identity, (video,), asked, "", extra=extra, answer_type="interval", windows=(windows[0],))
+        yield Question(identity, videos, asked, "", extra=extra, answer_type="interval", windows=(windows[0],))
         return
-    options = row.options("options")
+    options = _options(row)
     answer = solution.gold("answer", "letter", options)
-    yield Question(identity, (video,), asked, answer, options, extra, windows=tuple(windows))
+    yield Question(identity, videos, asked, answer, options, extra, windows=tuple(windows))
+
+
+def _options(row: Fields) -> tuple[str, ...]:
+    """Those of a list, of an object, or of one text with their letters: the authors' reader takes any of them."""
+    if not isinstance(row.value("options"), str):
+        return row.options("options")
+    before, options = row.question_and_options("options")
+    if before or not options:
+        raise row.error("options", "must hold the options A, B, ... and nothing else")
+    return options
 
 
 CONVERTER = Converter(

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from agentic_video.converters import choices
 from agentic_video.converters.base import Converter, Fields, Question, Split
+from agentic_video.converters.longvideo_reason import video_names
 
 KINDS = ("multiple_choice", "open_ended")
 
@@ -23,7 +24,12 @@ def convert(row: Fields, split: str) -> Iterator[Question]:
             raise row.error("problem", "holds no options A, B, ..., but the row is multiple choice")
         answer = row.gold("solution", "letter", options)
     yield Question(
-        row.label("doc_id"), videos, question, answer, options, {"category": row.label("data_source"), "kind": kind}
+        row.label("doc_id"),
+        video_names(videos[0]),
+        question,
+        answer,
+        options,
+        {"category": row.label("data_source"), "kind": kind},
     )
 
 
@@ -32,7 +38,7 @@ CONVERTER = Converter(
     title="VideoZoomer's RL rows",
     kind="train",
     licence="see the source's page",
-    source="GitHub: zsgvivo/VideoZoomer (its data links)",
+    source="Hugging Face: zsgvivo/rl_datasets",
     files="the RL rows as json, jsonl or parquet, alone in their folder (or the file itself as --source)",
     videos="the videos that the rows name (LongVideo-Reason's, LLaVA-Video's, ...)",
     splits={"train": Split(("*.parquet", "*.jsonl", "*.json"))},

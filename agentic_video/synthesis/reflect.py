@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from agentic_video.evaluation.backends.base import usage_of
 from agentic_video.evaluation.context import EvalContext
@@ -30,6 +30,11 @@ from agentic_video.types.action import Calls
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Aside, EndReason, RecordedPart, Trajectory, Turn, recorded_frames
+
+Kept = Literal["flaw", "whole"]
+"""How much of a failed episode a correction follows: all up to its flaw, or (released code) all but its answer."""
+Loss = Literal["correction", "all"]
+"""Whose turns have loss in SFT: the correction's alone, or (released code) those before it too."""
 
 MAX_FLAW_CHARS = 1_000
 
@@ -58,6 +63,15 @@ Go on with the task from here, as the one who made that call: the record is your
 saying what was wrong with that call, then make a better one, or answer if what was shown is enough. Keep exactly to \
 the form described at the beginning, and never mention a record, an attempt or these lines."""
 
+CONTINUE_WHOLE = """
+
+-----
+This attempt failed: what it answered next was wrong, or it had no answer.
+
+Go on with the task from here, as the one who made its calls: the record is your own past. Begin your thinking by \
+saying what was wrong with the last call, then make a better one, or answer if what was shown is enough. Keep exactly \
+to the form described at the beginning, and never mention a record, an attempt or these lines."""
+
 
 @dataclass(frozen=True)
 class ReflectOptions:
@@ -68,12 +82,16 @@ class ReflectOptions:
         teacher: Who corrects.
         rollouts: Files of trajectory records, or folders of runs or evaluations.
         min_acc: An answer graded less than this is a failure.
+        keep: How much of an episode its correction follows; only for ``flaw`` is the teacher asked for one first.
+        loss: Whose turns have loss.
     """
 
     job: JobOptions
     teacher: TeacherOptions
     rollouts: tuple[Path, ...]
     min_acc: float = 1.0
+    keep: Kept = "flaw"
+    loss: Loss = "correction"
 
 
 def reflect(options: ReflectOptions) -> Finished:
@@ -90,6 +108,8 @@ def reflect(options: ReflectOptions) -> Finished:
         **teacher.identity(),
         "rollouts": [str(path.resolve()) for path in options.rollouts],
         "min_acc": options.min_acc,
+        "keep": options.keep,
+        "loss": options.loss,
     }
     with open_job(options.job.out.resolve(), settings, "reflection") as job:
         asyncio.run(_play(job, teacher, records, options))
@@ -103,7 +123,7 @@ async def _play(job: Job, teacher: Teacher, records: Counted[Record], options: R
         failed = await failures(records, teacher, context, options.min_acc)
         items = dict(first(list(failed.items()), options.job.limit))
         print(f"{records.count} episodes, {len(failed)} of them failures of {teacher.system.name}", file=sys.stderr)
-        await job.play(items, Reflector(teacher, context, options.min_acc).reflect, options.job.concurrency)
+        await job.play(items, Reflector(teacher, context, options).reflect, options.job.concurrency)
     finally:
         context.close()
 
@@ -138,7 +158,7 @@ class Diagnosis:
 
     Attributes:
         turn: Number of the flawed turn, from 1.
-        flaw: In its words.
+        flaw: In its words; empty where it wasn't asked.
     """
 
     turn: int
@@ -161,8 +181,8 @@ def read_diagnosis(reply: str, turns: Sequence[int]) -> Diagnosis | None:
 class Reflector:
     """Corrects one failed episode after the other."""
 
-    def __init__(self, teacher: Teacher, context: EvalContext, least_acc: float):
-        self._teacher, self._context, self._least_acc = teacher, context, least_acc
+    def __init__(self, teacher: Teacher, context: EvalContext, options: ReflectOptions):
+        self._teacher, self._context, self._options = teacher, context, options
         self._retriever: Retriever | None = context.retriever()
 
     async def reflect(self, record: Record) -> Outcome:
@@ -182,15 +202,18 @@ class Reflector:
         if not _same(again, failed, max(turns)):
             return Outcome("plays differently now")  # another video file or another config than it was played with
 
-        question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
         backend, limits = self._context.backend, self._teacher.limits
-        reply, usage = await ask_beside(backend, system, limits, question)
-        diagnosis = read_diagnosis(reply, turns)
-        if diagnosis is None:
-            return Outcome("unclear diagnosis", None, usage)
+        diagnosis: Diagnosis | None = Diagnosis(max(turns), "")
+        usage, going_on = Usage(), CONTINUE_WHOLE
+        if self._options.keep == "flaw":
+            question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
+            reply, usage = await ask_beside(backend, system, limits, question)
+            diagnosis = read_diagnosis(reply, turns)
+            if diagnosis is None:
+                return Outcome("unclear diagnosis", None, usage)
+            going_on = CONTINUE.replace("{flaw}", diagnosis.flaw)
 
         policy = backend.policy(system, limits)
-        going_on = CONTINUE.replace("{flaw}", diagnosis.flaw)
         kept = failed.turns[: diagnosis.turn]
         asides = [aside for turn in kept for aside in turn.asides]
         past = PastPolicy(kept, policy, going_on, prefix=system.reply_prefix, asides=asides)
@@ -213,7 +236,7 @@ class Reflector:
             replace(corrected, turns=correction),
             record.qa,
             self._context.graders,
-            self._least_acc,
+            self._options.min_acc,
         )
         reason = verdict.reason
         if reason == KEPT:
@@ -222,7 +245,8 @@ class Reflector:
         flawed = corrected.turns[diagnosis.turn - 1].action
         if correction and isinstance(flawed, Calls) and correction[0].action == flawed:
             reason = "the same call again"
-        shown = tuple(replace(turn, loss_mask=False) for turn in corrected.turns[: diagnosis.turn])
+        taught = self._options.loss == "all"
+        shown = tuple(replace(turn, loss_mask=taught) for turn in corrected.turns[: diagnosis.turn])
         provenance: Mapping[str, Any] = {
             "source": "reflection",
             "teacher": self._teacher.name,

@@ -272,6 +272,38 @@ SAMPLES: dict[str, Sample] = {
         fields=["video_path", "question", "correct_answer"],
         split="test",
     ),
+    "video_r1": Sample(
+        file="Video-R1-260k.json",
+        split="multi_choice",
+        rows=[
+            {
+                "problem_id": 12, "problem": "Which?", "data_type": "video", "problem_type": "multiple choice",
+                "options": ["A) one", "B) two"], "solution": "<answer>B</answer>", "data_source": "STAR",
+                "path": "./STAR/12.mp4",
+            },
+            {
+                "problem_id": 13, "problem": "How many?", "data_type": "video", "problem_type": "numerical",
+                "options": [], "solution": "<answer>4</answer>", "data_source": "CLEVRER", "path": "./CLEVRER/13.mp4",
+            },
+            {
+                "problem_id": 14, "problem": "What?", "data_type": "image", "problem_type": "multiple choice",
+                "options": ["A) x", "B) y"], "solution": "<answer>A</answer>", "data_source": "ArxivQA",
+                "path": "./Knowledge/ArxivQA/images/14.jpg",
+            },
+            {
+                "problem_id": 15, "problem": "Why?", "data_type": "video", "problem_type": "multiple choice",
+                "options": ["A. rain", "B. snow"], "solution": "<answer>A</answer>", "data_source": "STAR",
+                "path": "./STAR/15.mp4",
+            },
+        ],
+        videos=["STAR/12.mp4", "CLEVRER/13.mp4", "STAR/15.mp4"],
+        expected=[
+            ("12", "STAR/12.mp4", "Which?", ["one", "two"], "B"),
+            ("15", "STAR/15.mp4", "Why?", ["rain", "snow"], "A"),
+        ],
+        extra={"category": "STAR", "kind": "multiple choice", "answer_text": "two"},
+        fields=["problem_id", "problem", "data_type", "problem_type", "options", "solution", "path"],
+    ),
     "videozoomer": Sample(
         file="rl.json",
         rows=[

@@ -98,6 +98,13 @@ def test_videoeval_pro_as_multiple_choice(tmp_path: Path) -> None:
     assert (row["options"], row["answer"]) == (["Ann", "Bea"], "B")
 
 
+def test_video_r1_s_open_questions_about_videos(tmp_path: Path) -> None:
+    (row,), report = rows_of(tmp_path, "video_r1", split="open_ended")
+    assert (row["id"], row["question"], row["answer"]) == ("video_r1-13", "How many?", "4")
+    assert (row["options"], row["answer_type"]) == ([], "open_ended")
+    assert row["extra_info"]["kind"] == "numerical" and report.problems == []
+
+
 def test_longtimescope_s_first_release(tmp_path: Path) -> None:
     row = {key: value for key, value in SAMPLES["longtimescope"].rows[0].items() if key != "id"} | {"index": 3}
     (made,), _ = rows_of(tmp_path, "longtimescope", [row])

@@ -67,6 +67,27 @@ def test_longvideo_reason_videos_lie_in_the_archives_folders(tmp_path: Path) -> 
     assert VideoFolder(tmp_path).find(question.videos, question.exact_video).path == found
 
 
+@pytest.mark.parametrize("name", ["videozoomer", "seeker173k", "framethinker"])
+def test_longvideo_reason_s_videos_in_other_sets_rows(name: str, tmp_path: Path) -> None:
+    def named(path: str) -> Question:
+        row = first(name)
+        if name == "framethinker":
+            row = {**row, "extra_info": {**row["extra_info"], "video_path": path}}
+        else:
+            row = {**row, "videos": [path], "video": path}
+        (question,) = questions(name, row)
+        return question
+
+    found = tmp_path / "videos_part1" / "abc.mp4"
+    found.parent.mkdir()
+    found.write_bytes(b"x")
+    for path in ("longvila_videos/abc.mp4", "/their/disk/longvila_videos/abc.mp4"):
+        assert VideoFolder(tmp_path).find(named(path).videos).path == found
+    # another set's name may be another video's
+    with pytest.raises(FileNotFoundError, match="lies in other folders"):
+        VideoFolder(tmp_path).find(named("lvr/abc.mp4").videos)
+
+
 def test_cgbench_gold_must_agree() -> None:
     with pytest.raises(RowError, match=r"field 'answer' is not the text of option A, which right_answer names"):
         questions("cgbench", first("cgbench", right_answer="A"))
@@ -97,6 +118,28 @@ def test_seeker173k_s_clues() -> None:
         kept(data_source="charades", solution={"clue": []})
     with pytest.raises(RowError, match=r"'solution\.clue\[0\]\.timestamp' must"):
         kept(data_source="charades", solution={"clue": [{"timestamp": [9, 3]}]})
+
+
+@pytest.mark.parametrize(
+    "text", ["A. a knife\nB. a spoon", "Options:\n(A) a knife\n(B) a spoon", "A. a knife B. a spoon"]
+)
+def test_seeker173k_s_options_in_one_text(text: str) -> None:
+    (question,) = questions("seeker173k", first("seeker173k", options=text))
+    assert (question.options, question.answer) == (("a knife", "a spoon"), "B")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a knife, a spoon", "must hold the options A, B, ... and nothing else"),
+        ("Which?\nA. a knife\nB. a spoon", "must hold the options A, B, ... and nothing else"),
+        ("A. a knife\nB. a spoon\nB. a fork", "can't be told apart"),
+    ],
+)
+def test_seeker173k_s_text_without_clear_options(text: str, message: str) -> None:
+    with pytest.raises(RowError, match="field 'options'") as caught:
+        questions("seeker173k", first("seeker173k", options=text))
+    assert message in str(caught.value)
 
 
 def test_star_choices() -> None:

@@ -212,7 +212,7 @@ def test_whole_sequence_reads_as_the_conversation(chat_format: ChatFormat) -> No
     picture = IMAGE.format("<|image_pad|>" * chat_format.image_tokens(56, 56))
     assert chat_format.decode(policy.sequence.response_ids) == (
         f"{zoom}<|im_end|>\n<|im_start|>user\n<tool_response>\n<frame0_time1.00s>{picture}<frame1_time3.00s>{picture}"
-        f"\n</tool_response><|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>"
+        f"\n</tool_response>{SYSTEM.go_on}<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>"
     )
 
 

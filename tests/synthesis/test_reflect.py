@@ -105,6 +105,28 @@ def test_failures_are_corrected_from_the_flawed_call_on(out: Path, asked: list[V
     assert [turn["illegal_calls"] for turn in illegal] == [1, 0, 0], "the flaw may be illegal, its correction not"
 
 
+def test_the_whole_episode_but_its_answer_is_kept(asked: list[VideoQA], tmp_path: Path) -> None:
+    """As the released code does: nobody is asked for the flaw, and all turns may have loss."""
+    early = FAR.replace("[0, 1]", "[1, 2]")
+    episodes = tmp_path / "episodes-000.jsonl"
+    with episodes.open("w", encoding="utf-8") as file:
+        write_record(file, Record(asked[0], rollout(asked[0], early, FAR, wrong_answer(asked[0])), {"acc": 0.0}))
+    server = Oracle({"q0": Part(corrected=corrected(asked[0])[1:])})
+    loss = {}
+    with server.running() as url:
+        for which in ("correction", "all"):
+            words = ("--keep", "whole", "--loss", which)
+            assert main(command("videozoomer", "reflect", url, episodes, tmp_path / which, *words)) == 0
+            (kept,) = lines(tmp_path / which / "kept.jsonl")
+            turns = kept["trajectory"]["turns"]
+            assert [turn["text"] for turn in turns] == [early, FAR, corrected(asked[0])[1]]
+            assert (kept["provenance"]["flawed_turn"], kept["provenance"]["flaw"]) == (2, "")
+            loss[which] = [turn.get("loss_mask", True) for turn in turns]
+    assert loss == {"correction": [False, False, True], "all": [True, True, True]}
+    assert not any("Do not continue" in str(body) for body in server.asked)
+    assert wrong_answer(asked[0]) not in str(server.asked), "its answer isn't shown"
+
+
 def test_the_rest_is_counted(out: Path) -> None:
     report = json.loads((out / "report.json").read_text())
     assert report["items"] == 7, "the right one is no failure"

@@ -56,6 +56,8 @@ class VideoZoomer(System):
         prompt_role: Where the instructions stand: ``user`` (before the frames, in the one user message) or ``system``
             (a system message before it, as in the paper and the released code).
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
+        go_on: After the frames of a zoom: how to go on.
+        go_on_refused: The same after the error text of a refused call.
         last_turn_notice: Added to the observation before the last turn.
         answer_match: Rule for multiple-choice answers: ``one_letter`` (the released rule, with one reading of an
             answer), ``last_letter`` (released: right in any of three readings), ``robust`` (letters and option texts in
@@ -79,6 +81,8 @@ class VideoZoomer(System):
     prompt: str = "videozoomer"
     prompt_role: PromptRole = "user"
     option_format: str = "{letter}. {text}"
+    go_on: str = "\nThink on inside <think> and </think>, then give your answer inside <answer> and </answer>."
+    go_on_refused: str = "\nSee what was wrong and do it differently. Think on inside <think> and </think>."
     last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
     answer_match: MatchRule = "one_letter"
     weights: VideoZoomerWeights = field(default_factory=VideoZoomerWeights)
@@ -139,7 +143,8 @@ class VideoZoomer(System):
             return self._refusal(str(error), notice)
         frames = await self.look(request, view.video)
         return Observation(
-            ("<tool_response>\n", *labelled(frames, self.frames_as), "\n</tool_response>" + notice), legal_calls=1
+            ("<tool_response>\n", *labelled(frames, self.frames_as), "\n</tool_response>" + self.go_on + notice),
+            legal_calls=1,
         )
 
     async def look(self, request: ZoomRequest, video: Video) -> list[Frame]:
@@ -151,7 +156,8 @@ class VideoZoomer(System):
         return await video.frames_at(linspace_times(request.start, request.end, request.count), size)
 
     def _refusal(self, reason: str, notice: str) -> Observation:
-        return Observation((f"<tool_response>\nError: {reason}.\n</tool_response>{notice}",), illegal_calls=1)
+        reply = f"<tool_response>\nError: {reason}.\n</tool_response>"
+        return Observation((reply + self.go_on_refused + notice,), illegal_calls=1)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
         return OPEN_ENDED if qa.answer_type == "open_ended" else {}

@@ -162,7 +162,18 @@ def test_illegal_call_is_told_and_uses_up_a_turn(qa: VideoQA, source: MemorySour
     trajectory = run(SMALL, qa, source, broken, ZOOM, REPLY)
     assert trajectory.end is EndReason.ANSWER
     assert (trajectory.tool_calls, trajectory.illegal_calls, len(trajectory.turns)) == (1, 1, 3)
-    assert trajectory.turns[0].observation == ("<tool_response>\nError: the call is not valid JSON.\n</tool_response>",)
+    (reply,) = trajectory.turns[0].observation
+    assert str(reply).startswith("<tool_response>\nError: the call is not valid JSON.\n</tool_response>")
+
+
+def test_replies_end_with_how_to_go_on(qa: VideoQA, source: MemorySource) -> None:
+    bad = "<think>x</think><video_zoom>{}</video_zoom>"
+    told = replace(SMALL, go_on=" GO ON", go_on_refused=" MEND IT", last_turn_notice=" LAST")
+    trajectory = run(told, qa, source, ZOOM, bad, ZOOM, bad, REPLY)
+    ends = [str(turn.observation[-1]).rpartition("</tool_response>")[2] for turn in trajectory.turns[:4]]
+    assert ends == [" GO ON", " MEND IT", " GO ON", " MEND IT LAST"]
+    silent = run(replace(told, go_on="", go_on_refused=""), qa, source, ZOOM, bad, REPLY)
+    assert [str(turn.observation[-1])[-16:] for turn in silent.turns[:2]] == ["</tool_response>"] * 2
 
 
 def test_a_call_in_the_last_turn_ends_unanswered(qa: VideoQA, source: MemorySource) -> None:

@@ -133,11 +133,14 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
+_CHUNK = 1 << 20
+
+
+def _whole_lines(file: BinaryIO) -> int:
     """Size in bytes of a file up to the end of its last whole line."""
     end = file.seek(0, os.SEEK_END)
     while end:
-        start = max(0, end - chunk)
+        start = max(0, end - _CHUNK)
         file.seek(start)
         found = file.read(end - start).rfind(b"\n")
         if found >= 0:

@@ -491,8 +491,8 @@ def _attempts(record: Record) -> str:
     return f"{record.attempts} attempt{'s' if record.attempts > 1 else ''}, {duration(record.seconds)}"
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
 def duration(seconds: float) -> str:

@@ -25,6 +25,7 @@ from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
 from agentic_video.training.credit import spread
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
+from agentic_video.training.outputs import REWARDS
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
 from agentic_video.training.turnstile import beside, one_by_one
@@ -54,7 +55,7 @@ class EpisodeOutput(AgentLoopOutput):
         """As verl's."""
         made: dict[str, Any] = super().as_dict()
         if "rm_scores" in made:
-            info = self.extra_fields.get("reward_extra_info") or {}
+            info = self.extra_fields.get(REWARDS) or {}
             made["rm_scores"] = spread(made["rm_scores"], made["response_mask"], info)
         return made
 

@@ -33,6 +33,7 @@ from agentic_video.converters.files import (
     read_beside,
 )
 from agentic_video.types.row import INTERVAL_TYPES, LETTERS, RowError, VideoQA
+from agentic_video.types.text import is_unicode
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 from agentic_video.video.sampling import uniform_indices
@@ -260,10 +261,8 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
             **extra,
         },
     }
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise RowError(f"{where}: holds half of a surrogate pair, which can't be written: {error.reason}") from None
+    if not is_unicode(json.dumps(row, ensure_ascii=False)):
+        raise RowError(f"{where}: holds half of a surrogate pair, which can't be written")
     return row
 
 

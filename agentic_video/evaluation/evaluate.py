@@ -67,6 +67,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
+from agentic_video.utils.journal import write_whole
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 
@@ -359,7 +360,7 @@ def write_required_frames(folder: Path, job: Job, results: Sequence[PartResult])
     }
     figures = measure(played)
     if figures is not None:
-        (folder / "required-frames.json").write_text(json.dumps(asdict(figures), indent=2), encoding="utf-8")
+        write_whole(folder / "required-frames.json", [json.dumps(asdict(figures), indent=2)])
         print(figures)
 
 

@@ -21,11 +21,11 @@ from agentic_video.utils.environment import DISTRIBUTION, cache_folder, output_f
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import can_write, free_space, mount_of, object_store
 from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.utils.units import GIB
 
 HELP = "say what this machine and environment have, and what is missing"
 TAKES_OVERRIDES = False
 
-GIB = 2**30
 LAPTOP_MEMORY = 9
 """GiB of free memory that the laptop job needs (docs/quickstart.md)."""
 DEMANDING = ((DISTRIBUTION, ""), ("verl", "vllm"))

@@ -13,6 +13,7 @@ from agentic_video.types.action import REFUSED as REFUSED  # for the system, whi
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall, refused
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
+from agentic_video.utils.units import clock as clock  # as above: MM:SS, cut to whole seconds (released code)
 
 TAGS = ("think", "tool_call", "tool_code", "answer")
 CALL_TAGS = ("tool_call", "tool_code")
@@ -158,11 +159,6 @@ def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bo
     for frame in frames:
         parts += [f"<{frame.time:.1f} seconds>", frame]
     return tuple(parts)
-
-
-def clock(seconds: float) -> str:
-    """A time as ``MM:SS``, cut to whole seconds (released code)."""
-    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
 def harmless(text: str) -> str:

@@ -21,6 +21,8 @@ LOSSES = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": 
 SHOWN_WHOLE = (
     "row left out",
     "rows left out",
+    "record left out",
+    "records left out",
     "Resuming from",
     "agentic_video could not",
     WARNING,

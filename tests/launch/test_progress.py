@@ -54,7 +54,9 @@ def test_sft_metrics_lines_are_shortened() -> None:
 
 
 def test_errors_and_warnings_of_ours_are_shown() -> None:
-    assert interesting("3 rows left out\n") == "3 rows left out"
+    for what in ("row", "record"):
+        assert interesting(f"3 {what}s left out\n") == f"3 {what}s left out"
+        assert interesting(f"WARNING: {what} left out: a line 3\n") == f"WARNING: {what} left out: a line 3"
     assert interesting("ValueError: " + "x" * 400 + "\n") == "ValueError: " + "x" * 288
     assert interesting("UserWarning: an Error is near\n") == ""
 

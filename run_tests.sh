@@ -4,6 +4,7 @@
 # an hour each.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
+export AGENTIC_VIDEO_DEV=1
 source recipes/setup.sh
 "$PYTHON" -m ruff check .
 "$PYTHON" -m ruff format --check .

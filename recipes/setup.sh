@@ -1,6 +1,7 @@
 # Sourced by the recipes' scripts and by run_tests.sh. Finds the Python environment, or makes it (once), and sets PYTHON:
 # .venv, or .venv-gpu where nvidia-smi lists a GPU, so that a shared folder serves machines of both kinds.
-# AGENTIC_VIDEO_EXTRA=gpu makes the latter on a machine without one, such as a login node. An environment of your own (a
+# AGENTIC_VIDEO_EXTRA=gpu makes the latter on a machine without one, such as a login node. With AGENTIC_VIDEO_DEV=1, which
+# run_tests.sh sets, it has what tests, style and documentation need, too, and keeps it. An environment of your own (a
 # container, a cluster image) is used as it is: set PYTHON to its python.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -37,7 +38,14 @@ setup_environment() {
   use_environment
 }
 
-is_made() { [ "$(cat "$repository/$environment/.agentic_video" 2>/dev/null)" = "$wanted" ]; }
+stamp() { cat "$repository/$environment/.agentic_video" 2>/dev/null || true; }
+
+# One that has more than it needs serves as well.
+is_made() {
+  local made
+  made=$(stamp)
+  [ "$made" = "$wanted dev" ] || { [ -z "${AGENTIC_VIDEO_DEV:-}" ] && [ "$made" = "$wanted" ]; }
+}
 
 # Whoever uses an environment holds its lock until this shell, and what it has become, ends; see make_environment. On a
 # file system without locks, or one that can't be written to, it goes without.
@@ -55,7 +63,7 @@ use_environment() {
 }
 
 make_environment() (
-  local tools=$repository/.venv-tools python='' candidate status=0 started=$SECONDS
+  local tools=$repository/.venv-tools python='' candidate status=0 started=$SECONDS made dev=${AGENTIC_VIDEO_DEV:-}
   for candidate in python3.11 python3.12 python3 python; do
     if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
       python=$(command -v "$candidate")
@@ -78,13 +86,23 @@ make_environment() (
     if is_made; then return; fi
     status=0
     flock --nonblock --conflict-exit-code 75 "$unused" 2>/dev/null || status=$?
-    if [ "$status" = 75 ]; then
+    if [ "$status" = 75 ] && [ "$(stamp)" = "$wanted" ]; then
+      echo "error: $environment is without the packages of the tests, and a job is running from it: run this again" \
+        "when it has ended" >&2
+      return 1
+    elif [ "$status" = 75 ]; then
       echo "error: uv.lock or pyproject.toml has changed, and a job is running from $environment: run this again when it" \
         "has ended, or set PYTHON=$PYTHON to use the environment as it is" >&2
       return 1
     fi
   fi
-  echo "setting up $repository/$environment ($kind, $("$python" --version)): several GB, a few minutes, only once"
+  made=$(stamp)
+  if [ "$made" = "$wanted" ]; then
+    echo "adding the packages of the tests to $repository/$environment"
+  else
+    echo "setting up $repository/$environment ($kind, $("$python" --version)): several GB, a few minutes, only once"
+  fi
+  case $made in *" dev") dev=1 ;; esac
   local uv=$tools/bin/uv
   if [ ! -x "$uv" ] && ! "$python" -m pip --version >/dev/null 2>&1; then
     if ! uv=$(command -v uv); then
@@ -100,8 +118,8 @@ make_environment() (
   rm -f "$repository/$environment/.agentic_video"
   # There is no wheel of flash-attn for the locked torch; its build would look for one on the web all the same.
   (cd "$repository" && UV_PROJECT_ENVIRONMENT=$environment FLASH_ATTENTION_FORCE_BUILD=TRUE "$uv" sync \
-    --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" --extra dev) || return 1
-  echo "$wanted" >"$repository/$environment/.agentic_video"
+    --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" ${dev:+--extra dev}) || return 1
+  echo "$wanted${dev:+ dev}" >"$repository/$environment/.agentic_video"
   echo "environment ready after $((SECONDS - started)) s"
 )
 

@@ -21,11 +21,11 @@ from agentic_video.utils.environment import DISTRIBUTION, cache_folder, output_f
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import can_write, free_space, mount_of, object_store
 from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.utils.units import GIB
 
 HELP = "say what this machine and environment have, and what is missing"
 TAKES_OVERRIDES = False
 
-GIB = 2**30
 LAPTOP_MEMORY = 9
 """GiB of free memory that the laptop job needs (docs/quickstart.md)."""
 DEMANDING = ((DISTRIBUTION, ""), ("verl", "vllm"))
@@ -186,7 +186,7 @@ def _memory(gpus: int) -> Iterator[Finding]:
         "" if free >= LAPTOP_MEMORY * GIB else f"the laptop job needs {LAPTOP_MEMORY} GiB",
     )
     shared = Path("/dev/shm")
-    yield _space("shared memory", shared, 2, "mount a larger /dev/shm (docker: --shm-size=4g)")
+    yield _room("shared memory", shared, 2, "mount a larger /dev/shm (docker: --shm-size=4g)", write=False)
     store = object_store(free, (free_space(shared, ANSWER_SECONDS) or 0) if shared.is_dir() else 0)
     where = "on a disk, since /dev/shm is too small" if store.on_disk else "in /dev/shm"
     larger = "give /dev/shm 30 % of the memory (docker: --shm-size; Kubernetes: an emptyDir with medium: Memory)"
@@ -266,36 +266,29 @@ def _imports(module: str, distribution: str, needed: bool, extra: str, install: 
     return package(distribution, extra, install)
 
 
-def _space(name: str, folder: Path, needed: int, remedy: str) -> Finding:
-    try:
-        space = free_space(folder, ANSWER_SECONDS)
-    except OSError as error:
-        return Finding(name, f"{folder}: {(error.strerror or str(error)).lower()}", remedy)
-    if space is None:
-        return Finding(name, f"{folder} doesn't answer", "is its file system mounted and alive?")
-    if not folder.is_dir():
-        return Finding(name, f"{folder} doesn't exist", remedy)
-    free = space / GIB
-    return Finding(name, f"{free:.1f} GiB free in {folder}", "" if free >= needed else remedy)
-
-
-def _room(name: str, folder: Path, needed: int, remedy: str) -> Finding:
-    """Whether a folder, which may not be there yet, has room and can be written.
+def _room(name: str, folder: Path, needed: int, remedy: str, *, write: bool = True) -> Finding:
+    """Whether a folder has room.
 
     Args:
         name: Of the finding.
         folder: The folder.
         needed: GiB that must be free.
         remedy: What to do otherwise.
+        write: Whether a job makes it and writes there; one that it doesn't must be there.
     """
     try:
-        space, answered = free_space(folder, ANSWER_SECONDS), can_write(folder, ANSWER_SECONDS)
+        space = free_space(folder, ANSWER_SECONDS)
+        if write and can_write(folder, ANSWER_SECONDS) is None:
+            space = None
     except OSError as error:
-        return Finding(name, f"{folder} can't be written: {(error.strerror or str(error)).lower()}", remedy)
-    if space is None or answered is None:
+        cant = " can't be written" if write else ""
+        return Finding(name, f"{folder}{cant}: {(error.strerror or str(error)).lower()}", remedy)
+    if space is None:
         return Finding(name, f"{folder} doesn't answer", "is its file system mounted and alive?")
+    if not write and not folder.is_dir():
+        return Finding(name, f"{folder} doesn't exist", remedy)
     free = space / GIB
-    return Finding(name, f"{free:.1f} GiB free for {folder}", "" if free >= needed else remedy)
+    return Finding(name, f"{free:.1f} GiB free {'for' if write else 'in'} {folder}", "" if free >= needed else remedy)
 
 
 def report() -> int:

@@ -8,10 +8,8 @@ import sys
 from collections.abc import Callable
 
 from agentic_video.types.text import printable
-from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.errors import INTERRUPTED, SetupError, one_line
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 REMEDIES = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space",

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from agentic_video.converters.base import ConvertError, Fields, Problem, Split
 from agentic_video.types.row import RowError
+from agentic_video.video.container import VIDEO_SUFFIXES
 from agentic_video.video.subtitles import SUFFIXES
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".gif")
 REPORT_SUFFIX = ".report.json"
 FOLLOWED = 8
 """How often a link is followed that several paths lead to."""

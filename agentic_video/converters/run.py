@@ -3,8 +3,9 @@
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,8 @@ from agentic_video.converters.files import (
     read_beside,
 )
 from agentic_video.types.row import INTERVAL_TYPES, LETTERS, RowError, VideoQA
+from agentic_video.types.text import is_unicode
+from agentic_video.utils.journal import whole, write_whole
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 from agentic_video.video.sampling import uniform_indices
@@ -82,6 +85,40 @@ class _Made:
     text: str | None
 
 
+@dataclass
+class _Collected:
+    """What was found in a split.
+
+    Attributes:
+        made: The rows.
+        problems: Why there are no others.
+        takers: For each video's file the published paths that it was found by, with the place of each one's first row.
+    """
+
+    made: list[_Made] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    takers: dict[Path, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    _seen: dict[str, str] = field(default_factory=dict)
+
+    def video_of(self, question: Question, where: str, folder: VideoFolder, repeated: bool) -> FoundVideo | Problem:
+        """A question's video, or why it has none.
+
+        Args:
+            where: The question's place.
+            folder: Of the videos.
+            repeated: Whether a question may have the id of another one.
+        """
+        if question.id in self._seen and not repeated:
+            return Problem("duplicate_id", where, f"id {question.id!r} is taken by {self._seen[question.id]}")
+        self._seen[question.id] = where
+        try:
+            video = folder.find(question.videos, question.exact_video)
+        except FileNotFoundError as error:
+            return Problem("missing_video", where, str(error))
+        self.takers[video.path].setdefault(question.videos[0], where)
+        return video
+
+
 def report_path(output: Path) -> Path:
     """Where the report of an output lies."""
     return output.with_name(output.stem + REPORT_SUFFIX)
@@ -112,16 +149,7 @@ def convert(
         ConvertError: Files, folders or options don't fit. Bad rows don't raise, not even when all are bad.
     """
     split = split or next(iter(converter.splits))
-    if split not in converter.splits:
-        raise ConvertError(f"{converter.name} has no split {split!r}; it has {', '.join(converter.splits)}")
-    if subtitles is not None and not converter.subtitles:
-        raise ConvertError(f"{converter.name} has no subtitles; leave --subtitles out")
-    if isinstance(subtitles, int) and subtitles < 1:
-        raise ConvertError(f"--subtitles {subtitles}: must be `all` or a number of frames from 1")
-    if output.suffix not in (".parquet", ".jsonl"):
-        raise ConvertError(f"--out {output}: must end in .parquet or .jsonl")
-    if limit is not None and limit < 1:
-        raise ConvertError(f"--limit {limit}: must be at least 1")
+    _check_options(converter, output, split, limit, subtitles)
     part = converter.splits[split]
     files = find_files(source, part.patterns, output)
     beside = read_beside(source, part, output)
@@ -132,77 +160,114 @@ def convert(
     except OSError as error:
         raise ConvertError(f"--out {output}: the folder can't be made: {error}") from error
 
-    made: list[_Made] = []
-    problems: list[Problem] = []
-    seen: dict[str, str] = {}
-    takers: dict[Path, dict[str, str]] = defaultdict(dict)
-    in_part = False
     with tqdm(unit=" rows", desc=converter.name, disable=not progress) as bar:
-        for where, question in _questions(converter, split, part, files, source, beside):
-            full = limit is not None and len(made) >= limit
-            if full and not in_part:
-                break
-            if isinstance(question, Problem):
-                if not full:
-                    problems.append(question)
-                continue
-            bar.update()
-            if question.id in seen and not full:
-                message = f"id {question.id!r} is taken by {seen[question.id]}"
-                problems.append(Problem("duplicate_id", where, message))
-                continue
-            seen[question.id] = where
-            try:
-                video = folder.find(question.videos, question.exact_video)
-            except FileNotFoundError as error:
-                if not full:
-                    problems.append(Problem("missing_video", where, str(error)))
-                continue
-            takers[video.path].setdefault(question.videos[0], where)
-            if full:
-                continue  # read on only to see whether another published path names the same file
-            try:
-                row = _row(converter, question, split, where, _relative(video.path, output))
-                if converter.subtitles and (file := spoken.folder.find(question.subtitles)):
-                    row["extra_info"]["subtitles"] = _relative(file.resolve(), output)
-                    if question.subtitle_offset:
-                        row["extra_info"]["subtitle_offset"] = question.subtitle_offset
-                text = spoken.text(question, video.path) if subtitles is not None else None
-            except RowError as error:
-                problems.append(Problem("bad_row", where, str(error)))
-                continue
-            except (OSError, ValueError) as error:
-                problems.append(Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}"))
-                continue
-            except VideoError as error:  # its length must be known
-                problems.append(Problem("missing_video", where, str(error)))
-                continue
-            in_part = in_part or not video.whole
-            made.append(_Made(row if text is None else _with_subtitles(row, text), video, question.videos[0], text))
-
-    kept, contested = _uncontested(made, takers, folder.root)
-    problems += contested
-    rows = [one.row for one in kept]
+        questions = _questions(converter, split, part, files, source, beside)
+        found = _collect(questions, folder, partial(_make, converter, split, output, spoken), limit, bar.update)
+    kept, contested = _uncontested(found.made, found.takers, folder.root)
     told = [bool(one.text) for one in kept]
-    notes = {} if subtitles is None else {"with_subtitles": sum(told), "without_subtitles": told.count(False)}
-
-    if rows:
-        _write(rows, output)
+    if kept:
+        _write([one.row for one in kept], output)
+    problems = [*found.problems, *contested]
     report = Report(
         data_set=converter.name,
         split=split,
         source=str(source),
         videos=str(videos),
         output=str(output),
-        rows=len(rows),
+        rows=len(kept),
         official_rows=part.rows,
         limit=limit,
         counts=dict(Counter(problem.kind for problem in problems)),
-        notes=notes,
+        notes={} if subtitles is None else {"with_subtitles": sum(told), "without_subtitles": told.count(False)},
         problems=problems,
     )
-    _replace(report_path(output), json.dumps(asdict(report), indent=1, ensure_ascii=False).encode("utf-8", "replace"))
+    write_whole(report_path(output), [_json(asdict(report), indent=1)])
     return report
+
+
+def _check_options(
+    converter: Converter, output: Path, split: str, limit: int | None, subtitles: Subtitles | None
+) -> None:
+    """Make sure that options make sense; see :func:`convert`.
+
+    Raises:
+        ConvertError: They don't.
+    """
+    if split not in converter.splits:
+        raise ConvertError(f"{converter.name} has no split {split!r}; it has {', '.join(converter.splits)}")
+    if subtitles is not None and not converter.subtitles:
+        raise ConvertError(f"{converter.name} has no subtitles; leave --subtitles out")
+    if isinstance(subtitles, int) and subtitles < 1:
+        raise ConvertError(f"--subtitles {subtitles}: must be `all` or a number of frames from 1")
+    if output.suffix not in (".parquet", ".jsonl"):
+        raise ConvertError(f"--out {output}: must end in .parquet or .jsonl")
+    if limit is not None and limit < 1:
+        raise ConvertError(f"--limit {limit}: must be at least 1")
+
+
+def _collect(
+    questions: Iterable[tuple[str, Question | Problem]],
+    folder: VideoFolder,
+    make: Callable[[Question, str, FoundVideo], _Made | Problem],
+    limit: int | None,
+    tick: Callable[[], Any],
+) -> _Collected:
+    """The rows of a split.
+
+    Args:
+        questions: Of the split, with their places.
+        folder: Of the videos.
+        make: Makes the row of a question, its place, and its video.
+        limit: Stop after so many.
+        tick: Is called for each question.
+    """
+    found = _Collected()
+    in_part = False
+    for where, question in questions:
+        full = limit is not None and len(found.made) >= limit
+        if full and not in_part:
+            break
+        one: FoundVideo | _Made | Problem
+        if isinstance(question, Problem):
+            one = question
+        else:
+            tick()
+            one = found.video_of(question, where, folder, repeated=full)
+            # With enough rows, questions are read only to see whether another published path names the same file.
+            if isinstance(one, FoundVideo) and not full:
+                one = make(question, where, one)
+        if isinstance(one, _Made):
+            in_part = in_part or not one.video.whole
+            found.made.append(one)
+        elif isinstance(one, Problem) and not full:
+            found.problems.append(one)
+    return found
+
+
+def _make(
+    converter: Converter,
+    split: str,
+    output: Path,
+    spoken: "_Spoken",
+    question: Question,
+    where: str,
+    video: FoundVideo,
+) -> _Made | Problem:
+    """The row of a question, or why there is none."""
+    try:
+        row = _row(converter, question, split, where, _relative(video.path, output))
+        if converter.subtitles and (file := spoken.folder.find(question.subtitles)):
+            row["extra_info"]["subtitles"] = _relative(file.resolve(), output)
+            if question.subtitle_offset:
+                row["extra_info"]["subtitle_offset"] = question.subtitle_offset
+        text = spoken.text(question, video.path) if spoken.which is not None else None
+    except RowError as error:
+        return Problem("bad_row", where, str(error))
+    except (OSError, ValueError) as error:
+        return Problem("bad_subtitles", where, f"{question.subtitles[0]}: {error}")
+    except VideoError as error:  # its length must be known
+        return Problem("missing_video", where, str(error))
+    return _Made(row if text is None else _with_subtitles(row, text), video, question.videos[0], text)
 
 
 def _questions(
@@ -260,10 +325,8 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
             **extra,
         },
     }
-    try:
-        json.dumps(row, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        raise RowError(f"{where}: holds half of a surrogate pair, which can't be written: {error.reason}") from None
+    if not is_unicode(json.dumps(row, ensure_ascii=False)):
+        raise RowError(f"{where}: holds half of a surrogate pair, which can't be written")
     return row
 
 
@@ -273,7 +336,7 @@ def _uncontested(
     """Rows without those whose video was found by a part of its path, where another published path may mean it too.
 
     Args:
-        takers: For each file the published paths that it was found by, with the place of the first row of each.
+        takers: See :class:`_Collected`.
         root: The folder of the videos.
     """
     kept, problems = [], []
@@ -302,7 +365,7 @@ class _Spoken:
     """
 
     def __init__(self, folder: SubtitleFolder, which: Subtitles | None):
-        self.folder, self._which = folder, which
+        self.folder, self.which = folder, which
         self._times: dict[Path, tuple[float, ...]] = {}
 
     def text(self, question: Question, video: Path) -> str:
@@ -318,8 +381,8 @@ class _Spoken:
         duration = question.extra.get("duration")
         length = duration if isinstance(duration, float) else None
         subtitles: tuple[Subtitle, ...] = read_subtitles(path, question.subtitle_offset, length)
-        if isinstance(self._which, int):
-            subtitles = spoken_at(subtitles, self._frame_times(video, self._which))
+        if isinstance(self.which, int):
+            subtitles = spoken_at(subtitles, self._frame_times(video, self.which))
         return subtitle_lines(subtitles)
 
     def _frame_times(self, video: Path, count: int) -> tuple[float, ...]:
@@ -351,24 +414,21 @@ def _write(rows: list[dict[str, Any]], output: Path) -> None:
     """
     try:
         if output.suffix == ".jsonl":
-            lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-            _replace(output, lines.encode("utf-8", "replace"))
+            write_whole(output, (_json(row) + "\n" for row in rows))
             return
         # an empty list alone has no type
         typed = {"options": pa.list_(pa.string()), "windows": pa.list_(pa.list_(pa.float64()))}
         names = list(dict.fromkeys(name for row in rows for name in row))
         table = pa.table({name: pa.array([row.get(name) for row in rows], typed.get(name)) for name in names})
-        temporary = output.with_name(output.name + ".part")
-        pq.write_table(table, temporary)
-        temporary.replace(output)
+        with whole(output) as part:
+            pq.write_table(table, part)
     except (OSError, pa.ArrowException) as error:
         raise ConvertError(f"--out {output}: can't be written: {error}") from error
 
 
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+def _json(value: Any, indent: int | None = None) -> str:
+    """As JSON that can be written: half a character of a subtitle or of a message becomes ``?``."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 def summary(report: Report) -> str:

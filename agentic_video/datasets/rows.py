@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,36 @@ PROBE_SECONDS = 120.0
 
 MAX_REPORTED = 10
 """This many bad rows are named; the others are only counted."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a row can't be used.
+
+    Attributes:
+        where: The row's place (:func:`placed_rows`).
+        message: For people; it begins with the place.
+    """
+
+    where: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def reported(problems: Sequence[object], what: str, total: int | None = None) -> list[str]:
+    """Lines about what is left out: the first ones by name, then how many.
+
+    Args:
+        problems: What is wrong, one for each; no lines without any.
+        what: ``row``, ``record`` and so on.
+        total: Of how many; None where nobody knows.
+    """
+    lines = [f"{what} left out: {printable(str(problem))}" for problem in problems[:MAX_REPORTED]]
+    if problems:
+        lines.append(f"{len(problems)}{'' if total is None else f' of {total}'} {what}s left out")
+    return lines
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -75,7 +105,7 @@ def _row_of_line(line: str, where: str) -> Any:
 
 def load_rows(
     paths: Sequence[str | Path], check_videos: str = "exists", *, hidden: bool = False
-) -> tuple[list[VideoQA], list[str]]:
+) -> tuple[list[VideoQA], list[Problem]]:
     """Read and check the rows of several files.
 
     Args:
@@ -84,13 +114,13 @@ def load_rows(
         hidden: Whether rows whose answers aren't published are of use; only an evaluation can play them.
 
     Returns:
-        The good rows, their videos as absolute paths, and one message for each bad row, which names its place.
+        The good rows, their videos as absolute paths, and what is wrong with each bad one.
 
     Raises:
         RowError: A file can't be read at all, or no row is left.
     """
     rows: list[VideoQA] = []
-    problems: list[str] = []
+    problems: list[Problem] = []
     probed: dict[str, str] = {}
     for path in map(Path, paths):
         for where, raw in placed_rows(path):
@@ -108,7 +138,7 @@ def load_rows(
                 if probed[qa.video]:
                     raise RowError(f"{where}: field 'video': {probed[qa.video]}")
             except RowError as error:
-                problems.append(printable(str(error)))
+                problems.append(Problem(where, printable(str(error))))
                 continue
             rows.append(qa)
     if not rows:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils.data import Dataset
 
-from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.datasets.rows import load_rows, reported
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +33,8 @@ class VideoQADataset(Dataset):
         files = str(data_files).split(",") if isinstance(data_files, str | Path) else list(data_files)
         check = (config or {}).get("check_videos", "exists")
         self.rows, self.problems = load_rows(files, check)
-        for problem in self.problems[:MAX_REPORTED]:
-            logger.warning("row left out: %s", problem)
-        if self.problems:
-            logger.warning("%d of %d rows left out", len(self.problems), len(self.problems) + len(self.rows))
+        for line in reported(self.problems, "row", len(self.problems) + len(self.rows)):
+            logger.warning("%s", line)
         if max_samples > 0:
             self.rows = self.rows[:max_samples]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import Settings, limits_of, settings_of
-from agentic_video.datasets.rows import MAX_REPORTED, load_rows, placed_rows
+from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reported
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
@@ -67,6 +67,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
+from agentic_video.utils.journal import write_whole
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 
@@ -359,7 +360,7 @@ def write_required_frames(folder: Path, job: Job, results: Sequence[PartResult])
     }
     figures = measure(played)
     if figures is not None:
-        (folder / "required-frames.json").write_text(json.dumps(asdict(figures), indent=2), encoding="utf-8")
+        write_whole(folder / "required-frames.json", [json.dumps(asdict(figures), indent=2)])
         print(figures)
 
 
@@ -418,25 +419,18 @@ def read_rows(options: EvalOptions) -> Questions:
     rows, unreadable = load_rows(options.data, hidden=True)
     problems = [*_left_out(options.data, unreadable), *repeated(rows)]
     rows, _ = distinct(rows)
-    for problem in problems[:MAX_REPORTED]:
-        print(f"row left out: {printable(problem.message)}", file=sys.stderr)
-    if problems:
-        print(f"{len(problems)} rows left out", file=sys.stderr)
+    for line in reported([one.message for one in problems], "row"):
+        print(line, file=sys.stderr)
     if 0 < options.limit < len(rows):
         rows, problems = rows[: options.limit], [replace(one, asked=False) for one in problems]
     return Questions(tuple(rows), tuple(problems))
 
 
-def _left_out(paths: Sequence[Path], problems: Sequence[str]) -> list[LeftOut]:
-    """The rows that couldn't be read, by the messages about them, which begin with their places."""
-    places = {problem.partition(": ")[0] for problem in problems}
-    rows = {
-        place: row
-        for path in (paths if problems else ())
-        for where, row in placed_rows(path)
-        if (place := printable(where)) in places
-    }
-    return [left_out(problem, rows.get(problem.partition(": ")[0])) for problem in problems]
+def _left_out(paths: Sequence[Path], problems: Sequence[Problem]) -> list[LeftOut]:
+    """The rows that couldn't be read, with what their files have in their places."""
+    places = {problem.where for problem in problems}
+    rows = {where: row for path in (paths if problems else ()) for where, row in placed_rows(path) if where in places}
+    return [left_out(problem.message, rows.get(problem.where)) for problem in problems]
 
 
 def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System, str]:

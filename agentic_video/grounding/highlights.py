@@ -105,10 +105,10 @@ def highlight_ap(scores: Sequence[float], ratings: Ratings, least: int = VERY_GO
     return sum(_average_precision(padded, gold) for gold in ratings.highlights(least)) / RATERS
 
 
-def hit_at_one(scores: Sequence[float], ratings: Ratings, least: int = VERY_GOOD) -> float:
+def hit_at_one(scores: Sequence[float], ratings: Ratings) -> float:
     """HL Hit@1 of one question: 1.0 or 0.0; see :func:`highlight_ap`. Without scores it is 0."""
     best = max(range(len(scores)), key=lambda number: (scores[number], -number), default=len(ratings.clips))
-    return float(best < len(ratings.clips) and max(ratings.clips[best]) >= least)
+    return float(best < len(ratings.clips) and max(ratings.clips[best]) >= VERY_GOOD)
 
 
 def _average_precision(scores: Sequence[float], gold: Sequence[bool]) -> float:

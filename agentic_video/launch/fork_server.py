@@ -118,27 +118,32 @@ class ForkServer:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(clients[number], signal.SIGKILL)
                     self._clients.pop(clients[number], socket.socket()).close()
-                else:
-                    client, _ = self._socket.accept()
-                    try:
-                        request = _read(client)
-                    except (OSError, ValueError):
-                        client.close()
-                        continue
-                    server = os.getpid()
-                    if not (process := os.fork()):
-                        signal.set_wakeup_fd(-1)
-                        # Their descriptors are closed below. What would close them once more, when the process ends,
-                        # would close whatever has their numbers by then: a connection of Ray's, which aborts.
-                        for one in (self._socket, client, *self._clients.values()):
-                            one.detach()
-                        _become(request, server)
-                        return request
-                    for descriptor in request.descriptors.values():
-                        os.close(descriptor)
-                    self._clients[process] = client
-                    _say(client, process)
+                elif request := self._answer():
+                    return request
             self._reap()
+
+    def _answer(self) -> Request | None:
+        """Fork for the next client; in the forked process what it is to do, in the server None."""
+        client, _ = self._socket.accept()
+        try:
+            request = _read(client)
+        except (OSError, ValueError):
+            client.close()
+            return None
+        server = os.getpid()
+        if not (process := os.fork()):
+            signal.set_wakeup_fd(-1)
+            # Their descriptors are closed below. What would close them once more, when the process ends, would close
+            # whatever has their numbers by then: a connection of Ray's, which aborts.
+            for one in (self._socket, client, *self._clients.values()):
+                one.detach()
+            _become(request, server)
+            return request
+        for descriptor in request.descriptors.values():
+            os.close(descriptor)
+        self._clients[process] = client
+        _say(client, process)
+        return None
 
     def _reap(self) -> None:
         while True:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of
-from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.datasets.rows import load_rows, reported
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
@@ -259,16 +259,15 @@ def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
         SetupError: A file can't be read, nothing in it can be used, or its records are another system's.
     """
     try:
+        problems: Sequence[object]
         if stage == "grpo":
             (found, problems), kind = load_rows(files), "row"
         else:
             (found, problems), kind = _usable_records(files, system), "record"
     except (RowError, RecordError) as error:
         raise SetupError(str(error)) from error
-    for problem in problems[:MAX_REPORTED]:
-        print(f"{kind} left out: {problem}", flush=True)
-    if problems:
-        print(f"{len(problems)} of {len(found) + len(problems)} {kind}s left out", flush=True)
+    for line in reported(problems, kind, len(found) + len(problems)):
+        print(line, flush=True)
     if not found:
         raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
     return found

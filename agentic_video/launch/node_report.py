@@ -16,11 +16,11 @@ from typing import Any
 from agentic_video.launch.nodes import RESULT, ask_each, auth_mode, result_of, unanswered
 from agentic_video.utils.environment import DISTRIBUTION
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.units import GIB
 
 SECONDS = 90.0
 """How long all nodes together may take, the start of a process on each included."""
 PACKAGES = (DISTRIBUTION, "verl", "torch", "vllm", "transformers", "ray", "flash-attn")
-GIB = 2**30
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from agentic_video.report.collapse import WARNING
 from agentic_video.report.held_out import GREEDY
 from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.units import duration
 
 EPISODE = ("acc", "format", "tool", "turns", "frames")
 """What is shown of a GRPO step's episodes beside their reward."""
@@ -20,6 +21,8 @@ LOSSES = {"train/loss": "loss", "val/loss": "held-out loss", "train/grad_norm": 
 SHOWN_WHOLE = (
     "row left out",
     "rows left out",
+    "record left out",
+    "records left out",
     "Resuming from",
     "agentic_video could not",
     WARNING,
@@ -103,7 +106,7 @@ class Progress:
             self._seconds.append(float(_number(values.get("timing_s/step", ""), 3)))
             left = (self._steps - int(step)) * statistics.fmean(self._seconds)
             if 0 < left < math.inf:
-                return f", {_duration(left)} left"
+                return f", {duration(left)} left"
         return ""
 
     def _error(self, line: str) -> str:
@@ -125,13 +128,6 @@ def _figures(line: str) -> tuple[str, dict[str, str]]:
     """The step's number and the figures, as they are written, of a line ``step:7 - name:value - ...``."""
     step, *pairs = line.split("step:", 1)[1].strip().split(" - ")
     return step.strip(), dict(pair.rsplit(":", 1) for pair in pairs if ":" in pair)
-
-
-def _duration(seconds: float) -> str:
-    """``40 s``, ``12 min`` or ``3.5 h``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _grpo_step(step: str, values: Mapping[str, str], total: str, left: str) -> str:

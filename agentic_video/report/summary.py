@@ -127,7 +127,10 @@ def _frames(parts: Sequence[RecordedPart]) -> str:
     return f"{len(refs)} frames{clip} of {refs[0].width}x{refs[0].height} at {times} s" if refs else ""
 
 
-def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:
+_SAMPLES = 3
+
+
+def sample_episodes(folder: Path) -> list[Mapping[str, Any]]:
     """Episodes of the last steps: right ones that used the tool first, of different questions, one wrong one if there
     is one."""
     records: list[Mapping[str, Any]] = []
@@ -139,9 +142,9 @@ def sample_episodes(folder: Path, count: int = 3) -> list[Mapping[str, Any]]:
     used = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"]["tool"]]
     right = list({r["video_qa"]["id"]: r for r in used}.values())
     wrong = [r for r in records if r["reward_extra_info"]["acc"] < 1.0]
-    chosen = right[-(count - 1) :] + wrong[-1:]
+    chosen = right[1 - _SAMPLES :] + wrong[-1:]
     chosen += [record for record in reversed(records) if all(record is not other for other in chosen)]
-    return chosen[:count]
+    return chosen[:_SAMPLES]
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -58,6 +58,18 @@ class Usage:
     completion_tokens: int = 0
     requests: int = 0
 
+    @classmethod
+    def of(cls, choice: Mapping[str, Any]) -> "Usage":
+        """What one reply cost; a number that makes no sense is 0.
+
+        Args:
+            choice: With the reply's ``usage``, as :class:`~agentic_video.graders.endpoint.Endpoint` hands it out.
+        """
+        counted = choice.get("usage") or {}
+        tokens = (counted.get(name) for name in ("prompt_tokens", "completion_tokens"))
+        prompt, said = (one if type(one) is int and one > 0 else 0 for one in tokens)
+        return cls(prompt, said, 1)
+
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
@@ -219,8 +231,7 @@ class ChatPolicy:
         text, ended = choice["message"].get("content") or "", choice.get("finish_reason")
         if not isinstance(text, str):
             raise TypeError("the reply's content is not a text")
-        counted = choice.get("usage") or {}
-        usage = Usage(_count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens")), 1)
+        usage = Usage.of(choice)
         # Servers that can't go on from a prefix, and some that can, say it again.
         text = text.removeprefix(prefix)
         matched = choice.get("stop_reason") or choice.get("matched_stop")
@@ -257,7 +268,3 @@ def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any, before:
 def _text_parts(parts: Sequence[Part]) -> list[dict[str, Any]]:
     # Some servers refuse empty texts.
     return [{"type": "text", "text": part} for part in parts if isinstance(part, str) and part]
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

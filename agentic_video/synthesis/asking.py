@@ -90,15 +90,9 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
 
     def reply(choice: Mapping[str, Any]) -> tuple[T, Usage]:
         text = choice["message"].get("content") or ""
-        counted = choice.get("usage") or {}
-        usage = Usage(_count(counted.get("prompt_tokens")), _count(counted.get("completion_tokens")), 1)
-        return read(spoken(text)), usage
+        return read(spoken(text)), Usage.of(choice)
 
     return await endpoint.complete(messages, reply)
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 async def ask_beside(

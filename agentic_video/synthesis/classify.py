@@ -6,24 +6,21 @@ used tools, says what a question needs (:mod:`agentic_video.synthesis.classes`).
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
-from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.plan import fit_limits
 from agentic_video.evaluation.results import Key as QuestionKey
 from agentic_video.evaluation.results import finished, key_of
-from agentic_video.evaluation.runner import play_one
 from agentic_video.synthesis.classes import CLASSES, SetOptions, class_of, demonstration, set_sizes, side_of
-from agentic_video.synthesis.inputs import Questions, content_of, drawn, read_questions, report_problems
+from agentic_video.synthesis.inputs import Questions, drawn, read_questions, report_problems
 from agentic_video.synthesis.jobs import Finished, Job, JobOptions, Key, Outcome, open_job
-from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage, sampler, samples_of
 from agentic_video.systems.base import System
-from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import QuestionClass, VideoQA
 from agentic_video.utils.errors import SetupError
@@ -232,12 +229,13 @@ async def _play(
     try:
         # One for both sides: a base model's overview may need it too.
         retriever = next(iter(contexts.values())).retriever()
-        works = {side: _work(players[side], contexts[side], retriever, options.samples) for side in players}
+        works = {
+            side: sampler(player, contexts[side], retriever, options.samples, "classify")
+            for side, player in players.items()
+        }
+        samples = samples_of(rows, options.samples)
         items: dict[Key, tuple[str, VideoQA, int]] = {
-            (side, *key_of(qa), number, content_of(qa)): (side, qa, number)
-            for side in players
-            for qa in rows
-            for number in range(options.samples)
+            (side, *key): (side, *sample) for side in players for key, sample in samples.items()
         }
 
         async def play(item: tuple[str, VideoQA, int]) -> Outcome:
@@ -252,17 +250,3 @@ async def _play(
     finally:
         for one in contexts.values():
             one.close()
-
-
-def _work(
-    player: Teacher, shared: EvalContext, retriever: Retriever | None, samples: int
-) -> Callable[[VideoQA, int], Awaitable[Record]]:
-    """Play and grade a sample of a question."""
-    contexts = [shared.with_backend(backend) for backend in player.backends(shared, samples)]
-
-    async def work(qa: VideoQA, number: int) -> Record:
-        record = await play_one(contexts[number], retriever, qa)
-        provenance = {"source": "classify", "model": player.name, "sample": number}
-        return replace(record, provenance=provenance)
-
-    return work

@@ -84,7 +84,7 @@ def distill(options: DistillOptions) -> Finished:
     teacher.check_samples(options.samples)
     team = options.team if teacher.system.taught_by_team else None
     if team is not None:
-        _check_team(teacher, team)
+        _check_server(teacher)
     questions = read_questions(options.data).first(options.job.limit)
     rows = questions.rows
     if not teacher.settings.judge.base_url:
@@ -117,15 +117,13 @@ def _warn_of_intervals(rows: Sequence[VideoQA], least_acc: float) -> None:
         )
 
 
-def _check_team(teacher: Teacher, team: TeamOptions) -> None:
-    """Say now what the team would miss later."""
+def _check_server(teacher: Teacher) -> None:
+    """Say now that a team of teachers would miss its server later."""
     if teacher.spec.engine != "chat":
         raise SetupError(
             f"{teacher.system.name}'s teachers need a server: serve the checkpoint (vllm serve) and name its address "
             "with --teacher, or set --single-teacher"
         )
-    if team.experiences > 0:
-        ExperienceBank([Experience(VideoQA("", "", "x", ""), ())])  # needs a package, which may be missing
 
 
 def critic_backend(server: ServerOptions, teacher: Teacher) -> Backend:

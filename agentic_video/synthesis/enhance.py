@@ -29,11 +29,11 @@ from agentic_video.systems.prompts import question_text
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import LETTERS, RowError, VideoQA, absolute, located
 from agentic_video.utils.errors import SetupError
+from agentic_video.video.container import VIDEO_SUFFIXES
 from agentic_video.video.sampling import uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 from agentic_video.video.store import FrameStore, StoreConfig
 
-VIDEO_SUFFIXES = {".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".flv", ".ts"}
 MAX_EXAMPLE_CHARS = 600
 MIN_PIXELS, SIZE_FACTOR = 56 * 56, 28
 """Of a frame that the teacher is shown: least pixels, and what its sides are multiples of."""

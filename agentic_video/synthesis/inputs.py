@@ -10,13 +10,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
-from agentic_video.datasets.rows import MAX_REPORTED, load_rows
+from agentic_video.datasets.rows import load_rows, reported
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import JOURNALS, REVISION, Key, distinct, key_of, revision_of
 from agentic_video.graders.answer import match_choice
 from agentic_video.types.record import Record, RecordError, each_record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.text import printable
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
 
@@ -183,12 +182,10 @@ def step_of(record: Record) -> float:
     return step if isinstance(step, int | float) else 0
 
 
-def report_problems(problems: Sequence[str], what: str) -> None:
+def report_problems(problems: Sequence[object], what: str) -> None:
     """Name the first bad inputs and count all."""
-    for problem in problems[:MAX_REPORTED]:
-        print(f"{what} left out: {printable(problem)}", file=sys.stderr)
-    if problems:
-        print(f"{len(problems)} {what}s left out", file=sys.stderr)
+    for line in reported(problems, what):
+        print(line, file=sys.stderr)
 
 
 def digest(*parts: object) -> str:

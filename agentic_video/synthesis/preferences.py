@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import key_of
-from agentic_video.evaluation.runner import play_one
 from agentic_video.graders.endpoint import Endpoint, Unreadable
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.synthesis.asking import ServerOptions, ask, chat_config
@@ -29,7 +28,7 @@ from agentic_video.synthesis.inputs import (
     read_questions,
 )
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
-from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, recorded_usage, sampler, samples_of
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.record import Record
@@ -280,23 +279,13 @@ async def _judge(
 async def _play(job: Job, teacher: Teacher, rows: Sequence[VideoQA], options: PreferenceOptions) -> list[Record]:
     context = teacher.context(job.folder, options.job.concurrency)
     try:
-        retriever = context.retriever()
-        contexts = [context.with_backend(backend) for backend in teacher.backends(context, options.samples)]
-        items: dict[Key, tuple[VideoQA, int]] = {
-            (*key_of(qa), number, content_of(qa)): (qa, number) for qa in rows for number in range(options.samples)
-        }
+        play_sample = sampler(teacher, context, context.retriever(), options.samples, "preferences")
 
         async def work(item: tuple[VideoQA, int]) -> Outcome:
-            qa, number = item
-            record = await play_one(contexts[number], retriever, qa)
-            record = replace(
-                record,
-                trajectory=replace(record.trajectory, rollout_index=number),
-                provenance={"source": "preferences", "model": teacher.name, "sample": number},
-            )
+            record = await play_sample(*item)
             return Outcome(result=record.to_dict(), usage=recorded_usage(record))
 
-        played = await job.play(items, work, options.job.concurrency)
+        played = await job.play(samples_of(rows, options.samples), work, options.job.concurrency)
         return [Record.from_dict(outcome.result) for outcome in played.values()]
     finally:
         context.close()

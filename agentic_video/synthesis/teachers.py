@@ -4,7 +4,7 @@ A teacher is any model that an evaluation can play: an OpenAI-compatible server,
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,17 @@ from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, require_model, served_model
 from agentic_video.evaluation.plan import Plan
+from agentic_video.evaluation.results import key_of
+from agentic_video.evaluation.runner import play_one
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.synthesis.inputs import content_of
+from agentic_video.synthesis.jobs import Key
 from agentic_video.systems.base import System
 from agentic_video.systems.shown import shows_clips
+from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
@@ -172,6 +178,37 @@ def prepare(options: TeacherOptions) -> Teacher:
         chat = replace(spec.chat, timeout=options.timeout, max_tokens=options.max_tokens or spec.chat.max_tokens)
         spec, limits = replace(spec, chat=chat), TokenLimits(UNLIMITED, UNLIMITED, chat.max_tokens or limits.turn)
     return Teacher(settings, limits, spec, options.seeded)
+
+
+def samples_of(rows: Sequence[VideoQA], samples: int) -> dict[Key, tuple[VideoQA, int]]:
+    """The samples of some questions for a job: each question with the number of its sample."""
+    return {(*key_of(qa), number, content_of(qa)): (qa, number) for qa in rows for number in range(samples)}
+
+
+def sampler(
+    teacher: Teacher, context: EvalContext, retriever: Retriever | None, samples: int, source: str
+) -> Callable[[VideoQA, int], Awaitable[Record]]:
+    """Who plays and grades a sample of a question, as in evaluation.
+
+    Args:
+        teacher: The model.
+        context: Of the teacher's episodes.
+        retriever: For its tools.
+        samples: Of each question.
+        source: What records name as theirs.
+
+    Returns:
+        The record of a question's sample, by its number; raises what :func:`play_one` raises.
+    """
+    contexts = [context.with_backend(backend) for backend in teacher.backends(context, samples)]
+
+    async def play(qa: VideoQA, number: int) -> Record:
+        record = await play_one(contexts[number], retriever, qa)
+        trajectory = replace(record.trajectory, rollout_index=number)
+        provenance = {"source": source, "model": teacher.name, "sample": number}
+        return replace(record, trajectory=trajectory, provenance=provenance)
+
+    return play
 
 
 def _picked(config: object, names: Sequence[str]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from rank_bm25 import BM25Plus
+
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Utterance
@@ -23,7 +25,6 @@ from agentic_video.types.message import AsideRequest, Message, Part, text_of
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside
-from agentic_video.utils.errors import SetupError
 
 MAX_EXPERIENCE_CHARS = 2_000
 """Of one past success as the executor is shown it."""
@@ -95,22 +96,11 @@ class ExperienceBank:
 
     Args:
         experiences: In an order that a restart gives again: it decides between equally similar ones.
-
-    Raises:
-        SetupError: ``rank-bm25`` isn't installed, and there is something to search.
     """
 
     def __init__(self, experiences: Sequence[Experience] = ()):
         self._experiences = list(experiences)
-        self._index = None
-        if experiences:
-            try:
-                from rank_bm25 import BM25Plus
-            except ImportError as error:
-                raise SetupError(
-                    "the experience bank needs the package rank-bm25: install it, or set --experiences 0"
-                ) from error
-            self._index = BM25Plus([_words(one.qa) for one in self._experiences])
+        self._index = BM25Plus([_words(one.qa) for one in self._experiences]) if experiences else None
 
     def __len__(self) -> int:
         return len(self._experiences)

@@ -60,6 +60,12 @@ def read_blocks(text: str, tags: Sequence[str]) -> Blocks:
     return Blocks(tuple(blocks), clean and not text[position:].strip())
 
 
+def answer_or_all(reply: str) -> str:
+    """What a reply without a grammar answers: the text of its last answer tag, or all of it where there is none."""
+    answer = last_block(reply, "answer")
+    return reply if answer is None else answer
+
+
 def last_block(text: str, tag: str) -> str | None:
     """The text between the last opening tag of a name and the closing one that follows; None without either."""
     opened = f"<{tag}>"

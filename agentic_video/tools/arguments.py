@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from agentic_video.tools.base import ToolError
 from agentic_video.types.action import ToolCall
+from agentic_video.types.text import is_unicode
 
 MAX_CALL_CHARS = 2_000
 """A call's JSON is refused beyond this many characters: no legal call comes near it."""
@@ -38,29 +39,30 @@ def read_json_object(text: str, max_chars: int = MAX_CALL_CHARS, max_depth: int 
     return value
 
 
-def read_call(text: str) -> ToolCall:
+def read_call(text: str, max_depth: int = MAX_CALL_DEPTH, *, nested_text: bool = False) -> ToolCall:
     """Read what stands between the tags of a call.
 
     Args:
         text: What a model wrote.
+        max_depth: As for :func:`read_json_object`.
+        nested_text: Whether the arguments may stand in a text of their own, as JSON.
 
     Raises:
         ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments.
     """
-    call = read_json_object(text)
+    call = read_json_object(text, max_depth=max_depth)
     name, arguments = call.get("name"), call.get("arguments")
     if not isinstance(name, str):
         raise ToolError("the call has no name")
+    if nested_text and isinstance(arguments, str):
+        arguments = read_json_object(arguments, max_depth=max_depth)
     if not isinstance(arguments, dict):
         raise ToolError("the call has no arguments")
     # What follows goes into the episode's record, which can't hold deep nesting or half a character ("\ud800").
     if any(isinstance(value, dict | list) for value in arguments.values()):
         raise ToolError("an argument must be a number or a text")
-    try:
-        for word in (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))):
-            word.encode()
-    except UnicodeEncodeError:
-        raise ToolError("the call holds what is no text") from None
+    if not all(map(is_unicode, (name, *arguments, *(one for one in arguments.values() if isinstance(one, str))))):
+        raise ToolError("the call holds what is no text")
     return ToolCall(name, arguments)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.uniform_sample import frames_within, spread
+from agentic_video.types.text import is_unicode
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,8 @@ def read_prompt(arguments: Mapping[str, Any]) -> str:
     prompt = arguments.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise ToolError("prompt must be a text that isn't empty")
-    try:
-        # JSON can spell half a character ("\ud800"), at which a retrieval model's tokenizer would fail.
-        prompt.encode()
-    except UnicodeEncodeError:
-        raise ToolError("prompt must be valid text") from None
+    if not is_unicode(prompt):
+        raise ToolError("prompt must be valid text")
     return prompt.strip()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentic_video.tools.base import ToolError
+from agentic_video.types.text import is_unicode
 from agentic_video.video.sampling import uniform_indices
 
 NAME = "seek_video_frames"
@@ -53,11 +54,8 @@ def check_seek(arguments: Mapping[str, Any], duration: float, max_frames: int, m
     query = "" if query is None else str(query).strip()
     if len(query) > max_query_chars:
         raise ToolError(f"query must have at most {max_query_chars} characters")
-    try:
-        # JSON can spell half a character ("\ud800"), at which a retrieval model's tokenizer would fail.
-        query.encode()
-    except UnicodeEncodeError:
-        raise ToolError("query must be valid text") from None
+    if not is_unicode(query):
+        raise ToolError("query must be valid text")
     start = max(_number(arguments.get("start_time"), 0.0), 0.0)
     end = _number(arguments.get("end_time"), OPEN_END)
     if start > duration or end < 0:

@@ -36,10 +36,11 @@ from agentic_video.toyworld.oracles import OwnWords, Turns
 from agentic_video.toyworld.questions import row_of, scenes
 from agentic_video.toyworld.scenes import SceneSource, path_of
 from agentic_video.toyworld.search import SearchRecipe, demonstrate_search
-from agentic_video.toyworld.world import COLOURS, COUNTS, SHAPES, TINTS, Kind, Scene, WorldRecipe, clock, kinds_of
+from agentic_video.toyworld.world import COLOURS, COUNTS, SHAPES, TINTS, Kind, Scene, WorldRecipe, kinds_of
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.units import clock
 
 OPTION_FORMAT = "{letter}. {text}"
 

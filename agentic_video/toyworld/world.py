@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.types.row import Interval, windows_text
+from agentic_video.utils.units import clock
 from agentic_video.video.sampling import uniform_indices
 
 Kind = str
@@ -212,11 +213,6 @@ class Scene:
     def aim(self) -> int | None:
         """Whole second to look around; None when there is no event."""
         return None if self.event_time is None else math.floor(self.event_time)
-
-
-def clock(time: float) -> str:
-    """A time in seconds as MM:SS."""
-    return f"{int(time) // 60:02d}:{int(time) % 60:02d}"
 
 
 def overview_times(seconds: int, recipe: WorldRecipe, *counts: int) -> list[float]:

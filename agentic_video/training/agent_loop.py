@@ -25,6 +25,7 @@ from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
 from agentic_video.training.credit import spread
 from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
+from agentic_video.training.outputs import REWARDS
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.training.router import RequestId
 from agentic_video.training.turnstile import beside, one_by_one
@@ -32,7 +33,7 @@ from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason
+from agentic_video.types.trajectory import EndReason, Trajectory
 from agentic_video.video.counted import CountedSource, ServingSource
 from agentic_video.video.node_actor import node_id
 from agentic_video.video.node_store import NodeFrameStore
@@ -54,7 +55,7 @@ class EpisodeOutput(AgentLoopOutput):
         """As verl's."""
         made: dict[str, Any] = super().as_dict()
         if "rm_scores" in made:
-            info = self.extra_fields.get("reward_extra_info") or {}
+            info = self.extra_fields.get(REWARDS) or {}
             made["rm_scores"] = spread(made["rm_scores"], made["response_mask"], info)
         return made
 
@@ -365,39 +366,58 @@ class VideoAgentLoop(AgentLoopBase):
         if not last.response_ids:
             # All that was generated was forbidden. verl needs a response: one that no loss is taken on.
             last.append_shown([min(self.format.eos_ids)], [])
+        shared = {
+            "extra_fields": self._extra_fields(policy, trajectory, qa, source, greedy=bool(row.get(GREEDY))),
+            "metrics": AgentLoopMetrics(
+                generate_sequences=engine.seconds,
+                tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
+            ),
+            "num_turns": 2 * len(trajectory.turns),
+        }
+        await one_by_one()
+        # A validation trains on nothing.
+        sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
+        outputs = await self._outputs(sequences, shared, log_probs=bool(sampling_params.get("logprobs")))
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    def _extra_fields(
+        self, policy: TokenPolicy, trajectory: Trajectory, qa: VideoQA, source: CountedSource, *, greedy: bool
+    ) -> dict[str, Any]:
+        """What verl, the reward and the log read of an episode."""
         looks = looks_at(trajectory, qa.windows)
-        extra_fields: dict[str, Any] = {
+        return {
             **weight_versions(policy.extra),
             "trajectory": trajectory.to_dict(),
             "video_qa": qa.to_row(),
-            GREEDY: bool(row.get(GREEDY)),
-            UNTRAINED: trajectory.end in system.untrained_ends,
+            GREEDY: greedy,
+            UNTRAINED: trajectory.end in self.settings.system.untrained_ends,
             COSTS: {**episode_costs(trajectory, self.format, source), **(looks.figures() if looks else {})},
             "turn_scores": [],
             "tool_rewards": [],
         }
-        metrics = AgentLoopMetrics(
-            generate_sequences=engine.seconds,
-            tool_calls=max(0.0, self.loop.time() - started - engine.seconds),
-        )
-        await one_by_one()
-        # A validation trains on nothing.
-        sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
+
+    async def _outputs(
+        self, sequences: Sequence[TokenSequence], shared: Mapping[str, Any], *, log_probs: bool
+    ) -> list[AgentLoopOutput]:
+        """An output for each sequence of an episode.
+
+        Args:
+            sequences: The last one is the episode's last.
+            shared: Fields that they have in common.
+            log_probs: Whether verl gets the tokens' log-probabilities.
+        """
         images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
-        outputs: list[AgentLoopOutput] = [
+        return [
             EpisodeOutput(
                 prompt_ids=sequence.prompt_ids,
                 response_ids=sequence.response_ids,
                 response_mask=sequence.response_mask,
-                response_logprobs=sequence.log_probs if sampling_params.get("logprobs") else None,
+                response_logprobs=sequence.log_probs if log_probs else None,
                 multi_modal_data={IMAGES: shown},
-                num_turns=2 * len(trajectory.turns),
-                metrics=metrics,
-                extra_fields={**extra_fields, FINAL_OUTPUT: sequence is last},
+                **{**shared, "extra_fields": {**shared["extra_fields"], FINAL_OUTPUT: sequence is sequences[-1]}},
             )
             for sequence, shown in zip(sequences, images, strict=True)
         ]
-        return outputs if len(outputs) > 1 else outputs[0]
 
     def _images(self, sequences: Sequence[TokenSequence]) -> list[SequenceImages]:
         """References to what each sequence was shown, which the store of this node has."""

@@ -26,6 +26,7 @@ from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
 from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
+from agentic_video.training.outputs import key_of
 from agentic_video.training.references import IMAGES
 from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.training.untrained import UNTRAINED
@@ -97,8 +98,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         outputs = output if isinstance(output, list) else [output]
         if not outputs or not outputs[-1].extra_fields.get(UNTRAINED, False):
             return
-        # As verl makes them.
-        keys = [f"{kwargs['uid']}_{kwargs['session_id']}_{number}" for number in range(len(outputs))]
+        keys = [key_of(kwargs["uid"], kwargs["session_id"], number) for number in range(len(outputs))]
         await tq.async_kv_batch_put(keys=keys, tags=[{UNTRAINED: True} for _ in keys], partition_id="train")
 
     def _inputs(self, output: Any) -> dict[str, Any]:

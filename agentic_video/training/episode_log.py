@@ -23,7 +23,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import rates_since
-from agentic_video.training.outputs import REWARDS, extra_fields
+from agentic_video.training.outputs import REWARDS, extra_fields, key_of
 from agentic_video.training.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
 from agentic_video.training.untrained import UNTRAINED, without_signal
 from agentic_video.types.record import Record, write_record
@@ -283,7 +283,7 @@ def empty_episode(asked: Mapping[str, Any], partition_id: str) -> KVBatchMeta:
         "reward_model": asked["reward_model"][0] if "reward_model" in asked else {},
         "extra_fields": {},
     }
-    keys, tags = [f"{uid}_0_0"], [{"seq_len": 2, "prompt_len": 1, "response_len": 1, "status": "success"}]
+    keys, tags = [key_of(uid, 0, 0)], [{"seq_len": 2, "prompt_len": 1, "response_len": 1, "status": "success"}]
     tq.kv_batch_put(keys=keys, partition_id=partition_id, tags=tags, fields=list_of_dict_to_tensordict([fields]))
     return KVBatchMeta(partition_id=partition_id, keys=keys, tags=tags)
 

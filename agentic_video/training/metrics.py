@@ -36,6 +36,7 @@ import torch
 from agentic_video.report.collapse import GAP_OF_TURN
 from agentic_video.report.held_out import GREEDY, REWARD_ERROR
 from agentic_video.rollout.costs import COSTS
+from agentic_video.training.outputs import REWARDS
 from agentic_video.training.validation import greedy_name
 from agentic_video.utils.standard_error import clustered_error
 
@@ -115,15 +116,15 @@ def group_metrics(episodes: Iterable[Mapping[str, Any]], split: Split, names: Gr
 
 def _reward_error(episodes: Sequence[Mapping[str, Any]]) -> float | None:
     """Standard error of the mean reward; None where all episodes are about one video."""
-    rewarded = [episode for episode in episodes if "reward" in episode["reward_extra_info"]]
+    rewarded = [episode for episode in episodes if "reward" in episode[REWARDS]]
     return clustered_error(
-        [float(episode["reward_extra_info"]["reward"]) for episode in rewarded],
+        [float(episode[REWARDS]["reward"]) for episode in rewarded],
         [episode["video_qa"].get("video") for episode in rewarded],
     )
 
 
 def _figures(episodes: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    rewards = [episode["reward_extra_info"] for episode in episodes]
+    rewards = [episode[REWARDS] for episode in episodes]
     costs = [episode.get(COSTS, {}) for episode in episodes]
     ends = dict.fromkeys(key for reward in rewards for key in reward if key.startswith("end_"))
     figures = {name: mean_of(rewards, key) for name, key in _FROM_REWARD.items()}

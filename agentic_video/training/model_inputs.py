@@ -1,7 +1,7 @@
 """What the model takes beside token ids: patches of images and clips, and positions of tokens.
 
-Rollouts, SFT and KTO make them here alike, so that a recorded episode is trained on as its rollout would be. Positions
-and sizes need no pixels: a rollout's are made where it is played, its patches where they are trained on.
+Rollouts, SFT and KTO make them by the same functions, so that a recorded episode is trained on as its rollout would be.
+Positions and sizes need no pixels: they are made where an episode is played or read, patches where they are trained on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -184,7 +184,7 @@ def _timed_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, tor
 
 
 def visual_patches(processor: Any, shown: Sequence[Visual]) -> dict[str, torch.Tensor]:
-    """Patches of images and clips by their keys, each distinct one processed once."""
+    """Patches of images and clips by their keys, each distinct one processed once; see :func:`model_inputs`."""
     frames = {one.key: one.image for one in shown if not isinstance(one, Clip)}
     clips = {one.key: [frame.image for frame in one.frames] for one in shown if isinstance(one, Clip)}
     return {
@@ -214,7 +214,8 @@ def pixels_of(
 def model_inputs(
     processor: Any, ids: torch.Tensor, shown: Sequence[Visual]
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Positions and visual inputs of a sequence, as a rollout has them when it is trained on.
+    """All at once for one sequence, as a rollout has them when it is trained on: for checks and measurements, while a
+    job makes patches by the batch, on its device.
 
     Args:
         processor: The model's, with verl's ``get_rope_index``.

@@ -9,8 +9,19 @@ REWARDS = "reward_extra_info"
 """In ``extra_fields``: what the episode earned, by name; verl puts it there."""
 
 
+def key_of(uid: str, session: str | int, output: int) -> str:
+    """The key of an output in verl's transfer queue, as verl makes it.
+
+    Args:
+        uid: Of the group.
+        session: Number of the rollout in its group.
+        output: Number of the output in its rollout.
+    """
+    return f"{uid}_{session}_{output}"
+
+
 def rollout_of(key: str) -> tuple[str, str]:
-    """The group and the number of the rollout of a key of verl's transfer queue (``{uid}_{session}_{output}``)."""
+    """The group and the number of the rollout of an output's key; see :func:`key_of`."""
     uid, session, _ = key.rsplit("_", 2)
     return uid, session
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import transfer_queue as tq
 
+from agentic_video.training.outputs import rollout_of
+
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
@@ -25,6 +27,6 @@ class Restored(_Base):
             return
         for partition_id, tags in (tq.kv_list() or {}).items():
             prompts = {key for key, tag in tags.items() if tag.get("is_prompt", False)}
-            trained = [key for key in tags if key.split("_")[0] not in prompts]
+            trained = [key for key in tags if key not in prompts and rollout_of(key)[0] not in prompts]
             if trained:
                 tq.kv_clear(keys=trained, partition_id=partition_id)

@@ -17,6 +17,7 @@ from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import check_function, score_episode
 from agentic_video.training.credit import turn_rewards
+from agentic_video.training.outputs import REWARDS
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
@@ -145,7 +146,7 @@ class VideoAgentRewardManager(RewardManagerBase):
         if self.settings.credit == "turn":
             most = self.settings.system.max_turns
             info |= turn_rewards(score.reward, score.turns, len(trajectory.turns), most)
-        return {"reward_score": score.reward, "reward_extra_info": info}
+        return {"reward_score": score.reward, REWARDS: info}
 
 
 class _SilentJudge(Judge):

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch.utils.data import Dataset
 
 from agentic_video.config.settings import episode_limits, settings_of
-from agentic_video.datasets.rows import MAX_REPORTED, video_problem
+from agentic_video.datasets.rows import reported, video_problem
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
@@ -71,14 +71,6 @@ def by_ranks(items: Sequence[T], work: Callable[[T], R]) -> list[R]:
     return [shares[number % ranks][number // ranks] for number in range(len(items))]
 
 
-def report_problems(problems: Sequence[str], total: int) -> None:
-    """Name the first records that can't be used, and count all."""
-    for problem in problems[:MAX_REPORTED]:
-        logger.warning("row left out: %s", problem)
-    if problems:
-        logger.warning("%d of %d rows left out", len(problems), total)
-
-
 class TrajectoryDataset(Dataset):
     """One sample for each sequence of each recorded episode; loss on what the model said and on nothing else.
 
@@ -126,7 +118,8 @@ class TrajectoryDataset(Dataset):
             for number, label in one
         ]
         if not (dist.is_initialized() and dist.get_rank()):
-            report_problems(self.problems, len(found))
+            for text in reported(self.problems, "record", len(found)):
+                logger.warning("%s", text)
         if not self._samples:
             first = f"; the first problem: {self.problems[0]}" if self.problems else ""
             raise ValueError(f"no usable record in {files}{first}")
@@ -178,7 +171,7 @@ class TrajectoryDataset(Dataset):
                 if number not in self._unreadable:
                     self._unreadable.add(number)
                     line = self._samples[number].line
-                    logger.warning("row left out: %s line %d: %s", line.path, line.number, error)
+                    logger.warning("record left out: %s line %d: %s", line.path, line.number, error)
                 last = error
         raise last
 

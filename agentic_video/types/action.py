@@ -13,6 +13,15 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
 
+REFUSED = "refused"
+"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
+
+
+def refused(reason: str) -> ToolCall:
+    """What stands in the place of a call that can't be read, where the others of its turn are carried out."""
+    return ToolCall(REFUSED, {"reason": reason})
+
+
 @dataclass(frozen=True)
 class Calls:
     """A turn that asks for tools."""

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, TextIO
 
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.row import RowError, VideoQA, located
-from agentic_video.types.text import printable
+from agentic_video.types.text import printable, short
 from agentic_video.types.trajectory import EndReason, Trajectory
 
 VERSION = 2
@@ -264,7 +264,7 @@ def _record(line: bytes, path: Path, number: int) -> Record:
 def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type], where: str, name: str) -> None:
     """Look whether an object has the fields that it must have, no others, and each of its kind."""
     if not isinstance(raw, Mapping):
-        raise RecordError(f"{where}: {_field(name)} must be an object, got {_short(raw)}")
+        raise RecordError(f"{where}: {_field(name)} must be an object, got {short(raw)}")
     prefix = f"{name}." if name else ""
     known = {**required, **optional}
     for key in raw:
@@ -278,14 +278,14 @@ def _check(raw: Any, required: Mapping[str, type], optional: Mapping[str, type],
         value = raw[key]
         fits = isinstance(value, int | float) if kind is float else isinstance(value, kind)
         if not fits or (kind is not bool and isinstance(value, bool)) or _is_huge(value):
-            raise RecordError(f"{where}: field '{prefix}{key}' must be {_KINDS[kind]}, got {_short(value)}")
+            raise RecordError(f"{where}: field '{prefix}{key}' must be {_KINDS[kind]}, got {short(value)}")
 
 
 def _check_trajectory(raw: Any, where: str) -> None:
     _check(raw, _TRAJECTORY, _TRAJECTORY_OPTIONAL, where, "trajectory")
     ends = [end.value for end in EndReason]
     if raw["end"] not in ends:
-        raise RecordError(f"{where}: field 'trajectory.end' must be one of {ends}, got {_short(raw['end'])}")
+        raise RecordError(f"{where}: field 'trajectory.end' must be one of {ends}, got {short(raw['end'])}")
     _check_messages(raw["opening"], where, "trajectory.opening")
     for number, turn in enumerate(raw["turns"]):
         name = f"trajectory.turns[{number}]"
@@ -302,14 +302,14 @@ def _check_messages(messages: Sequence[Any], where: str, name: str) -> None:
         one = f"{name}[{number}]"
         _check(message, _MESSAGE, {}, where, one)
         if message["role"] not in ("system", "user"):
-            raise RecordError(f"{where}: field '{one}.role' must be system or user, got {_short(message['role'])}")
+            raise RecordError(f"{where}: field '{one}.role' must be system or user, got {short(message['role'])}")
         _check_parts(message["parts"], where, f"{one}.parts")
 
 
 def _check_ids(said: Mapping[str, Any], where: str, name: str) -> None:
     for token in said.get("token_ids", ()):
         if not isinstance(token, int) or isinstance(token, bool) or token < 0 or _is_huge(token):
-            raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {_short(token)}")
+            raise RecordError(f"{where}: field '{name}.token_ids' must hold token ids, got {short(token)}")
 
 
 def _check_asides(owner: Mapping[str, Any], where: str, name: str) -> None:
@@ -320,7 +320,7 @@ def _check_asides(owner: Mapping[str, Any], where: str, name: str) -> None:
         _check_ids(aside, where, one)
         for stop in aside.get("stop", ()):
             if not isinstance(stop, str):
-                raise RecordError(f"{where}: field '{one}.stop' must hold texts, got {_short(stop)}")
+                raise RecordError(f"{where}: field '{one}.stop' must hold texts, got {short(stop)}")
 
 
 def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:
@@ -345,7 +345,7 @@ def _check_crop(raw: Mapping[str, Any], where: str, name: str) -> None:
     _check(raw, _CROP, {}, where, name)
     box = raw["box"]
     if len(box) != 4 or not all(isinstance(edge, int) and not isinstance(edge, bool) for edge in box):
-        raise RecordError(f"{where}: field '{name}.box' must hold four whole numbers, got {_short(box)}")
+        raise RecordError(f"{where}: field '{name}.box' must hold four whole numbers, got {short(box)}")
     left, top, right, bottom = box
     if not (0 <= left < right <= raw["frame_width"] and 0 <= top < bottom <= raw["frame_height"]):
         raise RecordError(f"{where}: field '{name}' is no region of a frame: {dict(raw)}")
@@ -364,7 +364,7 @@ def _check_clip(raw: Any, where: str, name: str) -> None:
 def _check_action(raw: Mapping[str, Any], where: str, name: str) -> None:
     kind = raw.get("kind")
     if not isinstance(kind, str) or kind not in _ACTIONS:
-        raise RecordError(f"{where}: field '{name}.kind' must be one of {sorted(_ACTIONS)}, got {_short(kind)}")
+        raise RecordError(f"{where}: field '{name}.kind' must be one of {sorted(_ACTIONS)}, got {short(kind)}")
     _check(raw, {"kind": str, **_ACTIONS[kind]}, {}, where, name)
     for number, call in enumerate(raw.get("calls", ())):
         _check(call, _CALL, {}, where, f"{name}.calls[{number}]")
@@ -377,8 +377,3 @@ def _is_huge(value: Any) -> bool:
 
 def _field(name: str) -> str:
     return f"field '{name}'" if name else "a record"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:60] + "..."

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
-from agentic_video.types.text import is_unicode
+from agentic_video.types.text import is_unicode, short
 
 AnswerType = Literal["multiple_choice", "open_ended", "interval", "intervals"]
 
@@ -94,21 +94,21 @@ class VideoQA:
         def text(name: str, default: str | None = None) -> str:
             value = row.get(name, default)
             if not isinstance(value, str) or not value.strip():
-                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {_short(value)}")
+                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {short(value)}")
             if not is_unicode(value):
-                raise RowError(f"{where}: field '{name}' holds half of a surrogate pair: {_short(value)}")
+                raise RowError(f"{where}: field '{name}' holds half of a surrogate pair: {short(value)}")
             return value
 
         options = row.get("options")
         if options is not None and (isinstance(options, str | Mapping) or not isinstance(options, Iterable)):
-            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {_short(options)}")
+            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {short(options)}")
         options = () if options is None else tuple(options)
         if any(not isinstance(option, str) or not option or not is_unicode(option) for option in options):
-            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {_short(list(options))}")
+            raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {short(list(options))}")
         answer_type = row.get("answer_type") or ("multiple_choice" if options else "open_ended")
         if not isinstance(answer_type, str) or answer_type not in get_args(AnswerType):
             raise RowError(
-                f"{where}: field 'answer_type' must be one of {get_args(AnswerType)}, got {_short(answer_type)}"
+                f"{where}: field 'answer_type' must be one of {get_args(AnswerType)}, got {short(answer_type)}"
             )
         try:
             windows = read_windows(row.get("windows"))
@@ -139,7 +139,7 @@ class VideoQA:
             answer = letter
         video = text("video")
         if "\0" in video:
-            raise RowError(f"{where}: field 'video' is no path: {_short(video)}")
+            raise RowError(f"{where}: field 'video' is no path: {short(video)}")
         return cls(
             id=text("id"),
             video=video,
@@ -182,16 +182,16 @@ def read_windows(value: Any) -> tuple[Interval, ...]:
     if value is None:
         return ()
     if not _is_list(value):
-        raise ValueError(f"must be a list of [start, end] in seconds, got {_short(value)}")
+        raise ValueError(f"must be a list of [start, end] in seconds, got {short(value)}")
     if len(value) > MAX_WINDOWS:
         raise ValueError(f"must hold at most {MAX_WINDOWS} windows, got {len(value)}")
     windows = []
     for number, window in enumerate(value):
         if not _is_list(window) or len(window) != 2:
-            raise ValueError(f"must be a list of [start, end] in seconds; number {number} is {_short(window)}")
+            raise ValueError(f"must be a list of [start, end] in seconds; number {number} is {short(window)}")
         start, end = map(_seconds, window)
         if not 0 <= start <= end < math.inf:  # false for NaN, too
-            raise ValueError(f"must hold 0 <= start <= end in seconds; number {number} is {_short(window)}")
+            raise ValueError(f"must hold 0 <= start <= end in seconds; number {number} is {short(window)}")
         windows.append((start, end))
     return tuple(windows)
 
@@ -246,8 +246,3 @@ def _is_deep(value: Any) -> bool:
             for inner in (one.values() if isinstance(one, Mapping) else one)
         ]
     return bool(layer)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:60] + "..."

@@ -6,6 +6,12 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def short(value: object) -> str:
+    """A value for a message, as Python writes it: its first 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:60] + "..."
+
+
 def printable(text: str) -> str:
     """A text for a terminal or a log: what isn't shown there, but obeyed, is written as an escape."""
     if text.isprintable():

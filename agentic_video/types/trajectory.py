@@ -1,9 +1,10 @@
 """What an episode leaves behind: plain data that rewards, metrics, exports and viewers read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from math import isfinite
 from typing import Any
 
@@ -316,6 +317,16 @@ def recorded_frames(parts: Sequence[RecordedPart]) -> tuple[FrameRef, ...]:
     """The frames of some parts in order, those of clips included."""
     shown = (part for part in parts if not isinstance(part, str))
     return tuple(ref for part in shown for ref in (part.frames if isinstance(part, ClipRef) else (part,)))
+
+
+def runs_of_size(refs: Sequence[FrameRef]) -> Iterator[tuple[tuple[int, int], list[int]]]:
+    """The numbers of some frames, those of one size that follow one another together, as a source is asked for them.
+
+    Yields:
+        (width, height) and the numbers.
+    """
+    for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
+        yield size, [ref.index for ref in group]
 
 
 def _reference(shown: Frame | Clip) -> FrameRef | ClipRef:

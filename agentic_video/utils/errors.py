@@ -3,6 +3,9 @@
 CANNOT_GO_ON = "agentic_video could not go on"
 """How the reason begins for which a training ends itself; the launcher shows such lines."""
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 
 class SetupError(Exception):
     """A command can't start, or go on; the message says what to set."""

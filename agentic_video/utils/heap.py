@@ -4,6 +4,8 @@ import ctypes
 from functools import cache
 from typing import Any
 
+_SHARED_HEAPS = 2
+
 
 @cache
 def _of_libc(name: str) -> Any:
@@ -19,11 +21,11 @@ def trim() -> None:
         malloc_trim(0)
 
 
-def share_arenas(count: int = 2) -> None:
-    """Let all threads of this process share a few of glibc's heaps, in place of eight for each processor.
+def share_arenas() -> None:
+    """Let all threads of this process share two of glibc's heaps, in place of eight for each processor.
 
     What one heap has free, threads of another can't use: where threads come and go with pictures, each heap grows to
     the most that it ever held. For a process that is about to start such threads.
     """
     if (mallopt := _of_libc("mallopt")) is not None:
-        mallopt(-8, count)  # M_ARENA_MAX, malloc.h
+        mallopt(-8, _SHARED_HEAPS)  # M_ARENA_MAX, malloc.h

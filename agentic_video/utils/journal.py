@@ -133,11 +133,14 @@ def _named(path: Path) -> Iterator[None]:
         raise
 
 
-def _whole_lines(file: BinaryIO, chunk: int = 1 << 20) -> int:
+_CHUNK = 1 << 20
+
+
+def _whole_lines(file: BinaryIO) -> int:
     """Size in bytes of a file up to the end of its last whole line."""
     end = file.seek(0, os.SEEK_END)
     while end:
-        start = max(0, end - chunk)
+        start = max(0, end - _CHUNK)
         file.seek(start)
         found = file.read(end - start).rfind(b"\n")
         if found >= 0:
@@ -162,13 +165,28 @@ def write_whole(path: Path, texts: Iterable[str]) -> None:
     Raises:
         OSError: It can't be written; nothing is left of it.
     """
+    with whole(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(texts)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """As :func:`write_whole`, for whoever writes a file by its name.
+
+    Args:
+        path: The file; its folder is made.
+
+    Yields:
+        The file to write, which takes the place of the other.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # Of a name of its own: others may write the same file at the same time.
     part = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
-        with _named(path), part.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(texts)
-            settle(file)
+        with _named(path):
+            yield part
+            with part.open("a", encoding="utf-8") as file:
+                settle(file)
         part.replace(path)
     except OSError as error:
         if error.filename == str(part):

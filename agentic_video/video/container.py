@@ -21,6 +21,9 @@ FORMATS = (
 )
 """FFmpeg's names of the formats that are read: each holds a video in one file."""
 
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".mpg", ".gif", ".flv", ".ts")
+"""Of files that are taken for videos where a folder is looked through: what converters and enhance know a video by."""
+
 _OPTIONS = {"format_whitelist": ",".join(FORMATS), "protocol_whitelist": "file"}
 
 

@@ -172,6 +172,13 @@ def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "can't be written: " in found["cache"].value and "XDG_CACHE_HOME" in found["cache"].remedy
 
 
+def test_a_folder_that_a_job_does_not_make_must_be_there(tmp_path: Path) -> None:
+    missing, there = tmp_path / "shm", doctor._room("x", tmp_path, 0, "larger", write=False)
+    assert there.value.endswith(f"GiB free in {tmp_path}") and not there.remedy
+    assert doctor._room("x", missing, 0, "larger", write=False).value == f"{missing} doesn't exist"
+    assert doctor._room("x", missing, 0, "larger").value.endswith(f"GiB free for {missing}")
+
+
 @pytest.mark.parametrize(
     ("kind", "nodes", "says"),
     [("ext4", "1", ""), ("ext4", "2", "set OUTPUT_DIR"), ("nfs4", "2", ""), ("lustre", "1", ""), ("fuse.x", "2", "")],

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentic_video.datasets.rows import load_rows, read_rows, video_problem
+from agentic_video.datasets.rows import Problem, load_rows, read_rows, reported, video_problem
 from agentic_video.types.row import RowError
 from agentic_video.video.errors import VideoError
 from tests.datasets.conftest import row
@@ -32,8 +32,8 @@ def test_good_rows_are_kept_and_bad_ones_named(folder: Path) -> None:
     rows, problems = load_rows([folder / "train.jsonl"])
     assert [qa.video for qa in rows] == [str((folder / "good.mp4").resolve())]
     file = folder / "train.jsonl"
-    assert [problem.split(": ")[0] for problem in problems] == [f"{file} line 2", f"{file} line 3"]
-    assert "expected an object, got str" in problems[1]
+    assert [problem.where for problem in problems] == [f"{file} line 2", f"{file} line 3"]
+    assert "expected an object, got str" in problems[1].message
 
 
 def test_rows_know_their_places(folder: Path) -> None:
@@ -41,11 +41,11 @@ def test_rows_know_their_places(folder: Path) -> None:
     (folder / "train.jsonl").write_text(lines, encoding="utf-8")
     (qa,), problems = load_rows([folder / "train.jsonl"])
     assert qa.where == f"{folder / 'train.jsonl'} line 2"
-    assert problems[0].startswith(f"{folder / 'train.jsonl'} line 4: field 'answer'")
+    assert problems[0].message.startswith(f"{folder / 'train.jsonl'} line 4: field 'answer'")
     pq.write_table(pa.Table.from_pylist([row("none.mp4"), row("good.mp4")]), folder / "train.parquet")
     (qa,), problems = load_rows([folder / "train.parquet"])
     assert qa.where == f"{folder / 'train.parquet'} row 1"
-    assert problems[0].startswith(f"{folder / 'train.parquet'} row 0: field 'video'")
+    assert problems[0].message.startswith(f"{folder / 'train.parquet'} row 0: field 'video'")
 
 
 def test_a_broken_line_is_named(folder: Path) -> None:
@@ -78,10 +78,10 @@ def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
         if check == "exists":
             good, problems = load_rows([path], check)
             assert [qa.id for qa in good] == ["good.mp4"]
-            assert [problem.split(": ")[0] for problem in problems] == [
+            assert [problem.where for problem in problems] == [
                 f"{path} line {number}" for number in range(1, len(lines) + 1)
             ]
-            assert max(map(len, problems)) < 1_000
+            assert max(len(str(problem)) for problem in problems) < 1_000
         else:
             with pytest.raises(RowError, match="no usable row"):
                 load_rows([path], check)
@@ -128,7 +128,15 @@ def test_gold_windows_of_either_file(folder: Path, suffix: str) -> None:
     rows, problems = load_rows([file])
     assert [qa.windows for qa in rows] == [((1.5, 4.0), (6.0, 7.25)), (), ((2.0, 3.0),)]
     places = ("row 3", "row 4") if suffix == "parquet" else ("line 4", "line 5")
-    assert problems == [
+    assert [str(problem) for problem in problems] == [
         f"{file} {places[0]}: field 'windows' must hold 0 <= start <= end in seconds; number 0 is [4.0, 1.5]",
         f"{file} {places[1]}: field 'windows' must hold a window with start < end where the answer is one",
     ]
+
+
+def test_what_is_said_of_what_is_left_out() -> None:
+    problems = [Problem(f"a: b.jsonl line {number}", f"a: b.jsonl line {number}: no\x1b") for number in range(12)]
+    assert reported(problems[:1], "row", 3) == [r"row left out: a: b.jsonl line 0: no\x1b", "1 of 3 rows left out"]
+    said = reported(problems, "record")
+    assert len(said) == 11 and said[-1] == "12 records left out"
+    assert reported([], "row", 3) == []

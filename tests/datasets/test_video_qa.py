@@ -13,11 +13,9 @@ def test_bad_rows_are_left_out_and_counted(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), folder / "train.parquet")
     dataset = VideoQADataset(str(folder / "train.parquet"), config={})
     assert len(dataset) == 2
-    assert [problem.split(":")[0] for problem in dataset.problems] == [
-        f"{folder / 'train.parquet'} row {i}" for i in (1, 2, 3)
-    ]
-    assert "no such file" in dataset.problems[0]
-    assert "empty" in dataset.problems[1]
+    assert [problem.where for problem in dataset.problems] == [f"{folder / 'train.parquet'} row {i}" for i in (1, 2, 3)]
+    assert "no such file" in dataset.problems[0].message
+    assert "empty" in dataset.problems[1].message
 
 
 def test_relative_videos_start_at_the_file(folder: Path) -> None:

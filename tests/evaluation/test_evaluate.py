@@ -149,7 +149,8 @@ def test_a_submission_has_the_questions_whose_rows_were_left_out(small_world: Wo
         {**row, "id": f"ego-{name}", "video": video, "extra_info": {"answer_hidden": True, "original_id": name}}
         for name, video in videos.items()
     ]
-    data, says = tmp_path / "rows.jsonl", tmp_path / "says.json"
+    data, says = tmp_path / "ego: all" / "rows.jsonl", tmp_path / "says.json"
+    data.parent.mkdir()
     data.write_text("".join(json.dumps(one) + "\n" for one in rows))
     says.write_text(json.dumps({one["id"]: ["<answer>C</answer>"] for one in rows}))
     asked = options((data,), tmp_path / "out", variant=Variant("baseline", 2))

@@ -54,7 +54,9 @@ def test_sft_metrics_lines_are_shortened() -> None:
 
 
 def test_errors_and_warnings_of_ours_are_shown() -> None:
-    assert interesting("3 rows left out\n") == "3 rows left out"
+    for what in ("row", "record"):
+        assert interesting(f"3 {what}s left out\n") == f"3 {what}s left out"
+        assert interesting(f"WARNING: {what} left out: a line 3\n") == f"WARNING: {what} left out: a line 3"
     assert interesting("ValueError: " + "x" * 400 + "\n") == "ValueError: " + "x" * 288
     assert interesting("UserWarning: an Error is near\n") == ""
 
@@ -109,7 +111,7 @@ def test_how_long_the_rest_takes() -> None:
 
     assert left(1, 4.0) == "76 s left"  # 19 steps of 4 s
     assert left(2, 20.0) == "4 min left"  # 18 of 12 s: 216 s
-    assert left(3, 3600.0) == "5.7 h left"  # 17 of 1,208 s
+    assert left(3, 3600.0) == "5 h 42 min left"  # 17 of 1,208 s
     assert left(19, float("nan")) == "nan s"
     assert left(20, 4.0) == "4.0 s"
     unknown = Progress().shown("step:1 - episode/reward_sampled:1.0 - timing_s/step:4.0\n")

@@ -35,7 +35,7 @@ def repository(tmp_path: Path) -> Path:
 
 def start(repository: Path, then: str = 'echo "$PYTHON"', **variables: str) -> subprocess.Popen[str]:
     """Source the script as the recipes do, what it says on stderr, and do something else."""
-    left_out = ("PYTHON", "AGENTIC_VIDEO_EXTRA", "CUDA_HOME", "CUDA_PATH")
+    left_out = ("PYTHON", "AGENTIC_VIDEO_EXTRA", "AGENTIC_VIDEO_DEV", "CUDA_HOME", "CUDA_PATH")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
     script = f"set -euo pipefail; source recipes/setup.sh >&2; {then}"
     return subprocess.Popen(
@@ -103,6 +103,36 @@ def test_a_change_of_packages_or_entry_points_sets_it_up_again(name: str, reposi
     for _ in range(2):
         assert set_up(repository)[0] == 0
     assert syncs(repository) == 2
+
+
+def test_packages_of_the_tests_are_added_once_and_stay(repository: Path) -> None:
+    """Of whoever runs recipes and tests in turns, neither undoes what the other has made."""
+    set_up(repository)
+    assert "--extra dev" not in (repository / "synced").read_text()
+    for _ in range(2):
+        assert set_up(repository, AGENTIC_VIDEO_DEV="1")[0] == 0
+    assert set_up(repository) == set_up(repository) == (0, str(repository / ".venv" / "bin" / "python"))
+    assert ["--extra dev" in line for line in (repository / "synced").read_text().splitlines()] == [False, True]
+    (repository / "uv.lock").write_text("changed")
+    for tests in ("", "1"):
+        assert set_up(repository, AGENTIC_VIDEO_DEV=tests)[0] == 0
+    assert syncs(repository) == 3 and (repository / "synced").read_text().splitlines()[2].endswith("--extra dev")
+
+
+def test_packages_of_the_tests_are_not_added_under_a_running_job(repository: Path) -> None:
+    assert set_up(repository)[0] == 0
+    job = start(repository, "exec python3 -c 'print(flush=True); input()'")
+    assert job.stdout and job.stdout.readline()
+    tests = start(repository, AGENTIC_VIDEO_DEV="1")
+    _, said = tests.communicate(timeout=60)
+    assert tests.returncode == 1 and syncs(repository) == 1
+    assert "without the packages of the tests, and a job is running from it" in said and "changed" not in said
+    job.communicate("\n", timeout=60)
+
+
+def test_the_tests_ask_for_their_packages() -> None:
+    script = (RECIPES.parent / "run_tests.sh").read_text(encoding="utf-8")
+    assert script.index("export AGENTIC_VIDEO_DEV=1\n") < script.index("source recipes/setup.sh\n")
 
 
 def test_what_failed_is_tried_again(repository: Path) -> None:

@@ -81,6 +81,12 @@ def kinds(message: dict[str, Any]) -> str:
     return "s" if isinstance(content, str) else "".join(part["type"][0] for part in content)
 
 
+def test_what_a_reply_cost() -> None:
+    assert Usage.of({"usage": {"prompt_tokens": 7, "completion_tokens": 2}}) == Usage(7, 2, 1)
+    for counted in (None, {}, {"prompt_tokens": True, "completion_tokens": "2"}, {"prompt_tokens": -1}):
+        assert Usage.of({"usage": counted}) == Usage(0, 0, 1)
+
+
 def test_an_episode_with_a_call(qa: VideoQA) -> None:
     cut = ZOOM.removesuffix("</video_zoom>")
     server = Server([reply(cut, prompt=300, completion=20), reply(ANSWER, prompt=400, completion=30)])

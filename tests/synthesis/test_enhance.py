@@ -221,10 +221,11 @@ def test_a_list_of_another_machine_s_making(made: Path) -> None:
         SetupError, match=r"no video in \S+list\.txt \(\S+list\.txt line 1: no such file: gone/v9\.mp4\)"
     ):
         find_videos([listed])
-    other = made / "film.mpg"
+    other = made / "film.vob"
     other.write_bytes(b"\x00\xff\xba")
-    with pytest.raises(SetupError, match=r"film\.mpg: neither a video"):
+    with pytest.raises(SetupError, match=r"film\.vob: neither a video"):
         find_videos([other])
+    assert find_videos([other.rename(made / "film.mpg")]) == ([("film.mpg", made / "film.mpg")], [])
 
 
 def test_videos_that_go_away_cost_themselves_only(made: Path, serve: Serve, capsys: pytest.CaptureFixture[str]) -> None:

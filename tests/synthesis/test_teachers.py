@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 
 from agentic_video.evaluation.model import ModelOptions
-from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
+from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare, sampler, samples_of
+from agentic_video.types.record import Record
+from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
 from tests.faulty_server import Reply
 from tests.synthesis.conftest import RECIPES, Serve
+from tests.types.test_trajectory import FULL
 
 GONE = "http://127.0.0.1:1/v1"
 
@@ -66,6 +69,26 @@ def test_a_server_that_teaches_is_shown_everything_by_the_user(url: str) -> None
     assert role("eva", "cluster", *asked) == "user", "a tool's there"
     assert role("eva", "cluster", *asked, "agentic_video.system.observation_role=tool") == "tool"
     assert role("longvt", "cluster", *asked) == "user", "which has no such key"
+
+
+def test_a_sample_s_record_says_which_it_is(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    teacher, rows = prepare(options(url)), [VideoQA(name, f"{name}.mp4", "Who?", "he") for name in ("a", "b")]
+
+    async def play_one(context: Any, retriever: Any, qa: VideoQA) -> Record:
+        return Record(qa, FULL, {"acc": 1.0}, {})
+
+    async def played() -> list[Record]:
+        context = teacher.context(tmp_path, 1)
+        play = sampler(teacher, context, None, 2, "here")
+        try:
+            return [await play(*sample) for sample in samples_of(rows, 2).values()]
+        finally:
+            context.close()
+
+    monkeypatch.setattr("agentic_video.synthesis.teachers.play_one", play_one)
+    records = asyncio.run(played())
+    assert [(one.qa.id, one.trajectory.rollout_index) for one in records] == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    assert records[1].provenance == {"source": "here", "model": "m", "sample": 1} and records[1].rewards == {"acc": 1.0}
 
 
 def test_samples_need_chance(url: str) -> None:

@@ -1,6 +1,5 @@
 """EVA's team of teachers, against a real server."""
 
-import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +14,6 @@ from agentic_video.synthesis.team import Experience, ExperienceBank, experience_
 from agentic_video.types.row import VideoQA
 from tests.synthesis.conftest import command, lines, oracle_turns
 from tests.synthesis.oracle_server import Oracle, Part, text_of
-
-needs_bm25 = pytest.mark.skipif(importlib.util.find_spec("rank_bm25") is None, reason="rank-bm25 isn't installed")
 
 
 def parts_of(asked: list[VideoQA]) -> dict[str, Part]:
@@ -58,7 +55,6 @@ def is_review(body: dict[str, Any]) -> bool:
     return text_of(body["messages"][0]).startswith("You check how")
 
 
-@needs_bm25
 def test_experiences_depend_on_rounds_and_not_on_the_order_of_ends(
     asked: list[VideoQA], data: Path, tmp_path: Path
 ) -> None:
@@ -84,7 +80,6 @@ def question(name: str, text: str) -> VideoQA:
     return VideoQA(name, f"{name}.mp4", text, "red", "open_ended")
 
 
-@needs_bm25
 def test_similar_questions_first_and_none_about_the_same_video() -> None:
     texts = ("Who scores the last goal?", "How many eggs does the cook break?", "Who scores the first goal?")
     bank = ExperienceBank([Experience(question(str(n), text), ("t",)) for n, text in enumerate(texts)])

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.systems.blocks import Block, last_block, read_blocks
+from agentic_video.systems.blocks import Block, answer_or_all, last_block, read_blocks
 from tests.growth import assert_linear
 
 TAGS = ("think", "answer")
@@ -83,6 +83,21 @@ def test_time_is_linear(unit: str, end: str) -> None:
 )
 def test_the_last_block(text: str, inside: str | None) -> None:
     assert last_block(text, "answer") == inside
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("B", "B"),
+        ("<think>A?</think><answer>B</answer>", "B"),
+        ("<answer>A</answer> no <answer> B </answer>", " B "),
+        ("</answer><answer>", "</answer><answer>"),
+        ("<answer></answer>", ""),
+        ("", ""),
+    ],
+)
+def test_an_answer_with_or_without_its_tag(reply: str, answer: str) -> None:
+    assert answer_or_all(reply) == answer
 
 
 @given(st.lists(st.sampled_from(["<think>", "</think>", "<answer>", "</answer>", "x", " "]), max_size=12))

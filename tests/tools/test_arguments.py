@@ -126,6 +126,17 @@ def test_any_name_and_any_plain_values_are_read() -> None:
     assert read_call('{"name": "x", "arguments": {"a": 1.5, "b": "c"}}') == ToolCall("x", {"a": 1.5, "b": "c"})
 
 
+def test_arguments_in_a_text_of_their_own() -> None:
+    body = '{"name": "x", "arguments": "{\\"a\\": 1.5}"}'
+    assert read_call(body, nested_text=True) == ToolCall("x", {"a": 1.5})
+    with pytest.raises(ToolError, match="the call has no arguments"):
+        read_call(body)
+    deep = '{"name": "x", "arguments": "{\\"a\\": [[[1]]]}"}'
+    for most, reason in ((3, "the call is nested too deeply"), (4, "an argument must be a number or a text")):
+        with pytest.raises(ToolError, match=reason):
+            read_call(deep, most, nested_text=True)
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

@@ -1,8 +1,9 @@
-from agentic_video.training.outputs import extra_fields, rewards_of, rollout_of
+from agentic_video.training.outputs import extra_fields, key_of, rewards_of, rollout_of
 from tests.training.episodes import Queue, episode
 
 
 def test_whose_an_output_is() -> None:
+    assert key_of("a_b", 3, 11) == "a_b_3_11"
     assert rollout_of("a-b_3_0") == ("a-b", "3") and rollout_of("a_b_3_11") == ("a_b", "3")
 
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.types.text import is_unicode, printable
+from agentic_video.types.text import is_unicode, printable, short
 
 
 def test_halves_of_pairs_are_seen() -> None:
@@ -18,3 +18,8 @@ def test_what_is_printable_stays(text: str) -> None:
     shown = printable(text)
     assert all(one.isprintable() or one == "\n" for one in shown)
     assert shown == text or any(not one.isprintable() for one in text)
+
+
+def test_a_long_value_is_cut() -> None:
+    assert short([1, "a"]) == "[1, 'a']" and short("x" * 58) == f"'{'x' * 58}'"
+    assert short("x" * 59) == f"'{'x' * 59}..."

@@ -16,6 +16,7 @@ from agentic_video.types.trajectory import (
     Turn,
     record_messages,
     record_parts,
+    runs_of_size,
 )
 
 FRAME = FrameRef(index=3, time=0.3, width=56, height=28)
@@ -91,3 +92,10 @@ def test_an_unknown_action_is_refused() -> None:
     raw["turns"][0]["action"] = {"kind": "sleep"}
     with pytest.raises(ValueError, match="'sleep'"):
         Trajectory.from_dict(raw)
+
+
+def test_frames_of_one_size_that_follow_one_another() -> None:
+    sizes = ((3, 56), (9, 56), (4, 112), (5, 56))
+    refs = [FrameRef(index, index / 10, width, 28) for index, width in sizes]
+    assert list(runs_of_size(refs)) == [((56, 28), [3, 9]), ((112, 28), [4]), ((56, 28), [5])]
+    assert not list(runs_of_size(()))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import claim_folder, open_journal, settle, write_whole
+from agentic_video.utils.journal import claim_folder, open_journal, settle, whole, write_whole
 
 
 def test_a_folder_belongs_to_its_settings(tmp_path: Path) -> None:
@@ -81,6 +81,17 @@ def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         write_whole(path, breaks())
     assert path.read_text() == "old text"
     assert [one.name for one in path.parent.iterdir()] == ["file"], "nor is a part of it left"
+
+
+def test_a_file_that_is_written_by_its_name_is_whole_too(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "file"
+    with whole(path) as part:
+        part.write_bytes(b"\x00\xff")
+        assert not path.exists()
+    with pytest.raises(KeyError), whole(path) as part:
+        part.write_bytes(b"half")
+        raise KeyError
+    assert path.read_bytes() == b"\x00\xff" and [one.name for one in path.parent.iterdir()] == ["file"]
 
 
 def test_a_file_that_several_write_at_once(tmp_path: Path) -> None:

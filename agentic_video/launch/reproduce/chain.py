@@ -236,11 +236,6 @@ def filled(text: str, values: Mapping[tuple[str, str], str]) -> str:
     return _PLACE.sub(lambda one: values.get((one[1], one[2] or ""), one[0]), text)
 
 
-def has_chain(recipe: Path) -> bool:
-    """Whether a recipe can be reproduced."""
-    return (recipe / FILE).is_file()
-
-
 def read_chain(recipe: Path, mode: Mode, benchmarks: Sequence[str] = ()) -> Chain:
     """Read a recipe's ``reproduce.yaml``.
 

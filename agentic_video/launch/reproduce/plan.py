@@ -7,13 +7,13 @@ from omegaconf import DictConfig
 
 from agentic_video.launch.options import LaunchOptions
 from agentic_video.launch.reproduce.chain import Chain, Stage
-from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, profile_of, shown
+from agentic_video.launch.reproduce.reproduction import Reproduction, Step, profile_of, shown
 from agentic_video.launch.stage import size_overrides, total_steps, with_counts, with_workers
 from agentic_video.planning.job import CPUS_OF_A_GPU
-from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Plan
 from agentic_video.planning.report import plan_of
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.units import GIB, duration
 
 NOT_MEASURED = "time and memory are not measured"
 NONE: Mapping[str, str] = MappingProxyType({})

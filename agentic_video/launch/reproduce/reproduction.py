@@ -24,6 +24,7 @@ from agentic_video.launch.reproduce.chain import PROGRAM, Chain, Stage, filled, 
 from agentic_video.launch.reproduce.conversions import lacking, reports_of
 from agentic_video.launch.reproduce.state import Record, State, difference, identity, video_names
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.units import duration
 
 Action = Literal["run", "go on", "again", "changed", "whole", "keep", "given", "left out", "not needed"]
 """What becomes of a stage. ``run``: it wasn't begun; ``go on``: it was; ``again``: what it made is set aside first;
@@ -488,13 +489,5 @@ def _attempts(record: Record) -> str:
     return f"{record.attempts} attempt{'s' if record.attempts > 1 else ''}, {duration(record.seconds)}"
 
 
-def _some(names: Sequence[str], most: int = 3) -> str:
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

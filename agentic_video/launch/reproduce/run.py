@@ -14,12 +14,13 @@ from pathlib import Path
 
 from agentic_video.launch.process import stop_with_launcher
 from agentic_video.launch.reproduce.chain import Mode, Stage, filled
-from agentic_video.launch.reproduce.reproduction import Reproduction, Step, duration, shown
+from agentic_video.launch.reproduce.reproduction import Reproduction, Step, shown
 from agentic_video.launch.reproduce.state import Record
 from agentic_video.launch.reproduce.table import write_table
 from agentic_video.launch.stage import TORCHRUN
 from agentic_video.types.text import printable
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import INTERRUPTED, SetupError
+from agentic_video.utils.units import duration
 
 PROGRAM = (sys.executable, "-m", "agentic_video.cli")
 """What ``agentic-video`` stands for: of this environment, whatever is on the PATH."""
@@ -29,7 +30,6 @@ CLUSTER = ("RAY_ADDRESS", "NNODES", "GPUS_PER_NODE")
 """Variables of the user's shell that a rehearsal doesn't get."""
 LOOK_SECONDS = 0.2
 """How often a log is looked at for new lines."""
-INTERRUPTED = 130
 
 
 def run_steps(reproduction: Reproduction, environment: Mapping[str, str]) -> int:

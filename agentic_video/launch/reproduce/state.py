@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.config.typed import dataclass_from
-from agentic_video.converters.files import VIDEO_SUFFIXES, files_below, walk
+from agentic_video.converters.files import files_below, walk
 from agentic_video.launch.reproduce.chain import Stage
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.journal import write_whole
+from agentic_video.video.container import VIDEO_SUFFIXES
 
 FILE = "reproduce.json"
 """In the folder of a reproduction."""

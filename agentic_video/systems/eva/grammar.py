@@ -8,6 +8,7 @@ from agentic_video.tools.frame_select import read_calls
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
+from agentic_video.utils.units import clock
 
 THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
@@ -60,15 +61,10 @@ def labelled(
     """
     if clip := one_clip(frames_as, frames):
         last = start + len(frames) - 1
-        label = f"Frame {start} at [{_clock(times[0])}] to frame {last} at [{_clock(times[-1])}]: "
+        label = f"Frame {start} at [{clock(times[0])}] to frame {last} at [{clock(times[-1])}]: "
         return ("\n" + label if start else label, clip)
     parts: list[Part] = []
     for number, (frame, time) in enumerate(zip(frames, times, strict=True), start=start):
-        label = f"Frame {number} at [{_clock(time)}]: "
+        label = f"Frame {number} at [{clock(time)}]: "
         parts += ["\n" + label if number else label, frame]
     return tuple(parts)
-
-
-def _clock(time: float) -> str:
-    minutes, seconds = divmod(int(time), 60)
-    return f"{minutes:02d}:{seconds:02d}"

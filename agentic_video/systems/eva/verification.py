@@ -1,14 +1,12 @@
 """Completeness self-verification (section 3.3.2): can a verifier answer from what the agent retrieved last?"""
 
-from itertools import groupby
-
 from agentic_video.graders.answer import MatchRule, match_choice
 from agentic_video.graders.base import Graders
 from agentic_video.graders.verifier import VerifierError
-from agentic_video.systems.blocks import last_block
+from agentic_video.systems.blocks import answer_or_all
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
+from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames, runs_of_size
 from agentic_video.video.errors import VideoError
 
 
@@ -18,12 +16,6 @@ def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
         if refs := recorded_frames(turn.observation):
             return refs
     return ()
-
-
-def verifier_answer(reply: str) -> str:
-    """What a verifier answers: the text of its last answer tag, or all of its reply when there is none."""
-    answer = last_block(reply, "answer")
-    return reply if answer is None else answer
 
 
 async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders, rule: MatchRule) -> float:
@@ -47,9 +39,9 @@ async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, grader
         raise VerifierError(f"row {qa.id}: self-verification needs a verifier and a source of frames")
     frames: list[Frame] = []
     try:
-        for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
-            frames += await graders.source.aframes(qa.video, [ref.index for ref in group], size)
+        for size, indices in runs_of_size(refs):
+            frames += await graders.source.aframes(qa.video, indices, size)
     except VideoError as error:
         raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
     reply = await graders.verifier.ask(prompt, frames)
-    return float(match_choice(verifier_answer(reply), qa, rule))
+    return float(match_choice(answer_or_all(reply), qa, rule))

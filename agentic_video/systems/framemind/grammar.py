@@ -7,14 +7,12 @@ from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools import frame_at, video_clip
 from agentic_video.tools.arguments import number, read_json_object
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall, refused
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
 TAGS = ("think", "tool_call", "turn_sum", "answer")
 TOOLS = (frame_at.NAME, video_clip.NAME)
-REFUSED = "refused"
-"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
 
 
 def parse_turn(text: str, max_calls: int) -> Action:
@@ -30,26 +28,22 @@ def parse_turn(text: str, max_calls: int) -> Action:
     bodies = read.bodies("tool_call")
     calls = [read_call(body) for body in bodies[:max_calls]]
     if len(bodies) > max_calls:
-        calls.append(_refused(f"only {max_calls} calls are allowed in a turn, the others were left out"))
+        calls.append(refused(f"only {max_calls} calls are allowed in a turn, the others were left out"))
     return Calls(tuple(calls))
 
 
 def read_call(body: str) -> ToolCall:
-    """The call inside a pair of tags: a known tool with numbers for arguments, else :data:`REFUSED`. Never raises."""
+    """The call between a pair of tags: a known tool with numbers as arguments, or a refused one. Never raises."""
     try:
         call = read_json_object(body)
         name, arguments = call.get("name"), call.get("arguments")
         if not isinstance(name, str) or name not in TOOLS:
-            return _refused(f"there is no such tool, only {' and '.join(TOOLS)}")
+            return refused(f"there is no such tool, only {' and '.join(TOOLS)}")
         if not isinstance(arguments, dict):
-            return _refused("arguments must be a JSON object")
+            return refused("arguments must be a JSON object")
         return ToolCall(name, {key: number(value, "every argument") for key, value in arguments.items()})
     except ToolError as error:
-        return _refused(str(error))
-
-
-def _refused(reason: str) -> ToolCall:
-    return ToolCall(REFUSED, {"reason": reason})
+        return refused(str(error))
 
 
 LABELS: Mapping[FramesAs, str] = {

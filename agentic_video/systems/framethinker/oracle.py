@@ -1,6 +1,7 @@
 """FrameThinker's oracle: looks the second's frame up, chooses the second before and after it, answers."""
 
 from agentic_video.systems.base import EpisodeView
+from agentic_video.utils.units import clock
 
 
 def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: str = "") -> tuple[str, ...]:
@@ -17,13 +18,12 @@ def turns(view: EpisodeView, aim: float | None, word: str, letter: str, seen: st
     if aim is None:
         return (answer,)
     second, rate = int(aim), round(view.video.info.fps)
-    clock = f"{second // 60:02d}:{second % 60:02d}"
     start, end = (second - 1) * rate, (second + 1) * rate
     if seen:
         thought = f"{seen}{second} between {start} and {end}"
         return f"<think>{thought}</think><action>choose frames between {start} and {end}</action>", answer
     return (
-        f"<think>when is {clock}</think><action>get frame number at time {clock}</action>",
+        f"<think>when is {clock(second)}</think><action>get frame number at time {clock(second)}</action>",
         f"<think>look between {start} and {end}</think><action>choose frames between {start} and {end}</action>",
         answer,
     )

@@ -9,15 +9,15 @@ from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools import crop_video
 from agentic_video.tools.arguments import MAX_CALL_CHARS, read_call
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import REFUSED as REFUSED  # for the system, which takes its grammar from here
+from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall, refused
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
+from agentic_video.utils.units import clock as clock  # as above: MM:SS, cut to whole seconds (released code)
 
 TAGS = ("think", "tool_call", "tool_code", "answer")
 CALL_TAGS = ("tool_call", "tool_code")
 REPLY_OPEN, REPLY_CLOSE = "<tool_response>\n", "\n</tool_response>"
-REFUSED = "refused"
-"""Stands in the place of a call that can't be read; its argument ``reason`` says why. No tool has this name."""
 CUT_MARK = " [truncated]"
 """Follows a summary that was cut at its token limit (released code)."""
 
@@ -48,7 +48,7 @@ def parse_turn(text: str, max_calls: int, fallback: bool = True) -> Action:
         if block.tag in CALL_TAGS and len(calls) <= max_calls:
             calls += _read_block(block.tag, block.body)
     if len(calls) > max_calls:
-        calls[max_calls:] = [_refused(f"only {max_calls} calls are allowed in a turn, the others were left out")]
+        calls[max_calls:] = [refused(f"only {max_calls} calls are allowed in a turn, the others were left out")]
     if calls:
         return Calls(tuple(calls))
     if answers := read.bodies("answer"):
@@ -88,9 +88,9 @@ def _read_block(tag: str, body: str) -> list[ToolCall]:
         if len(body) > MAX_CALL_CHARS:
             raise ToolError(f"the call is longer than {MAX_CALL_CHARS} characters")
         lines = [line.strip() for line in body.splitlines() if line.strip()]
-        return [_known(read_code(line)) for line in lines] or [_refused("the call is empty")]
+        return [_known(read_code(line)) for line in lines] or [refused("the call is empty")]
     except ToolError as error:
-        return [_refused(str(error))]
+        return [refused(str(error))]
 
 
 def read_code(line: str) -> ToolCall:
@@ -134,10 +134,6 @@ def _known(call: ToolCall) -> ToolCall:
     return ToolCall(call.name, named)
 
 
-def _refused(reason: str) -> ToolCall:
-    return ToolCall(REFUSED, {"reason": reason})
-
-
 LABELS: Mapping[FramesAs, str] = {
     "images": "Each frame comes after its time.",
     "video": "They come as one video, after the times of its first and its last frame.",
@@ -163,11 +159,6 @@ def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bo
     for frame in frames:
         parts += [f"<{frame.time:.1f} seconds>", frame]
     return tuple(parts)
-
-
-def clock(seconds: float) -> str:
-    """A time as ``MM:SS``, cut to whole seconds (released code)."""
-    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
 
 
 def harmless(text: str) -> str:

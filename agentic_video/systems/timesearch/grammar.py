@@ -1,19 +1,18 @@
 """TimeSearch-R's grammar: think, then one call as JSON or the answer; frames after their time in seconds."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from agentic_video.systems.blocks import Block, read_blocks
 from agentic_video.systems.shown import FramesAs, one_clip
-from agentic_video.tools.arguments import read_json_object
+from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
 CALL_CLOSE, ANSWER_CLOSE = "</tool_call>", "</answer>"
-_ARGUMENTS = 3
-"""Depth of a call's JSON: the call, its arguments; a list or an object in them is refused below."""
+_CALL_DEPTH = 3
+"""The call, its arguments; a list or an object in them is refused as such."""
 
 
 def first_block(text: str) -> Block | None:
@@ -29,39 +28,10 @@ def parse_turn(text: str) -> Action:
     if found.tag == "answer":
         return Answer(found.body.strip())
     try:
-        return Calls((read_call(found.body),))
+        # The arguments may be JSON in a text (released code).
+        return Calls((read_call(found.body, _CALL_DEPTH, nested_text=True),))
     except ToolError as error:
         return Illegal(str(error))
-
-
-def read_call(body: str) -> ToolCall:
-    """Read what stands between the tags of a call.
-
-    Raises:
-        ToolError: It isn't ``{"name": .., "arguments": {..}}`` with plain values as arguments; these may stand in a
-            text of their own, as JSON (released code).
-    """
-    call = read_json_object(body, max_depth=_ARGUMENTS)
-    name, arguments = call.get("name"), call.get("arguments")
-    if not isinstance(name, str):
-        raise ToolError("the call has no name")
-    if isinstance(arguments, str):
-        arguments = read_json_object(arguments, max_depth=_ARGUMENTS)
-    if not isinstance(arguments, dict):
-        raise ToolError("the call has no arguments")
-    _check_plain(name, arguments)
-    return ToolCall(name, arguments)
-
-
-def _check_plain(name: str, arguments: dict[str, Any]) -> None:
-    """Refuse what an episode's record can't hold: deep nesting, and half a character (``"\\ud800"``)."""
-    if any(isinstance(value, dict | list) for value in arguments.values()):
-        raise ToolError("an argument must be a number or a text")
-    try:
-        for text in (name, *arguments, *(value for value in arguments.values() if isinstance(value, str))):
-            text.encode()
-    except UnicodeEncodeError:
-        raise ToolError("the call holds what is no text") from None
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:

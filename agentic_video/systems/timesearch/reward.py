@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.judge import Judge, grade_answer
-from agentic_video.systems.blocks import last_block, read_blocks
+from agentic_video.systems.blocks import answer_or_all, read_blocks
 from agentic_video.types.action import Answer
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
@@ -79,8 +79,7 @@ async def accuracy(
 
 def verified_answer(said: str) -> str:
     """What the self-verification answers: the text of its last answer tag, or all of it where there is none."""
-    answer = last_block(said, "answer")
-    return (said if answer is None else answer).strip()
+    return answer_or_all(said).strip()
 
 
 def timesearch_score(trajectory: Trajectory, acc: float, verified: float, weights: TimeSearchWeights) -> Score:

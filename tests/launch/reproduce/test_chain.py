@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.launch.reproduce.chain import filled, has_chain, places, read_chain
+from agentic_video.launch.reproduce.chain import filled, places, read_chain
 from agentic_video.utils.errors import SetupError
 from tests.launch.reproduce.chains import STAGES, chain_of, write_recipe
 
@@ -115,6 +115,5 @@ def test_a_file_that_is_something_else(tmp_path: Path, text: str) -> None:
 
 
 def test_a_recipe_without_the_file(tmp_path: Path) -> None:
-    assert not has_chain(tmp_path)
     with pytest.raises(SetupError, match=r"no reproduce\.yaml"):
         read_chain(tmp_path, "paper")

@@ -14,7 +14,6 @@ from agentic_video.launch.reproduce.plan import plan_text
 from agentic_video.launch.reproduce.reproduction import (
     ReproduceOptions,
     Reproduction,
-    duration,
     option_of,
     profile_of,
     put_in,
@@ -185,13 +184,6 @@ def test_profiles(words: tuple[str, ...], profile: str) -> None:
 def test_a_profile_that_does_not_exist(words: tuple[str, ...]) -> None:
     with pytest.raises(SetupError, match="there are laptop, cluster"):
         profile_of(words, "cluster")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(4.4, "4 s"), (99, "99 s"), (720, "12 min"), (12_000, "3 h 20 min"), (5_970, "1 h 40 min")]
-)
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
 
 
 @pytest.mark.parametrize(

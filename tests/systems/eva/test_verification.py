@@ -8,7 +8,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.verifier import VerifierError
 from agentic_video.systems.eva.system import Eva
-from agentic_video.systems.eva.verification import last_retrieval, verifier_answer, verify_choice
+from agentic_video.systems.eva.verification import last_retrieval, verify_choice
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason, RecordedMessage, Trajectory
 from tests.conftest import MemorySource
@@ -56,20 +56,6 @@ def test_overview_frames_are_no_retrieval(qa: VideoQA) -> None:
     verifier = FakeVerifier("B")
     assert score(trajectory, qa, verifier) == 0.0
     assert not verifier.asked and last_retrieval(trajectory) == ()
-
-
-@pytest.mark.parametrize(
-    ("says", "answer"),
-    [
-        ("B", "B"),
-        ("<think>A?</think><answer>B</answer>", "B"),
-        ("<answer>A</answer> no <answer>B</answer>", "B"),
-        ("</answer><answer>", "</answer><answer>"),
-        ("", ""),
-    ],
-)
-def test_what_a_verifier_answers(says: str, answer: str) -> None:
-    assert verifier_answer(says) == answer
 
 
 @pytest.mark.parametrize("says", ["", "A, B, C or D", "I cannot tell", "A", "AB", "B" * 10**6, "{" * 10**5])

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from agentic_video.systems.framemind.grammar import REFUSED, evidence_header, labelled, parse_turn, read_call
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.systems.framemind.grammar import evidence_header, labelled, parse_turn, read_call
+from agentic_video.types.action import REFUSED, Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from tests.systems.framemind.texts import REPLY, REST, at, clip, look
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_video.graders.base import Graders
-from agentic_video.systems.framemind.grammar import REFUSED, TAGS, read_call
+from agentic_video.systems.framemind.grammar import TAGS, read_call
 from agentic_video.systems.framemind.reward import FrameMindWeights
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.systems.prompts import load_prompt
-from agentic_video.types.action import Calls
+from agentic_video.types.action import REFUSED, Calls
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.paravt.grammar import (
-    REFUSED,
     REPLY_CLOSE,
     begins_call,
     clock,
@@ -20,7 +19,7 @@ from agentic_video.systems.paravt.grammar import (
     reply,
 )
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import REFUSED, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Clip, Frame
 
 CROP = '{"name": "crop_video", "arguments": {"video_path": "v.mp4", "start_time": 4, "end_time": 9.5}}'

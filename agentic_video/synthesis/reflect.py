@@ -203,15 +203,14 @@ class Reflector:
             return Outcome("plays differently now")  # another video file or another config than it was played with
 
         backend, limits = self._context.backend, self._teacher.limits
-        diagnosis: Diagnosis | None = Diagnosis(max(turns), "")
-        usage, going_on = Usage(), CONTINUE_WHOLE
+        diagnosis, usage, going_on = Diagnosis(max(turns), ""), Usage(), CONTINUE_WHOLE
         if self._options.keep == "flaw":
             question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
             reply, usage = await ask_beside(backend, system, limits, question)
-            diagnosis = read_diagnosis(reply, turns)
-            if diagnosis is None:
+            found = read_diagnosis(reply, turns)
+            if found is None:
                 return Outcome("unclear diagnosis", None, usage)
-            going_on = CONTINUE.replace("{flaw}", diagnosis.flaw)
+            diagnosis, going_on = found, CONTINUE.replace("{flaw}", found.flaw)
 
         policy = backend.policy(system, limits)
         kept = failed.turns[: diagnosis.turn]

@@ -203,14 +203,13 @@ class Reflector:
             return Outcome("plays differently now")  # another video file or another config than it was played with
 
         backend, limits = self._context.backend, self._teacher.limits
-        diagnosis: Diagnosis | None = Diagnosis(max(turns), "")
-        usage, going_on = Usage(), CONTINUE_WHOLE
+        diagnosis, usage, going_on = Diagnosis(max(turns), ""), Usage(), CONTINUE_WHOLE
         if self._options.keep == "flaw":
             question = past.quoted(len(failed.turns), DIAGNOSE.replace("{turns}", ", ".join(map(str, turns))))
             reply, usage = await ask_beside(backend, system, limits, question)
-            diagnosis = read_diagnosis(reply, turns)
-            if diagnosis is None:
+            if (found := read_diagnosis(reply, turns)) is None:
                 return Outcome("unclear diagnosis", None, usage)
+            diagnosis = found
             going_on = CONTINUE.replace("{flaw}", diagnosis.flaw)
 
         policy = backend.policy(system, limits)

@@ -1,7 +1,7 @@
 # Sourced by the recipes' scripts and by run_tests.sh. Finds the Python environment, or makes it (once), and sets PYTHON:
 # .venv, or .venv-gpu where nvidia-smi lists a GPU, so that a shared folder serves machines of both kinds.
-# AGENTIC_VIDEO_EXTRA=gpu makes the latter on a machine without one, such as a login node. With AGENTIC_VIDEO_DEV=1, which
-# run_tests.sh sets, it has what tests, style and documentation need, too, and keeps it. An environment of your own (a
+# AGENTIC_VIDEO_EXTRA=gpu makes the latter on a machine without one, such as a login node. With AGENTIC_VIDEO_DEV set to
+# anything, as run_tests.sh does, it has what tests, style and documentation need, too, and keeps it. An environment of your own (a
 # container, a cluster image) is used as it is: set PYTHON to its python.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -114,8 +114,8 @@ make_environment() (
     "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
       --root-user-action=ignore --target "$tools" uv==0.13.8 || return 1
   fi
-  # An environment that is half changed belongs to no stamp.
-  rm -f "$repository/$environment/.agentic_video"
+  # One that is half changed is none that was made, but it keeps what it was for.
+  if [ -d "$repository/$environment" ]; then echo "unfinished${dev:+ dev}" >"$repository/$environment/.agentic_video"; fi
   # There is no wheel of flash-attn for the locked torch; its build would look for one on the web all the same.
   (cd "$repository" && UV_PROJECT_ENVIRONMENT=$environment FLASH_ATTENTION_FORCE_BUILD=TRUE "$uv" sync \
     --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" ${dev:+--extra dev}) || return 1

@@ -38,7 +38,7 @@ def add_recipe(parser: argparse.ArgumentParser, required: bool = True) -> None:
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--engine``."""
+    """Add the options ``--engine`` and ``--processor``."""
     parser.add_argument(
         "--engine",
         type=_name,
@@ -47,6 +47,13 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         help="what runs the model: chat (a server), vllm, vllm-server (vLLM's server, by token ids), toy (the tiny "
         "model's own), auto (what fits the model), or the dotted path of a class of your own, see "
         "agentic_video.evaluation.backends.base (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--processor",
+        default="",
+        metavar="MODEL",
+        help="with --engine vllm-server, whose processor and tokenizer the model has (default: what the server says "
+        "that it loaded)",
     )
 
 

@@ -39,13 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model-name", default="", metavar="NAME", help="name of the model on the server, where it has several"
     )
-    parser.add_argument(
-        "--processor",
-        default="",
-        metavar="MODEL",
-        help="with --engine vllm-server, whose processor and tokenizer the model has (default: what the server says "
-        "that it loaded)",
-    )
     add_engine(parser)
     parser.add_argument(
         "--data",

@@ -143,6 +143,8 @@ def _stage(
         folder,
         rows,
         engine=engine,
+        option=option,
+        api_key_env=arguments.api_key_env,
         profile=arguments.profile or ("laptop" if engine == TOY else "cluster"),
         variant=variant,
         overrides=arguments.overrides,

@@ -155,6 +155,7 @@ def teacher_options(
             model=model,
             engine=engine,
             model_name=name,
+            processor=arguments.processor,
             temperature=arguments.temperature,
             top_p=arguments.top_p,
             seed=arguments.seed or 0,

@@ -314,11 +314,11 @@ def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
     """
     if options.processor:
         return options.processor
-    entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout, "--model") or []
+    entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout, "server") or []
     roots = {one["root"] for one in entries if one["root"] and options.model_name in ("", one["id"])}
     if len(roots) != 1:
         raise SetupError(
-            f"--model {options.model}: the server doesn't say which model it loaded; name whose processor it has with "
+            f"{options.model}: the server doesn't say which model it loaded; name whose processor it has with "
             "--processor MODEL"
         )
     return roots.pop()

@@ -53,6 +53,8 @@ def stage_of(
     profile: str,
     variant: Variant,
     overrides: Sequence[str] = (),
+    option: str = "--model",
+    api_key_env: str = ModelOptions.api_key_env,
 ) -> Stage:
     """What a checkpoint's evaluation takes; whatever is wrong with it is said in the stage.
 
@@ -63,13 +65,15 @@ def stage_of(
         profile: Of its recipe.
         variant: What plays.
         overrides: On top of the checkpoint's own.
+        option: How messages call what names its model.
+        api_key_env: Environment variable that holds its server's key.
     """
     try:
         recipe = recipe_at(checkpoint.recipe)
         make_importable(recipe)
         config = compose_recipe(recipe, profile, [*checkpoint.overrides, *overrides])
         system, limits = settings_of(config).system, limits_of(config)
-        require_model(ModelOptions(checkpoint.model, engine), f"checkpoint {checkpoint.name}:")
+        require_model(ModelOptions(checkpoint.model, engine, api_key_env=api_key_env), option)
     except (SetupError, HydraException, OmegaConfBaseException, ValueError) as error:
         return Stage(checkpoint, folder, len(rows), problem=one_line(error))
     if variant.kind != "agent":

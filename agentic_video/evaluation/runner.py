@@ -49,7 +49,9 @@ class Played:
     seconds: float
 
 
-async def play_question(context: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Played:
+async def play_question(
+    context: EvalContext, retriever: Retriever | None, qa: VideoQA, rollout_index: int = 0
+) -> Played:
     """Play a question as in evaluation, with every attempt that the system asks for.
 
     Raises:
@@ -64,21 +66,23 @@ async def play_question(context: EvalContext, retriever: Retriever | None, qa: V
         policies.append(context.backend.policy(system, context.plan.limits, episode))
         return policies[-1]
 
-    attempts = await play_attempts(context.plan.system, make_policy, qa, context.source, retriever)
+    attempts = await play_attempts(
+        context.plan.system, make_policy, qa, context.source, retriever, rollout_index=rollout_index
+    )
     if attempts[-1].end is EndReason.ENGINE_ERROR:
         raise EngineError(attempts[-1].error)
     usage = sum((usage_of(policy) for policy in policies), Usage())
     return Played(attempts, usage, time.monotonic() - started)
 
 
-async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQA) -> Record:
+async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQA, rollout_index: int = 0) -> Record:
     """Play and grade a question.
 
     Raises:
         VideoError: The video can't be read.
         EngineError: The engine failed.
     """
-    played = await play_question(context, retriever, qa)
+    played = await play_question(context, retriever, qa, rollout_index)
     trajectory = played.attempts[-1]
     rewards = {
         **await grades(context.plan.system, trajectory, qa, context.graders),

@@ -406,11 +406,14 @@ def sizes_of(config: DictConfig, longest: int, *, heads: int = 0, gpus: int | No
     return Sizes(
         gpus=trainer.nnodes * trainer.n_gpus_per_node if gpus is None else gpus,
         ulysses=part.actor.ulysses_sequence_parallel_size,
-        # one that follows the update's needs no word of its own
+        # the update's is said once, whoever follows it
         micro_tokens={
             f"{name}.{tokens}": block[tokens]
             for name, block, dynamic, tokens in budgets
-            if block[dynamic] and (name == ACTOR or not OmegaConf.is_interpolation(block, tokens))
+            if block[dynamic]
+            and (
+                name == ACTOR or not part.actor.use_dynamic_bsz or block[tokens] != part.actor.ppo_max_token_len_per_gpu
+            )
         },
         longest=longest,
         tensor=part.rollout.tensor_model_parallel_size,

@@ -108,8 +108,9 @@ def reflect(options: ReflectOptions) -> Finished:
         **teacher.identity(),
         "rollouts": [str(path.resolve()) for path in options.rollouts],
         "min_acc": options.min_acc,
-        "keep": options.keep,
-        "loss": options.loss,
+        # the defaults are those of reflections from before there was a choice
+        **({"keep": options.keep} if options.keep != "flaw" else {}),
+        **({"loss": options.loss} if options.loss != "correction" else {}),
     }
     with open_job(options.job.out.resolve(), settings, "reflection") as job:
         asyncio.run(_play(job, teacher, records, options))

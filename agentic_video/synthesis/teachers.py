@@ -203,10 +203,9 @@ def sampler(
     contexts = [context.with_backend(backend) for backend in teacher.backends(context, samples)]
 
     async def play(qa: VideoQA, number: int) -> Record:
-        record = await play_one(contexts[number], retriever, qa)
-        trajectory = replace(record.trajectory, rollout_index=number)
+        record = await play_one(contexts[number], retriever, qa, number)
         provenance = {"source": source, "model": teacher.name, "sample": number}
-        return replace(record, trajectory=trajectory, provenance=provenance)
+        return replace(record, provenance=provenance)
 
     return play
 

@@ -124,7 +124,7 @@ def test_a_zoom_shows_changes_with_their_times(qa: VideoQA, source: MemorySource
     assert [part.index for part in observation if isinstance(part, FrameRef)] == [241, 242, 243, 256]
     assert observation[0] == "<tool_response>\n"
     assert observation[7] == "<frame3_time25.60s>"
-    assert observation[-1] == "\n</tool_response>"
+    assert observation[-1] == "\n</tool_response>" + SMALL.go_on
     assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.ANSWER, "B", 1)
 
 

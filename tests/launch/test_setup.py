@@ -119,6 +119,18 @@ def test_packages_of_the_tests_are_added_once_and_stay(repository: Path) -> None
     assert syncs(repository) == 3 and (repository / "synced").read_text().splitlines()[2].endswith("--extra dev")
 
 
+def test_packages_of_the_tests_stay_where_a_change_fails(repository: Path) -> None:
+    assert set_up(repository, AGENTIC_VIDEO_DEV="1")[0] == 0
+    (repository / "uv.lock").write_text("changed")
+    (repository / "broken").touch()
+    assert set_up(repository)[0] != 0
+    (repository / "broken").unlink()
+    assert set_up(repository)[0] == 0
+    assert (repository / "synced").read_text().splitlines()[-1].endswith("--extra dev")
+    count = syncs(repository)
+    assert set_up(repository, AGENTIC_VIDEO_DEV="1")[0] == 0 and syncs(repository) == count
+
+
 def test_packages_of_the_tests_are_not_added_under_a_running_job(repository: Path) -> None:
     assert set_up(repository)[0] == 0
     job = start(repository, "exec python3 -c 'print(flush=True); input()'")

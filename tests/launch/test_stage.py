@@ -369,6 +369,14 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
             f"{ROLLOUT}.log_prob_max_token_len_per_gpu=16384",
             rf"a micro-batch \({ROLLOUT}\.log_prob_max_token_len_per_gpu\) holds 16384",
         ),
+        (
+            # which they follow, but which the update, of one sequence at a time, doesn't read
+            "videozoomer",
+            f"{ACTOR}.ppo_max_token_len_per_gpu=16384 {ACTOR}.use_dynamic_bsz=False "
+            f"{ACTOR}.ppo_micro_batch_size_per_gpu=1 {ROLLOUT}.log_prob_use_dynamic_bsz=True "
+            "actor_rollout_ref.ref.log_prob_use_dynamic_bsz=True",
+            rf"a micro-batch \({ROLLOUT}\.log_prob_max_token_len_per_gpu\) holds 16384",
+        ),
         ("videozoomer", f"{ROLLOUT}.gpu_memory_utilization=6", "must be above 0 and at most 1, got 6"),
         (
             "videozoomer",

@@ -207,7 +207,7 @@ def test_batches_that_are_no_dynamic_ones_are_mended_by_the_keys_that_verl_reads
 
 
 def test_data_parallel_engines_have_a_cache_each_and_share_their_server_s_pictures() -> None:
-    """8 engines on 16 GPUs, as without; 2 of them to a server."""
+    """16 engines on 16 GPUs, as without; 2 of them to a server."""
     alone, two = (plan("videozoomer", 16, f"actor_rollout_ref.rollout.data_parallel_size={size}") for size in (1, 2))
     assert (alone.job.engines, alone.job.servers) == (16, 16)
     assert (two.job.engines, two.job.servers) == (16, 8)

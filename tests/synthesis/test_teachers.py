@@ -74,8 +74,8 @@ def test_a_server_that_teaches_is_shown_everything_by_the_user(url: str) -> None
 def test_a_sample_s_record_says_which_it_is(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     teacher, rows = prepare(options(url)), [VideoQA(name, f"{name}.mp4", "Who?", "he") for name in ("a", "b")]
 
-    async def play_one(context: Any, retriever: Any, qa: VideoQA) -> Record:
-        return Record(qa, FULL, {"acc": 1.0}, {})
+    async def play_one(context: Any, retriever: Any, qa: VideoQA, rollout_index: int) -> Record:
+        return Record(qa, replace(FULL, rollout_index=rollout_index), {"acc": 1.0}, {})
 
     async def played() -> list[Record]:
         context = teacher.context(tmp_path, 1)

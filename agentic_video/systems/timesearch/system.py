@@ -200,13 +200,16 @@ class TimeSearch(System):
         except ToolError as error:
             return self._refusal(str(error))
         told = fill(self.reply, times=times_text(frames))
-        return Observation(self._reply(*labelled(frames), told), legal_calls=1)
+        return Observation(self._reply(labelled(frames), told), legal_calls=1)
 
     def _refusal(self, reason: str) -> Observation:
-        return Observation(self._reply(f"Error: {reason}.{self.hint}"), illegal_calls=1)
+        return Observation(self._reply((), f"Error: {reason}.{self.hint}"), illegal_calls=1)
 
-    def _reply(self, *parts: Part) -> tuple[Part, ...]:
-        return ("<tool_response>\n", *parts, "\n</tool_response>") if self.response_tags else parts
+    def _reply(self, shown: Sequence[Part], told: str) -> tuple[Part, ...]:
+        """What answers a call: frames after their times, if any, and a text."""
+        first, last = ("<tool_response>\n", "\n</tool_response>") if self.response_tags else ("", "")
+        parts = (first, *shown, told + last) if shown else (first + told + last,)
+        return tuple(part for part in parts if part != "")
 
     async def look(self, call: ToolCall, video: Video) -> list[Frame]:
         """The frames that a call asks for, in order of time.

@@ -135,6 +135,8 @@ def test_a_search_without_a_query_shows_evenly_spread_frames_of_the_stretch(qa: 
     assert text.startswith("40.8s41.3s") and text.endswith("arguments.")
     tagged = told(run(TimeSearch(response_tags=True), qa, LOOK, REPLY), 0)
     assert tagged == f"<tool_response>\n{text}\n</tool_response>"
+    bare = run(TimeSearch(reply=""), qa, LOOK, REPLY).turns[0].observation
+    assert len(bare) == 12 and bare[0] == "40.8s", "six frames after their times, and nothing else"
     assert "at 40.8s, 41.3s, 41.8s, 42.3s, 42.8s, 43.3s." in text
     # eight of 120
     assert seen(run(TimeSearch(), qa, call(), REPLY), 0)[0::7] == [0, 599]

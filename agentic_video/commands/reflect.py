@@ -41,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep",
         choices=get_args(Kept),
-        default="flaw",
+        default=ReflectOptions.keep,
         help="what a correction follows: the episode up to the turn that the teacher finds flawed, or all but its "
         "answer (default: %(default)s)",
     )
     parser.add_argument(
         "--loss",
         choices=get_args(Loss),
-        default="correction",
+        default=ReflectOptions.loss,
         help="whose turns have loss in SFT: the correction's, or those before it too (default: %(default)s)",
     )
 

@@ -431,7 +431,8 @@ def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[
         "reward.num_workers": min(8, max(1, int(cpus) // 8)),
         "transfer_queue.backend.SimpleStorage.num_data_storage_units": 4,
     }
-    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in _named(overrides)]
+    named = _named(overrides)
+    return [f"{key}={nodes * count}" for key, count in counts.items() if key not in named]
 
 
 def with_workers(config: DictConfig, nodes: int, cpus: float, overrides: Sequence[str]) -> DictConfig:

@@ -8,8 +8,8 @@ them are compared with what was measured on one GPU in ``tests/planning/test_one
 from dataclasses import dataclass
 
 from agentic_video.planning.shapes import ModelShape, TextShape
+from agentic_video.utils.units import GIB
 
-GIB = 2**30
 BF16, FP32 = 2, 4
 
 FUSED_CHUNK = 512

@@ -17,8 +17,9 @@ from agentic_video.planning.job import (
     Sizes,
     shards_of,
 )
-from agentic_video.planning.memory import BF16, FP32, GIB
+from agentic_video.planning.memory import BF16, FP32
 from agentic_video.planning.traffic import Hop
+from agentic_video.utils.units import GIB
 
 Verdict = Literal["fits", "tight", "does not fit"]
 VERDICTS: tuple[Verdict, ...] = ("fits", "tight", "does not fit")

@@ -5,9 +5,9 @@ from typing import Any
 from omegaconf import DictConfig
 
 from agentic_video.planning.job import Machines, gpus_of, job_of
-from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Phase, Plan, make_plan
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.units import GIB
 
 
 def plan_of(

@@ -11,7 +11,8 @@ import math
 from dataclasses import dataclass
 
 from agentic_video.planning.job import LABEL_TOKENS, Job, Machines
-from agentic_video.planning.memory import BF16, FP32, GIB, gradient_bytes, kv_bytes, optimizer_bytes, weight_bytes
+from agentic_video.planning.memory import BF16, FP32, gradient_bytes, kv_bytes, optimizer_bytes, weight_bytes
+from agentic_video.utils.units import GIB
 
 PATCH_VALUE = FP32
 """Bytes of a number of a patch as stock verl sends it through TransferQueue: the image processor's float32."""

@@ -109,8 +109,8 @@ def reflect(options: ReflectOptions) -> Finished:
         "rollouts": [str(path.resolve()) for path in options.rollouts],
         "min_acc": options.min_acc,
         # the defaults are those of reflections from before there was a choice
-        **({"keep": options.keep} if options.keep != "flaw" else {}),
-        **({"loss": options.loss} if options.loss != "correction" else {}),
+        **({"keep": options.keep} if options.keep != ReflectOptions.keep else {}),
+        **({"loss": options.loss} if options.loss != ReflectOptions.loss else {}),
     }
     with open_job(options.job.out.resolve(), settings, "reflection") as job:
         asyncio.run(_play(job, teacher, records, options))

@@ -165,10 +165,12 @@ def prepare(options: TeacherOptions) -> Teacher:
     require_model(options.model, options.option)
     model = options.model
     config = compose_recipe(options.recipe, options.profile, options.overrides)
-    if model.engine == "chat" and settings_of(config).system.observation_role != "user":
+    settings = settings_of(config)
+    if model.engine == "chat" and settings.system.observation_role != "user":
         # Most servers take a tool's message only after a call of their own API's kind. An override has the last word.
         config = compose_recipe(options.recipe, options.profile, [TOLD_BY_USER, *options.overrides])
-    settings, limits = settings_of(config), limits_of(config)
+        settings = settings_of(config)
+    limits = limits_of(config)
     if model.engine == "chat" and not model.model_name:
         key = os.environ.get(model.api_key_env)
         name = served_model(model.model, key, option=options.option, name_option=f"{options.option}-name")

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from agentic_video.launch.stage import with_workers
-from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import Plan
 from agentic_video.planning.report import plan_of
+from agentic_video.utils.units import GIB
 from tests.config.configs import SYSTEMS, composed, set_environment
 from tests.docs.tables import REPOSITORY, TITLES, section_of
 

@@ -12,6 +12,7 @@ from verl.utils.torch_functional import entropy_from_logits
 from agentic_video.planning import memory
 from agentic_video.planning.memory import BF16, Head, Precision
 from agentic_video.planning.shapes import ModelShape, published_shapes
+from agentic_video.utils.units import GIB
 from tests.planning.live import LiveBytes, allocated_peak
 from tests.planning.models import TINY, model_of
 
@@ -242,7 +243,7 @@ def test_optimizer_state(frozen: bool) -> None:
 def test_published_logits() -> None:
     """VideoZoomer's micro-batch: 53,248 tokens of Qwen2.5-VL-7B."""
     one = memory.logits_bytes(53_248, SEVEN.text.vocab)
-    assert one / memory.GIB == pytest.approx(15.1, abs=0.05)
+    assert one / GIB == pytest.approx(15.1, abs=0.05)
     assert memory.head_bytes(53_248, SEVEN.text, Head(entropy=True)) == 3 * one
-    assert memory.head_bytes(53_248, SEVEN.text, Head(fused=True, entropy=True)) / memory.GIB < 5
+    assert memory.head_bytes(53_248, SEVEN.text, Head(fused=True, entropy=True)) / GIB < 5
     assert memory.kv_bytes(SEVEN.text) == 57_344

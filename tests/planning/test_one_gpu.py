@@ -11,9 +11,9 @@ import pytest
 
 from agentic_video.planning import memory
 from agentic_video.planning.job import Job, Machines, job_of
-from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import update_moments
 from agentic_video.planning.shapes import published_shapes
+from agentic_video.utils.units import GIB
 from benchmarks.gpu.actor import ActorSetting
 from tests.config.configs import composed, set_environment
 

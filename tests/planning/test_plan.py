@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agentic_video.planning.job import PICTURE_CACHE
-from agentic_video.planning.memory import GIB
 from agentic_video.planning.plan import engine_of, gpu_phases, make_plan, mended, update_phase
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.units import GIB
 from tests.config.configs import SYSTEMS, set_environment
 from tests.planning.plans import plan
 

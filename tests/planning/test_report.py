@@ -3,8 +3,8 @@ import json
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.planning.memory import GIB
 from agentic_video.planning.report import said_beside, text_of, values_of
+from agentic_video.utils.units import GIB
 from tests.config.configs import composed, set_environment
 from tests.planning.plans import plan
 

@@ -15,10 +15,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from agentic_video.planning import traffic
 from agentic_video.planning.job import Job
-from agentic_video.planning.memory import GIB
 from agentic_video.training.engine import KEPT_BYTES
 from agentic_video.training.references import SequenceImages
 from agentic_video.types.frame import ImageRef, Origin
+from agentic_video.utils.units import GIB
 from agentic_video.video.store import StoreConfig
 from tests.config.configs import set_environment
 from tests.planning.plans import plan

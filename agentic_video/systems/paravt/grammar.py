@@ -9,11 +9,9 @@ from agentic_video.systems.shown import FramesAs, one_clip
 from agentic_video.tools import crop_video
 from agentic_video.tools.arguments import MAX_CALL_CHARS, read_call
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import REFUSED as REFUSED  # for the system, which takes its grammar from here
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall, refused
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
-from agentic_video.utils.units import clock as clock  # as above: MM:SS, cut to whole seconds (released code)
 
 TAGS = ("think", "tool_call", "tool_code", "answer")
 CALL_TAGS = ("tool_call", "tool_code")

@@ -21,9 +21,7 @@ from agentic_video.systems.overview import OverviewKind, check_overview, overvie
 from agentic_video.systems.paravt.grammar import (
     CUT_MARK,
     LABELS,
-    REFUSED,
     begins_call,
-    clock,
     harmless,
     labelled,
     parse_turn,
@@ -34,13 +32,14 @@ from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.crop_video import SCHEMA, CropLimits, CropRequest, check_crop
-from agentic_video.types.action import Action, Calls, Illegal, ToolCall
+from agentic_video.types.action import REFUSED, Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, recorded_frames
 from agentic_video.utils.choices import check_choice
+from agentic_video.utils.units import clock
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import linspace_times
 from agentic_video.video.sizes import PixelBudget, fit_size

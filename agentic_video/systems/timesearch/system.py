@@ -8,7 +8,6 @@ docs/fidelity.md lists each with its source.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any, ClassVar, get_args
 
 from agentic_video.graders.answer import MatchRule
@@ -41,7 +40,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation, ObservationRole, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames
+from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames, runs_of_size
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.retrieval.dpp import greedy_map, relative_relevance
@@ -251,8 +250,8 @@ class TimeSearch(System):
         if not self.csv or trajectory.answer is None or not refs:
             return {}
         frames: list[Frame] = []
-        for size, group in groupby(refs, key=lambda ref: (ref.width, ref.height)):
-            frames += await view.video.frames([ref.index for ref in group], size)
+        for size, indices in runs_of_size(refs):
+            frames += await view.video.frames(indices, size)
         question = f"\nQuestion: {question_text(view.qa, self.option_format)}"
         asked = [Message("user", (*labelled(frames), question))]
         if self.csv_prompt:

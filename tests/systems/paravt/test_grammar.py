@@ -11,7 +11,6 @@ from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.paravt.grammar import (
     REPLY_CLOSE,
     begins_call,
-    clock,
     harmless,
     labelled,
     parse_turn,
@@ -21,6 +20,7 @@ from agentic_video.systems.paravt.grammar import (
 from agentic_video.tools.base import ToolError
 from agentic_video.types.action import REFUSED, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Clip, Frame
+from agentic_video.utils.units import clock
 
 CROP = '{"name": "crop_video", "arguments": {"video_path": "v.mp4", "start_time": 4, "end_time": 9.5}}'
 

@@ -215,7 +215,7 @@ def test_the_processor_is_what_the_server_loaded(
     options = ModelOptions(f"http://127.0.0.1:{server.server_port}/v1", "vllm-server", model_name=named)
     try:
         if processor is None:
-            with pytest.raises(SetupError, match=r"^--model http:.*: the server .*; name whose .* --processor MODEL$"):
+            with pytest.raises(SetupError, match=r"^http:.*: the server .*; name whose .* --processor MODEL$"):
                 model_spec(options, config)
         else:
             assert model_spec(options, config).processor == processor

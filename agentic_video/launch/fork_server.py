@@ -1,10 +1,10 @@
 """One process that has imported most, and forks the processes of a job that runs on this machine alone.
 
 verl, Ray, vLLM and torch take more than ten seconds to import, and a job has ten processes that start one after the
-other. Here most of that is imported once, beside what is built for the job; each process is then a fork, which imports
-the rest (:data:`PRELOADED` says what) and shares what was imported. ``sys.executable`` of the job's processes is a
-script that asks for a fork (:mod:`agentic_video.launch.fork_client`), so that whatever starts a Python (Ray,
-multiprocessing's "spawn") gets one.
+other. Here all of that is imported once: most of it beside what is built for the job (:data:`PRELOADED`), the rest when
+Ray starts the first of its workers (:data:`WORKERS_PRELOADED`). Each process is then a fork, which shares what was
+imported. ``sys.executable`` of the job's processes is a script that asks for a fork
+(:mod:`agentic_video.launch.fork_client`), so that whatever starts a Python (Ray, multiprocessing's "spawn") gets one.
 
 ``AGENTIC_VIDEO_FORK=0`` does without.
 """
@@ -62,8 +62,20 @@ PRELOADED = (
     "agentic_video.rollout.tokens",
     "agentic_video.video.store",
 )
-"""What takes a GRPO job's processes long to import. Not Ray, nor what imports it (verl, two modules of vLLM): it reads
-what is each process's own from the environment while it is imported."""
+"""What takes a GRPO job's processes long to import. Not Ray, nor what imports it: see :data:`WORKERS_PRELOADED`."""
+WORKERS_PRELOADED = (
+    "ray",
+    "verl.trainer.main_ppo",
+    "verl.workers.engine_workers",
+    "verl.workers.rollout.vllm_rollout.vllm_async_server",
+    "verl.trainer.ppo.v1.agent_loop_tq",
+)
+"""What Ray's workers take long to import beside that. Ray reads its settings from the environment while it is imported,
+and sets some itself when it starts: it is imported in the environment of the first worker, which has them."""
+SETUP_WORKER = os.path.join("ray", "_private", "workers", "setup_worker.py")
+"""The script, below site-packages, by which Ray starts a worker in its job's environment."""
+CONTEXT = "--serialized-runtime-env-context="
+"""The script's option that holds this environment, as JSON."""
 SOCKET, SCRIPT = "fork", "python"
 """In the server's folder: where it listens, and what stands in for Python."""
 OPTIONS = frozenset({"-u", "-B", "-s"})
@@ -97,6 +109,7 @@ class ForkServer:
     def __init__(self, listening: socket.socket):
         self._socket = listening
         self._clients: dict[int, socket.socket] = {}  # by process
+        self._workers_preloaded = False
 
     def serve(self) -> Request:
         """Fork whatever is asked for.
@@ -130,6 +143,9 @@ class ForkServer:
         except (OSError, ValueError):
             client.close()
             return None
+        if not self._workers_preloaded and _is_worker(request):
+            self._workers_preloaded = True
+            _preload_for_workers(request)
         server = os.getpid()
         if not (process := os.fork()):
             signal.set_wakeup_fd(-1)
@@ -233,6 +249,8 @@ def run(request: Request) -> None:
         sys.path.insert(0, request.folder)
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     elif arguments and not arguments[0].startswith("-"):
+        if _is_worker(request):
+            _here_instead_of_exec()
         sys.argv = arguments
         sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
         runpy.run_path(arguments[0], run_name="__main__")
@@ -240,13 +258,46 @@ def run(request: Request) -> None:
         raise ValueError(f"a forked process can't be started as python {shlex.join(arguments)}")
 
 
-def preload() -> None:
+def _is_worker(request: Request) -> bool:
+    """Whether a worker of Ray is asked for that has its job's environment."""
+    arguments = _without_options(request.arguments)
+    return bool(arguments) and arguments[0].endswith(os.sep + SETUP_WORKER)
+
+
+def _here_instead_of_exec() -> None:
+    """Have Ray's script go on in this process, where it would start Python anew: that would import Ray once more."""
+    execute = os.execvp
+
+    def go_on(file: str, args: list[str]) -> None:
+        words = shlex.split(args[-1])
+        if list(args[:-1]) != ["bash", "-c"] or words[:2] != ["exec", sys.executable]:
+            execute(file, args)
+        os.execvp = execute
+        run(Request(words[2:], dict(os.environ), os.getcwd(), {}))
+        raise SystemExit
+
+    os.execvp = go_on  # type: ignore[assignment]
+
+
+def preload(modules: Sequence[str] = PRELOADED) -> None:
     """Import what the job's processes will need."""
-    for module in PRELOADED:
+    for module in modules:
         with contextlib.suppress(Exception):  # a process that needs it will say why it can't be imported
             importlib.import_module(module)
     gc.collect()
     gc.freeze()
+
+
+def _preload_for_workers(first: Request) -> None:
+    """Import what Ray's workers need, in the environment that the first of them gets."""
+    handed = [text.removeprefix(CONTEXT) for text in first.arguments if text.startswith(CONTEXT)]
+    variables = json.loads(handed[0]).get("env_vars") or {} if handed else {}
+    # No variable is set that needn't be: a process that finds the place of its title does so by the first of them.
+    wanted = {**first.environment, **variables}
+    for name in set(os.environ) - set(wanted):
+        del os.environ[name]
+    os.environ.update({name: value for name, value in wanted.items() if os.environ.get(name) != value})
+    preload(WORKERS_PRELOADED)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class PeakMemory:
         peak: Most bytes so far.
     """
 
-    def __init__(self, root: int, interval: float = 10.0):
+    def __init__(self, root: int, interval: float = 20.0):
         self.peak = 0
         self._root, self._interval = root, interval
         self._done = threading.Event()

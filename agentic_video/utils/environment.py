@@ -21,6 +21,12 @@ LAPTOP_ENV: Mapping[str, str] = {
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     # Ray would give its workers, which do all the work here, a turn only where nothing else of the machine wants one
     "RAY_worker_niceness": "0",
+    # workers without the job's environment, which none of its processes can use
+    "RAY_prestart_worker_first_driver": "0",
+    # what Ray notes of each call of an actor, for a dashboard that isn't started: a twentieth of an episode's time
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_enable_timeline": "0",
+    "RAY_event_stats": "0",
     "AGENTIC_VIDEO_POLL_SECONDS": "0.1",
     "HF_HUB_OFFLINE": "1",
     # nothing is downloaded: the bars would be those of loading a tiny model

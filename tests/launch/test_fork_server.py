@@ -5,12 +5,21 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
-from agentic_video.launch.fork_server import PRELOADED, Forks, Request, fork_server, run
+from agentic_video.launch.fork_server import (
+    PRELOADED,
+    SETUP_WORKER,
+    WORKERS_PRELOADED,
+    Forks,
+    Request,
+    fork_server,
+    run,
+)
 from agentic_video.utils.environment import LAPTOP_ENV
 
 
@@ -122,3 +131,28 @@ def test_nothing_outlives_the_server_and_then_python_itself_is_started() -> None
 def test_options_that_aren_t_known_are_refused() -> None:
     with pytest.raises(ValueError, match="-X"):
         run(Request(["-X", "dev"], {}, "/", {}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prefix", [[], ["export C=3 &&"]])
+def test_workers_of_ray_are_forked_into_their_job_s_environment(prefix: list[str], tmp_path: object) -> None:
+    """Ray's own script hands a worker its environment, and would start Python anew."""
+    script = f"{tmp_path}/worker.py"
+    with open(script, "w", encoding="utf-8") as file:
+        file.write("import json, os, sys\nloaded = list(sys.modules)\n")
+        file.write("from ray._raylet import setproctitle\nsetproctitle('ray::Worker')\n")
+        file.write("title = open('/proc/self/cmdline').read()\n")
+        file.write("seen = {name: os.environ.get(name) for name in 'ABC'}\n")
+        file.write("print(json.dumps([sys.argv[1:], seen, loaded, os.getppid(), title]))\n")
+    context = json.dumps({"env_vars": {"A": "1", "B": "${A}2"}, "command_prefix": prefix})
+    setup = os.path.join(sysconfig.get_paths()["purelib"], SETUP_WORKER)
+    with fork_server({**os.environ, **LAPTOP_ENV}) as forks:
+        for _ in range(2):  # the first one has Ray imported for all
+            options = [f"--serialized-runtime-env-context={context}", "--language=PYTHON"]
+            arguments, seen, loaded, parent, title = json.loads(said(forks, setup, script, "--one", "two 2", *options))
+            assert arguments == ["--one", "two 2"]
+            assert seen == {"A": "1", "B": "12", "C": "3" if prefix else None}
+            assert set(WORKERS_PRELOADED) <= set(loaded)
+            assert parent == forks.process.pid
+            assert title.startswith("ray::Worker")
+        assert said(forks, "-c", "import setproctitle as s; s.setproctitle('x'); print(s.getproctitle())") == "x\n"

@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
 MAX_GROUPS = 10_000
@@ -172,3 +173,30 @@ class GroupRouter(GlobalRequestLoadBalancer):
         group = self._groups.pop(group_id)
         if group.home in self._to_come:
             self._to_come[group.home] -= group.to_come
+
+
+class OneEngineClient(LLMServerClient):
+    """verl's client where there is one engine and no other will join: the router isn't asked before each turn.
+
+    Args:
+        engine: Its id and its handle.
+        options: Of verl's client.
+    """
+
+    def __init__(self, *, engine: tuple[str, Any], **options: Any):
+        super().__init__(**options)
+        self._engine = engine
+
+    async def _acquire_server(self, request_id: str, **extra: Any) -> tuple[str, Any]:
+        return self._engine
+
+    def _release_server(self, server_id: str, request_id: str | None = None) -> None:
+        pass
+
+
+def client_of(manager: LLMServerManager) -> LLMServerClient:
+    """The client of servers that stay the same, as the synchronous trainer's do."""
+    if len(manager.server_addresses) > 1:
+        return manager.get_client()
+    engine = (manager.server_addresses[0], manager.server_handles[0])
+    return manager.get_client(OneEngineClient, engine=engine)

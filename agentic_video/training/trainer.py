@@ -31,7 +31,7 @@ from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.outputs import REWARDS
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.restored import Restored
-from agentic_video.training.router import packaged_path
+from agentic_video.training.router import client_of, packaged_path
 from agentic_video.training.run_watch import RunWatch, end_process, run_actors
 from agentic_video.training.steps import take_epochs
 from agentic_video.training.untrained import Untrained
@@ -135,6 +135,10 @@ class VideoAgentTrainer(EpisodeLog, Untrained, EvenUpdates, LimitedDrops, LookAh
     """verl's synchronous trainer: each batch is played with the weights that it is trained on."""
 
     verl_mode = "sync"
+
+    def get_llm_client(self) -> Any:
+        """See verl's."""
+        return client_of(self.llm_server_manager)
 
 
 @register_trainer(TRAINER_MODES["colocate_async"])

@@ -1,16 +1,21 @@
 """verl's router of requests with ours in its place: plain objects, and as verl makes it from the packaged yaml."""
 
+import asyncio
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
+from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
+from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.router import _load_router_yaml, _resolve_router_class, get_router_handle
 
-from agentic_video.training.router import GroupRouter, RequestId, packaged_path
+from agentic_video.training.router import GroupRouter, OneEngineClient, RequestId, client_of, packaged_path
 from tests.config.configs import composed
 
 PACKAGED = "pkg://agentic_video.training/router.yaml"
@@ -176,3 +181,38 @@ def test_verl_makes_it_an_actor() -> None:
         assert places == [("e0", "h0")] * 2 + [("e1", "h1")] * 2
     finally:
         ray.shutdown()
+
+
+class Server:
+    """Stands in for the handle of an engine's actor."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.generate = SimpleNamespace(remote=self._generate)
+
+    async def _generate(self, **request: Any) -> TokenOutput:
+        self.asked.append(request)
+        return TokenOutput(token_ids=[7], log_probs=[-0.5], extra_fields={"global_steps": 3})
+
+
+def manager(servers: dict[str, Any]) -> LLMServerManager:
+    """verl's, with servers that are there already; its router answers nothing."""
+    made = object.__new__(LLMServerManager)
+    made.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"name": "vllm"}}})
+    made.server_addresses, made.server_handles = list(servers), list(servers.values())
+    made.global_load_balancer = None
+    return made
+
+
+def test_where_there_is_one_engine_no_router_is_asked() -> None:
+    server = Server()
+    client = client_of(manager({"e0": server}))
+    assert isinstance(client, OneEngineClient)
+    output = asyncio.run(client.generate("g:0:4:abcd", prompt_ids=[1, 2], sampling_params={"max_tokens": 5}))
+    assert (output.token_ids, output.extra_fields["max_global_steps"]) == ([7], 3)
+    (request,) = server.asked
+    assert (request["prompt_ids"], request["sampling_params"]) == ([1, 2], {"max_tokens": 5})
+
+
+def test_where_there_are_several_the_router_is_asked() -> None:
+    assert type(client_of(manager({"e0": Server(), "e1": Server()}))) is LLMServerClient

@@ -213,13 +213,20 @@ def _become(request: Request, server: int) -> None:
     if _without_options(request.arguments)[:1] == ["-c"]:  # not one of Ray's, which set their titles themselves
         with contextlib.suppress(ImportError):
             importlib.import_module("setproctitle").getproctitle()  # finds a title's place by the first environment
-    os.environ.clear()
-    os.environ.update(request.environment)
+    _take_environment(request.environment)
     tempfile.tempdir = None  # found out from the environment
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()  # Python's own generator is seeded anew by itself
+
+
+def _take_environment(variables: Mapping[str, str]) -> None:
+    """Have these variables and no other. Those that are right already stay where they are: by the first of them, a
+    process finds the place of its title."""
+    for name in set(os.environ) - set(variables):
+        del os.environ[name]
+    os.environ.update({name: value for name, value in variables.items() if os.environ.get(name) != value})
 
 
 def _without_options(arguments: Sequence[str]) -> list[str]:
@@ -292,11 +299,7 @@ def _preload_for_workers(first: Request) -> None:
     """Import what Ray's workers need, in the environment that the first of them gets."""
     handed = [text.removeprefix(CONTEXT) for text in first.arguments if text.startswith(CONTEXT)]
     variables = json.loads(handed[0]).get("env_vars") or {} if handed else {}
-    # No variable is set that needn't be: a process that finds the place of its title does so by the first of them.
-    wanted = {**first.environment, **variables}
-    for name in set(os.environ) - set(wanted):
-        del os.environ[name]
-    os.environ.update({name: value for name, value in wanted.items() if os.environ.get(name) != value})
+    _take_environment({**first.environment, **variables})
     preload(WORKERS_PRELOADED)
 
 

@@ -48,7 +48,7 @@ def check_verl_features(config: DictConfig) -> None:
     def get(key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
 
-    for checks in (_oversample, _filter_groups, _credit, _trainer, _engine, _actor, _lora, _separate_async):
+    for checks in (_oversample, _filter_groups, _credit, _reward, _trainer, _engine, _actor, _lora, _separate_async):
         for message in checks(get):
             raise SetupError(message)
 
@@ -81,6 +81,11 @@ def _credit(get: Get) -> Iterator[str]:
     estimator = get("algorithm.adv_estimator")
     if get("agentic_video.credit") == "turn" and estimator not in (None, "grpo"):
         yield f"agentic_video.credit=turn: it is GRPO by turn; set algorithm.adv_estimator=grpo (it is {estimator})"
+
+
+def _reward(get: Get) -> Iterator[str]:
+    if get("reward.num_workers") == 0 and get("reward.reward_model.enable"):
+        yield "reward.num_workers: 0 has agent-loop workers score, which reach no reward model; set 1 or more"
 
 
 def _trainer(get: Get) -> Iterator[str]:

@@ -9,6 +9,7 @@ import contextlib
 import gc
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ import torch
 import transfer_queue as tq
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ, apply_greedy_sampling_params
 from verl.utils.model import compute_position_id_with_mask
 from verl.utils.rollout_trace import RolloutTraceConfig
@@ -41,10 +43,19 @@ POSITIONS = "positions"
 
 
 class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  # type: ignore[name-defined]
-    """verl's worker, with nothing on its event loop that takes long."""
+    """verl's worker, with nothing on its event loop that takes long.
+
+    Where there are no reward workers (``reward.num_workers: 0``), it scores its episodes itself: sending one to another
+    process and back takes longer than a reward by rules.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        if self.reward_loop_worker_handles == []:
+            manager = load_reward_manager(self.config, self.tokenizer)
+            # what verl calls of a worker's handle
+            here = SimpleNamespace(compute_score=SimpleNamespace(remote=manager.run_single))
+            self.reward_loop_worker_handles = [here]
         # What is there now stays: looking through all of torch's and transformers' objects takes Python's garbage
         # collector half a second, in which no episode goes on.
         gc.collect()

@@ -77,6 +77,12 @@ def _patch_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
     patches.kept_checkpoints(fsdp_checkpoint_manager)
 
 
+def _lay_out_once(modeling: ModuleType) -> None:
+    from agentic_video.training.vision_layout import laid_out_once
+
+    laid_out_once(modeling)
+
+
 def _patch_vllm_rollout(vllm_rollout: ModuleType) -> None:
     patches.own_weight_socket(vllm_rollout)
     patches.failed_weights(vllm_rollout)
@@ -120,6 +126,8 @@ def install() -> None:
         hooks["verl.plugin.platform.platform_manager"] = loudly(_register_cpu_platform)
         hooks["verl.utils.torch_functional"] = loudly(patches.vectorised_logprobs)
         hooks["torch.distributed.fsdp"] = loudly(patches.unpinned_offload)
+        for family in ("qwen2_5_vl", "qwen3_vl"):
+            hooks[f"transformers.models.{family}.modeling_{family}"] = loudly(_lay_out_once)
     for module, hook in hooks.items():
         register_post_import_hook(hook, module)
 

@@ -21,8 +21,9 @@ SMALL = (
     "data.train_batch_size=2",
     "actor_rollout_ref.actor.ppo_mini_batch_size=2",
     "actor_rollout_ref.rollout.n=4",
+    "reward.num_workers=1",
 )
-"""A step of two groups of four episodes, and a checkpoint after each."""
+"""A step of two groups of four episodes, and a checkpoint after each; and every kind of process."""
 PATIENCE = 600.0
 """Seconds after which a job that neither goes on nor ends counts as hanging."""
 GONE_SECONDS = 180.0

@@ -91,6 +91,7 @@ def test_what_can_be_had(overrides: list[str]) -> None:
         ),
         ([*OWN_GPUS, LORA], r"^actor_rollout_ref\.model\.lora\.merge: .*base model throughout; set True"),
         ([*OWN_GPUS, "reward.reward_model.enable=True"], r"^reward\.reward_model\.enable_resource_pool: .*; set True$"),
+        (["reward.num_workers=0", "reward.reward_model.enable=True"], r"^reward\.num_workers: 0 .*; set 1 or more$"),
         (["actor_rollout_ref.hybrid_engine=False"], r"^actor_rollout_ref\.hybrid_engine: .*; leave it True$"),
         (
             [*OWN_GPUS, "trainer.v1.separate_async.parameter_sync_step=null"],

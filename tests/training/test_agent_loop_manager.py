@@ -18,7 +18,10 @@ from agentic_video.training import agent_loop_manager
 from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
 from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
 from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.types.action import Answer
 from agentic_video.types.frame import Frame, Origin
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import EndReason, Trajectory, Turn
 from tests.training.test_model_inputs import frame, picture
 from tests.training.workers import make_worker, sequence_images
 
@@ -129,6 +132,25 @@ def test_without_reward_workers_nothing_is_scored(checkpoint: Path, monkeypatch:
     output = AgentLoopOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], metrics=AgentLoopMetrics())
     asyncio.run(worker._compute_score([output], {}))
     assert output.reward_score is None and "rm_scores" not in output.as_dict()
+
+
+def test_a_worker_of_a_job_without_reward_workers_scores_its_episodes_itself(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = make_worker(monkeypatch, checkpoint, [])
+    qa = VideoQA(id="q", video="v", question="What?", answer="B", options=("x", "y"))
+    turn = Turn("<think>b</think><answer>B</answer>", Answer("B"), 5)
+    trajectory = Trajectory("q", "videozoomer", (), (turn,), EndReason.ANSWER)
+    output = AgentLoopOutput(
+        prompt_ids=[1],
+        response_ids=[2],
+        response_mask=[1],
+        metrics=AgentLoopMetrics(),
+        extra_fields={"trajectory": trajectory.to_dict(), "video_qa": qa.to_row()},
+    )
+    asyncio.run(worker._compute_score([output], {}))
+    assert output.reward_score == 1.0  # right and well formed, without a look
+    assert output.extra_fields["reward_extra_info"]["acc"] == 1.0
 
 
 def test_a_rollout_goes_to_the_trainer_without_pixels(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ from itertools import dropwhile
 from pathlib import Path
 
 from agentic_video.launch import fork_client
+from agentic_video.utils.ending import end_now
 from agentic_video.utils.parent import signal_at_parent_end
 
 SWITCH = "AGENTIC_VIDEO_FORK"
@@ -74,6 +75,9 @@ WORKERS_PRELOADED = (
 and sets some itself when it starts: it is imported in the environment of the first worker, which has them."""
 SETUP_WORKER = os.path.join("ray", "_private", "workers", "setup_worker.py")
 """The script, below site-packages, by which Ray starts a worker in its job's environment."""
+AUTOSCALER = os.path.join("ray", "autoscaler", "_private", "monitor.py")
+"""The script, below site-packages, of Ray's autoscaler. A cluster of one machine has nothing to scale; it would take a
+second to start, and another to end."""
 CONTEXT = "--serialized-runtime-env-context="
 """The script's option that holds this environment, as JSON."""
 SOCKET, SCRIPT = "fork", "python"
@@ -255,6 +259,9 @@ def run(request: Request) -> None:
         sys.argv = [arguments[1], *arguments[2:]]
         sys.path.insert(0, request.folder)
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments and arguments[0].endswith(os.sep + AUTOSCALER):
+        while True:
+            signal.pause()  # until it is ended
     elif arguments and not arguments[0].startswith("-"):
         if _is_worker(request):
             _here_instead_of_exec()
@@ -368,6 +375,7 @@ def main() -> None:
     sys.executable = script
     multiprocessing.set_executable(script)
     run(server.serve())
+    end_now()
 
 
 if __name__ == "__main__":

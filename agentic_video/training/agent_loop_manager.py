@@ -49,6 +49,8 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     process and back takes longer than a reward by rules.
     """
 
+    reward_loop_worker_handles: Any
+
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         if self.reward_loop_worker_handles == []:

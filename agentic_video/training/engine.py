@@ -128,7 +128,9 @@ def without_inputs(batch: TensorDict, name: str) -> TensorDict:
 
 def with_inputs(batch: TensorDict, inputs: Sequence[Mapping[str, Any]]) -> TensorDict:
     """A batch with other inputs of its sequences; the batch itself stays as it is."""
-    copy = batch.copy()
+    # A copy of a batch, and a new value of a key that is there, go through all objects of each sequence.
+    others: dict[str, Any] = {key: value for key, value in batch.items() if key != INPUTS}
+    copy = TensorDict(others, batch_size=batch.batch_size)
     tensordict_utils.assign_non_tensor_stack(copy, INPUTS, list(inputs))
     return copy
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from agentic_video.launch.fork_server import (
+    AUTOSCALER,
     PRELOADED,
     SETUP_WORKER,
     WORKERS_PRELOADED,
@@ -126,6 +127,18 @@ def test_nothing_outlives_the_server_and_then_python_itself_is_started() -> None
         assert not fork.is_running()
         assert said(forks, "-c", "import sys; print('torch' in sys.modules)") == "False\n"
     assert not os.path.exists(os.path.dirname(forks.python))
+
+
+@pytest.mark.slow
+def test_ray_s_autoscaler_waits_for_its_end(forks: Forks) -> None:
+    """Its own script says what is wrong with its arguments."""
+    script = os.path.join(sysconfig.get_paths()["purelib"], AUTOSCALER)
+    assert os.path.isfile(script)
+    with subprocess.Popen([forks.python, "-u", script, "--logs-dir=x"]) as started:
+        with pytest.raises(subprocess.TimeoutExpired):
+            started.wait(1)
+        started.terminate()
+        assert started.wait(60) == -signal.SIGTERM
 
 
 def test_options_that_aren_t_known_are_refused() -> None:

@@ -20,6 +20,7 @@ from agentic_video.toyworld.gate import GateError, Setting, check
 from agentic_video.toyworld.oracles import OwnWords, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.shares import SHARES
 from agentic_video.utils.ending import end_now
 
 Model = Literal["cold-start", "base", "none"]
@@ -113,6 +114,7 @@ def _ensure_cold_start(
         "toyworld": asdict(recipe),
         "corpus": base_facts(recipe, own)["corpus"],
         "oracle": turns.__module__,
+        "shares": SHARES,
     }
     return cache.once(system.name, facts, lambda folder: _teach(folder, base, world, setting, recipe))
 

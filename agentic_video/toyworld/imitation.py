@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from agentic_video.toyworld.forward import logits_at, pixels_of, positions, seconds_of
+from agentic_video.toyworld.shares import SHARES, shared_out
 from agentic_video.types.message import Visual
 
 
@@ -52,8 +53,12 @@ class DemonstrationSet:
     batch: int
 
 
-def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int) -> torch.Tensor:
-    """Mean cross-entropy of the trained ids of some demonstrations, padded on the right with ``pad_id``."""
+def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int, total: int | None = None) -> torch.Tensor:
+    """Cross-entropy of the trained ids of some demonstrations, padded on the right with ``pad_id``.
+
+    Args:
+        total: What its sum is divided by; None: the number of these ids, so that it is their mean.
+    """
     length = max(len(one.ids) for one in batch)
     ids = torch.full((len(batch), length), pad_id)
     trained = torch.zeros((len(batch), length), dtype=torch.bool)
@@ -64,7 +69,7 @@ def batch_loss(model: Any, batch: Sequence[Demonstration], pad_id: int) -> torch
         places[:, row, : len(one.ids)] = one.places
     images = [image for one in batch for image in one.images]
     logits = logits_at(model, ids, images, places, trained.roll(-1, 1))
-    return F.cross_entropy(logits, ids[trained])
+    return F.cross_entropy(logits, ids[trained], reduction="sum") / (total or int(trained.sum()))
 
 
 def train(
@@ -94,30 +99,39 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate, betas=(0.9, 0.99), weight_decay=0.0)
     model.train()
     started = time.monotonic()
-    losses: list[list[float]] = []
-    for step in range(1, steps + 1):
-        parts = [
-            batch_loss(
-                model,
-                [one.pool[index] for index in rng.choice(len(one.pool), min(one.batch, len(one.pool)), replace=False)],
-                pad_id,
-            )
-            for one in sets
-            if one.batch
-        ]
-        cosine = (1 + np.cos(np.pi * step / steps)) / 2
-        rate = min(1.0, step / 50) * (final_rate + (1 - final_rate) * float(cosine))
-        for group in optimizer.param_groups:
-            group["lr"] = rate * learning_rate
-        optimizer.zero_grad()
-        torch.stack(parts).sum().backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append([part.item() for part in parts])
-        if step % 50 == 0 or step == steps:
-            recent = " ".join(f"{loss:.4f}" for loss in np.mean(losses[-25:], 0))
-            print(
-                f"[cold start] {phase}: step {step} of {steps}, loss {recent}, {time.monotonic() - started:.0f} s",
-                flush=True,
-            )
+    taking_part = [one for one in sets if one.batch]
+    losses: list[npt.NDArray[np.float64]] = []
+
+    def learn_from(drawn: Sequence[Sequence[int]], share: int) -> npt.NDArray[np.float64]:
+        """Add the gradient of a share of the demonstrations that were drawn from each set."""
+        found = []
+        for one, places in zip(taking_part, drawn, strict=True):
+            total = sum(int(one.pool[place].trained.sum()) for place in places)
+            mine = [one.pool[place] for place in places[share::SHARES]]
+            if any(demonstration.trained.any() for demonstration in mine):
+                loss = batch_loss(model, mine, pad_id, total)
+                loss.backward()
+                found.append(loss.item())
+            else:
+                found.append(0.0)
+        return np.array(found)
+
+    with shared_out(model, learn_from) as gradients:
+        for step in range(1, steps + 1):
+            drawn = [
+                rng.choice(len(one.pool), min(one.batch, len(one.pool)), replace=False).tolist() for one in taking_part
+            ]
+            cosine = (1 + np.cos(np.pi * step / steps)) / 2
+            rate = min(1.0, step / 50) * (final_rate + (1 - final_rate) * float(cosine))
+            for group in optimizer.param_groups:
+                group["lr"] = rate * learning_rate
+            losses.append(gradients(drawn))
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            if step % 50 == 0 or step == steps:
+                recent = " ".join(f"{loss:.4f}" for loss in np.mean(losses[-25:], 0))
+                print(
+                    f"[cold start] {phase}: step {step} of {steps}, loss {recent}, {time.monotonic() - started:.0f} s",
+                    flush=True,
+                )
     model.eval()

@@ -1,0 +1,111 @@
+"""The gradient of a training step, computed in two shares: by two processes at once where there are two cores for it.
+
+A tiny model's operations are too small for threads: each would be waited for, most of all on a machine that is busy.
+Processes wait for each other once a step. The shares are the same whoever computes them, and so is their sum.
+"""
+
+import contextlib
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from agentic_video.toyworld.questions import end_with_parent
+
+Step = TypeVar("Step")
+Work = Callable[[Step, int], npt.NDArray[np.float64]]
+"""Adds the gradient of a step's share, by its number, to that of a model, and returns losses, which may be added up."""
+
+SHARES = 2
+"""Of a step. With another number sums differ, and so does what is learnt."""
+
+
+@contextlib.contextmanager
+def shared_out(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDArray[np.float64]]]:
+    """Compute gradients of a model share by share.
+
+    Args:
+        model: Its weights lie in memory of several processes afterwards.
+        work: What a share is.
+
+    Yields:
+        Sets the model's gradient to that of a step, and returns the step's losses.
+    """
+    if torch.get_num_threads() == 1 and len(os.sched_getaffinity(0)) >= SHARES:
+        with _at_once(model, work) as gradients:
+            yield gradients
+    else:
+        yield lambda step: _one_by_one(model, work, step)
+
+
+def _one_by_one(model: Any, work: Work[Step], step: Step) -> npt.NDArray[np.float64]:
+    model.zero_grad()
+    return np.sum([work(step, share) for share in range(SHARES)], 0)
+
+
+@contextlib.contextmanager
+def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDArray[np.float64]]]:
+    """See :func:`shared_out`. All shares are computed by processes of their own: torch's backward pass can't run in a
+    process whose parent has run one."""
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    with torch.no_grad():
+        for weight, place in zip(weights, _shared(weights), strict=True):
+            weight.set_(place.copy_(weight))
+    slopes = [_shared(weights) for _ in range(SHARES)]
+
+    def compute(share: int, connection: Connection) -> None:
+        end_with_parent()
+        with contextlib.suppress(EOFError, ConnectionError):  # nobody asks any more
+            while True:
+                step = connection.recv()
+                model.zero_grad()
+                losses = work(step, share)
+                for weight, slope in zip(weights, slopes[share], strict=True):
+                    slope.zero_() if weight.grad is None else slope.copy_(weight.grad)
+                connection.send(losses)
+
+    context = get_context("fork")  # what is to be learnt is there already
+    connections, processes = [], []
+    for share in range(SHARES):
+        here, there = context.Pipe()
+        process = context.Process(target=compute, args=(share, there), daemon=True)
+        process.start()
+        there.close()
+        connections.append(here)
+        processes.append(process)
+
+    def gradients(step: Step) -> npt.NDArray[np.float64]:
+        try:
+            for connection in connections:
+                connection.send(step)
+            losses = np.sum([connection.recv() for connection in connections], 0)
+        except (EOFError, ConnectionError) as error:
+            raise RuntimeError("a process that taught the tiny model has ended: is there memory left?") from error
+        for weight, *parts in zip(weights, *slopes, strict=True):
+            weight.grad = torch.stack(parts).sum(0)
+        return np.asarray(losses)
+
+    try:
+        yield gradients
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+        for connection in connections:
+            connection.close()
+
+
+def _shared(like: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Zeros of the same shapes and type, in memory that processes share which are forked later."""
+    memory = mmap.mmap(-1, max(1, sum(one.numel() * one.element_size() for one in like)))
+    made, start = [], 0
+    for one in like:
+        made.append(torch.frombuffer(memory, dtype=one.dtype, count=one.numel(), offset=start).view(one.shape))
+        start += one.numel() * one.element_size()
+    return made

@@ -1,0 +1,93 @@
+import os
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import psutil
+import pytest
+import torch
+
+from agentic_video.toyworld.shares import SHARES, shared_out
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Line(torch.nn.Module):
+    """``slope * x + offset``, and a weight that takes no part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slope = torch.nn.Parameter(torch.tensor([2.0, 3.0]))
+        self.offset = torch.nn.Parameter(torch.tensor(1.0))
+        self.idle = torch.nn.Parameter(torch.zeros(3))
+
+    def learn_from(self, step: list[float], share: int) -> npt.NDArray[np.float64]:
+        """Add the gradient of half the squares of the share's values, each with all of the slope."""
+        mine = step[share::SHARES]
+        if not mine:
+            return np.zeros(1)
+        loss = sum(((self.slope * x + self.offset) ** 2).sum() / 2 for x in mine)
+        loss.backward()
+        return np.array([loss.item()])
+
+
+def cores(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(count)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_sum_by_hand_whoever_computes_it(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At x = 1, 2, 3 the lines are at (3, 4), (5, 7) and (7, 10): half of the squares 12.5, 37 and 74.5."""
+    cores(monkeypatch, count)
+    line = Line()
+    with shared_out(line, line.learn_from) as gradients:
+        assert gradients([1.0, 2.0, 3.0]).tolist() == [124.0]
+        assert line.slope.grad is not None and line.offset.grad is not None
+        assert line.slope.grad.tolist() == [3 + 10 + 21, 4 + 14 + 30]
+        assert line.offset.grad.item() == 36.0
+        with torch.no_grad():  # in place, as optimizers do it: the next step is taken with these
+            line.slope.copy_(torch.tensor([0.0, 0.0]))
+        assert gradients([5.0]).tolist() == [1.0]  # a share with nothing to do
+        assert line.offset.grad.item() == 2.0
+    assert psutil.Process().children() == []
+
+
+def test_they_agree_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for count in (1, 2):
+        cores(monkeypatch, count)
+        torch.manual_seed(1)
+        net = torch.nn.Sequential(torch.nn.Linear(7, 33), torch.nn.Tanh(), torch.nn.Linear(33, 5))
+        rows = torch.randn(24, 7)
+
+        def learn_from(step: list[int], share: int, net: torch.nn.Module = net, rows: torch.Tensor = rows):  # type: ignore[no-untyped-def]
+            loss = net(rows[step[share::SHARES]]).exp().mean()
+            loss.backward()
+            return np.array([loss.item()])
+
+        optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
+        with shared_out(net, learn_from) as gradients:
+            losses = []
+            for step in range(10):
+                losses.append(gradients(list(range(step, 24))).tolist())
+                optimizer.step()
+        found.append((losses, [weight.tolist() for weight in net.parameters()]))
+    assert found[0] == found[1]
+
+
+def test_a_process_that_ends_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores(monkeypatch, 2)
+    line = Line()
+    with shared_out(line, line.learn_from) as gradients:
+        gradients([1.0, 2.0])
+        psutil.Process().children()[0].send_signal(signal.SIGKILL)
+        with pytest.raises(RuntimeError, match="has ended: is there memory left"):
+            gradients([1.0, 2.0])
+    assert psutil.Process().children() == []

@@ -147,7 +147,7 @@ class ForkServer:
         except (OSError, ValueError):
             client.close()
             return None
-        if not self._workers_preloaded and _is_worker(request):
+        if not self._workers_preloaded and _asks_for(request, SETUP_WORKER):
             self._workers_preloaded = True
             _preload_for_workers(request)
         server = os.getpid()
@@ -259,11 +259,11 @@ def run(request: Request) -> None:
         sys.argv = [arguments[1], *arguments[2:]]
         sys.path.insert(0, request.folder)
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
-    elif arguments and arguments[0].endswith(os.sep + AUTOSCALER):
+    elif _asks_for(request, AUTOSCALER):
         while True:
             signal.pause()  # until it is ended
     elif arguments and not arguments[0].startswith("-"):
-        if _is_worker(request):
+        if _asks_for(request, SETUP_WORKER):
             _here_instead_of_exec()
         sys.argv = arguments
         sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
@@ -272,10 +272,10 @@ def run(request: Request) -> None:
         raise ValueError(f"a forked process can't be started as python {shlex.join(arguments)}")
 
 
-def _is_worker(request: Request) -> bool:
-    """Whether a worker of Ray is asked for that has its job's environment."""
+def _asks_for(request: Request, script: str) -> bool:
+    """Whether a script is asked for, whose path below site-packages is given."""
     arguments = _without_options(request.arguments)
-    return bool(arguments) and arguments[0].endswith(os.sep + SETUP_WORKER)
+    return bool(arguments) and arguments[0].endswith(os.sep + script)
 
 
 def _here_instead_of_exec() -> None:

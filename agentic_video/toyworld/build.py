@@ -21,7 +21,6 @@ from agentic_video.toyworld.oracles import OwnWords, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.shares import SHARES
-from agentic_video.utils.ending import end_now
 
 Model = Literal["cold-start", "base", "none"]
 """The tiny model that a build makes: one that speaks the system's grammar, what it begins as, or none."""
@@ -184,4 +183,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     run_builder(main)
-    end_now()

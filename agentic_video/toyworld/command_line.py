@@ -9,10 +9,12 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import psutil
 
 from agentic_video.toyworld.gate import GateError
+from agentic_video.utils.ending import end_now
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError, one_line
 
@@ -54,7 +56,7 @@ def print_paths(paths: Mapping[str, Path | None]) -> None:
             print(f"{name}: {path}")
 
 
-def run_builder(main: Callable[[], None]) -> None:
+def run_builder(main: Callable[[], None]) -> NoReturn:
     """Run a build as a program: what stops it is one line, ``error: ...``, and nothing half built is left.
 
     Args:
@@ -76,6 +78,7 @@ def run_builder(main: Callable[[], None]) -> None:
             raise
         print(f"error: {one_line(error)}", flush=True)
         sys.exit(2)
+    end_now()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

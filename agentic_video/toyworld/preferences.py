@@ -31,7 +31,6 @@ from agentic_video.toyworld.scripted import play_script
 from agentic_video.toyworld.world import Scene, WorldRecipe, make_scene
 from agentic_video.types.record import Record
 from agentic_video.types.row import LETTERS, VideoQA
-from agentic_video.utils.ending import end_now
 from agentic_video.video.store import FrameStore
 
 DESIRABLE = 0.63
@@ -147,4 +146,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     run_builder(main)
-    end_now()

@@ -1,7 +1,6 @@
 """Rows about the synthetic videos: the splits as parquet files, the videos beside them."""
 
 import os
-import signal
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from agentic_video.toyworld.world import INTERVAL_KINDS, Scene, WorldRecipe, make_scene, write_video
 from agentic_video.types.row import AnswerType, VideoQA
-from agentic_video.utils.parent import signal_at_parent_end
+from agentic_video.utils.parent import end_with_parent
 
 DATA_SOURCE = "toyworld"
 ROWS = 2
@@ -138,15 +137,6 @@ _SCHEMA = pa.schema(
         ("extra_info", _EXTRA),
     ]
 )
-
-
-def end_with_parent() -> None:
-    """Let this process end with the one that started it, however that ends.
-
-    Ctrl-C reaches all processes of a terminal: the one that waits for the others ends them.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal_at_parent_end(signal.SIGKILL)
 
 
 def _write_videos(missing: Mapping[Path, Scene], recipe: WorldRecipe) -> Iterator[None]:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from agentic_video.toyworld.questions import end_with_parent
+from agentic_video.utils.parent import end_with_parent
 
 Step = TypeVar("Step")
 Work = Callable[[Step, int], npt.NDArray[np.float64]]
@@ -84,12 +84,12 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
         try:
             for connection in connections:
                 connection.send(step)
-            losses = np.sum([connection.recv() for connection in connections], 0)
+            losses: npt.NDArray[np.float64] = np.sum([connection.recv() for connection in connections], 0)
         except (EOFError, ConnectionError) as error:
             raise RuntimeError("a process that taught the tiny model has ended: is there memory left?") from error
         for weight, *parts in zip(weights, *slopes, strict=True):
             weight.grad = torch.stack(parts).sum(0)
-        return np.asarray(losses)
+        return losses
 
     try:
         yield gradients

@@ -4,7 +4,9 @@ transformers makes it picture by picture with a dozen small operations each, in 
 accelerator, and with a tiny model, this takes an eighth of an actor's time; most pictures of a run have the same size.
 """
 
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, wraps
+from inspect import signature
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +14,8 @@ import torch
 
 SIZES = 1024
 """So many sizes are kept."""
+Layout = tuple[torch.Tensor, torch.Tensor]
+"""Window indices and ends, or corners and their weights."""
 
 
 def laid_out_once(modeling: ModuleType) -> None:
@@ -20,70 +24,55 @@ def laid_out_once(modeling: ModuleType) -> None:
     Args:
         modeling: transformers' module of Qwen2.5-VL or Qwen3-VL.
     """
-    for name, joined in (
-        ("get_vision_position_ids", _joined_positions),
-        ("get_vision_window_index", _joined_windows),
-        ("get_vision_bilinear_indices_and_weights", _joined_corners),
+    for name, given, joined in (
+        ("get_vision_position_ids", {"position_ids"}, _joined_positions),
+        ("get_vision_window_index", {"window_index", "cu_window_seqlens"}, _joined_windows),
+        ("get_vision_bilinear_indices_and_weights", {"bilinear_indices", "bilinear_weights"}, _joined_corners),
     ):
         if hasattr(modeling, name):
-            setattr(modeling, name, joined(getattr(modeling, name)))
+            setattr(modeling, name, _by_size(getattr(modeling, name), given, joined))
 
 
-def _joined_positions(original: Any) -> Any:
+def _by_size(original: Any, given: set[str], joined: Callable[..., Any]) -> Any:
+    """A function of transformers that takes sizes of pictures, then numbers, then the model's ``kwargs``.
+
+    Args:
+        original: It.
+        given: What the caller may have made beforehand, by the keys of ``kwargs``.
+        joined: Makes what it returns of what it returns for each picture; also gets the device, and the numbers.
+    """
+    parameters = signature(original)
+
     @lru_cache(SIZES)
-    def of_one(size: tuple[int, ...], merge: int) -> torch.Tensor:
-        made: torch.Tensor = original(torch.tensor([size]), merge)
-        return made
+    def of_one(size: tuple[int, ...], *numbers: int) -> Any:
+        return original(torch.tensor([size]), *numbers)
 
-    def get_vision_position_ids(grid_thw: torch.Tensor, spatial_merge_size: Any, kwargs: Any = None) -> torch.Tensor:
-        if (kwargs and "position_ids" in kwargs) or not isinstance(spatial_merge_size, int) or not len(grid_thw):
-            made: torch.Tensor = original(grid_thw, spatial_merge_size, kwargs=kwargs)
-            return made
-        return torch.cat([of_one(tuple(size), spatial_merge_size) for size in grid_thw.tolist()]).to(grid_thw.device)
+    @wraps(original)
+    def of_all(*args: Any, **named: Any) -> Any:
+        values = dict(parameters.bind(*args, **named).arguments)
+        kwargs = values.pop("kwargs", None) or {}
+        sizes, *numbers = values.values()
+        if given & set(kwargs) or not all(isinstance(number, int) for number in numbers) or not len(sizes):
+            return original(*args, **named)
+        return joined([of_one(tuple(size), *numbers) for size in sizes.tolist()], sizes.device, *numbers)
 
-    return get_vision_position_ids
-
-
-def _joined_windows(original: Any) -> Any:
-    @lru_cache(SIZES)
-    def of_one(size: tuple[int, ...], *sides: int) -> tuple[torch.Tensor, torch.Tensor]:
-        index, ends = original(torch.tensor([size]), *sides)
-        return index, ends[1:]
-
-    def get_vision_window_index(
-        grid_thw: torch.Tensor, spatial_merge_size: int, window_size: int, patch_size: int, kwargs: Any = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        sides = spatial_merge_size, window_size, patch_size
-        if (kwargs and {"window_index", "cu_window_seqlens"} & set(kwargs)) or not len(grid_thw):
-            made: tuple[torch.Tensor, torch.Tensor] = original(grid_thw, *sides, kwargs=kwargs)
-            return made
-        each = [of_one(tuple(size), *sides) for size in grid_thw.tolist()]
-        tokens = torch.tensor([len(index) for index, _ in each])
-        windows = torch.tensor([len(ends) for _, ends in each])
-        before = tokens.cumsum(0) - tokens
-        index = torch.cat([index for index, _ in each]) + before.repeat_interleave(tokens)
-        ends = torch.cat([ends for _, ends in each])
-        ends = ends + (before * spatial_merge_size**2).to(ends.dtype).repeat_interleave(windows)
-        return index, torch.cat([ends.new_zeros(1), ends]).to(grid_thw.device)
-
-    return get_vision_window_index
+    return of_all
 
 
-def _joined_corners(original: Any) -> Any:
-    @lru_cache(SIZES)
-    def of_one(size: tuple[int, ...], *sides: int) -> tuple[torch.Tensor, torch.Tensor]:
-        made: tuple[torch.Tensor, torch.Tensor] = original(torch.tensor([size]), *sides)
-        return made
+def _joined_positions(each: Sequence[torch.Tensor], device: torch.device, *numbers: int) -> torch.Tensor:
+    return torch.cat(list(each)).to(device)
 
-    def get_vision_bilinear_indices_and_weights(
-        grid_thw: torch.Tensor, num_grid_per_side: int, spatial_merge_size: int, kwargs: Any = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        sides = num_grid_per_side, spatial_merge_size
-        if (kwargs and {"bilinear_indices", "bilinear_weights"} & set(kwargs)) or not len(grid_thw):
-            made: tuple[torch.Tensor, torch.Tensor] = original(grid_thw, *sides, kwargs=kwargs)
-            return made
-        each = [of_one(tuple(size), *sides) for size in grid_thw.tolist()]
-        indices, weights = (torch.cat(parts, 1).to(grid_thw.device) for parts in zip(*each, strict=True))
-        return indices, weights
 
-    return get_vision_bilinear_indices_and_weights
+def _joined_windows(each: Sequence[Layout], device: torch.device, merge: int, *numbers: int) -> Layout:
+    tokens = torch.tensor([len(index) for index, _ in each])
+    windows = torch.tensor([len(ends) - 1 for _, ends in each])  # the first end is 0
+    before = tokens.cumsum(0) - tokens
+    index = torch.cat([index for index, _ in each]) + before.repeat_interleave(tokens)
+    ends = torch.cat([ends[1:] for _, ends in each])
+    ends = ends + (before * merge**2).to(ends.dtype).repeat_interleave(windows)
+    return index, torch.cat([ends.new_zeros(1), ends]).to(device)
+
+
+def _joined_corners(each: Sequence[Layout], device: torch.device, *numbers: int) -> Layout:
+    indices, weights = (torch.cat(parts, 1).to(device) for parts in zip(*each, strict=True))
+    return indices, weights

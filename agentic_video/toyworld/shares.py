@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 from typing import Any, TypeVar
 
 import numpy as np
@@ -71,14 +72,8 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
                 connection.send(losses)
 
     context = get_context("fork")  # what is to be learnt is there already
-    connections, processes = [], []
-    for share in range(SHARES):
-        here, there = context.Pipe()
-        process = context.Process(target=compute, args=(share, there), daemon=True)
-        process.start()
-        there.close()
-        connections.append(here)
-        processes.append(process)
+    connections: list[Connection] = []
+    processes: list[ForkProcess] = []
 
     def gradients(step: Step) -> npt.NDArray[np.float64]:
         try:
@@ -92,6 +87,13 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
         return losses
 
     try:
+        for share in range(SHARES):
+            here, there = context.Pipe()
+            process = context.Process(target=compute, args=(share, there), daemon=True)
+            process.start()
+            there.close()
+            connections.append(here)
+            processes.append(process)
         yield gradients
     finally:
         for process in processes:

@@ -98,3 +98,19 @@ def test_a_process_that_ends_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(RuntimeError, match="has ended: is there memory left"):
             gradients([1.0, 2.0])
     assert children() <= before
+
+
+def test_if_one_can_not_be_started_none_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores(monkeypatch, 2)
+    before, line, fork, forks = children(), Line(), os.fork, []
+
+    def second_fails() -> int:
+        forks.append(1)
+        if len(forks) == 2:
+            raise OSError("Resource temporarily unavailable")
+        return fork()
+
+    monkeypatch.setattr(os, "fork", second_fails)
+    with pytest.raises(OSError, match="temporarily unavailable"), shared_out(line, line.learn_from):
+        pass
+    assert len(forks) == 2 and children() <= before

@@ -15,6 +15,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import resource
 import runpy
 import select
 import shlex
@@ -82,6 +83,8 @@ CONTEXT = "--serialized-runtime-env-context="
 """The script's option that holds this environment, as JSON."""
 SOCKET, SCRIPT = "fork", "python"
 """In the server's folder: where it listens, and what stands in for Python."""
+OPEN_FILES = 65536
+"""As many as Ray lets its processes have open, where that is allowed."""
 OPTIONS = frozenset({"-u", "-B", "-s"})
 """Python's own options that a forked process may be asked for with: nothing of what they change matters to it."""
 
@@ -147,11 +150,19 @@ class ForkServer:
         except (OSError, ValueError):
             client.close()
             return None
+        if not _can_be_forked(request):
+            _refuse(client, request)
+            return None
         if not self._workers_preloaded and _asks_for(request, SETUP_WORKER):
             self._workers_preloaded = True
             _preload_for_workers(request)
         server = os.getpid()
-        if not (process := os.fork()):
+        try:
+            process = os.fork()
+        except OSError:  # no memory, or too many processes: that concerns this one alone
+            _refuse(client, request)
+            return None
+        if not process:
             signal.set_wakeup_fd(-1)
             # Their descriptors are closed below. What would close them once more, when the process ends, would close
             # whatever has their numbers by then: a connection of Ray's, which aborts.
@@ -178,6 +189,13 @@ class ForkServer:
                 client.close()
 
 
+def _refuse(client: socket.socket, request: Request) -> None:
+    """Fork nothing: the client becomes Python itself."""
+    for descriptor in request.descriptors.values():
+        os.close(descriptor)
+    client.close()
+
+
 def _say(client: socket.socket, number: int) -> None:
     with contextlib.suppress(OSError):
         client.sendall(f"{number}\n".encode())
@@ -185,14 +203,19 @@ def _say(client: socket.socket, number: int) -> None:
 
 def _read(client: socket.socket) -> Request:
     start, received, _, _ = socket.recv_fds(client, 4, 253)
-    size, text = int.from_bytes(start, "little"), b""
-    while len(text) < size:
-        if not (more := client.recv(size - len(text))):
-            raise ValueError("cut short")
-        text += more
-    asked = json.loads(text)
-    descriptors = dict(zip(asked["numbers"], received, strict=True))
-    return Request(asked["arguments"], asked["environment"], asked["folder"], descriptors)
+    try:
+        size, text = int.from_bytes(start, "little"), b""
+        while len(text) < size:
+            if not (more := client.recv(size - len(text))):
+                raise ValueError("cut short")
+            text += more
+        asked = json.loads(text)
+        descriptors = dict(zip(asked["numbers"], received, strict=True))
+        return Request(asked["arguments"], asked["environment"], asked["folder"], descriptors)
+    except BaseException:
+        for descriptor in received:
+            os.close(descriptor)
+        raise
 
 
 def _become(request: Request, server: int) -> None:
@@ -235,15 +258,22 @@ def _take_environment(variables: Mapping[str, str]) -> None:
 
 def _without_options(arguments: Sequence[str]) -> list[str]:
     """Python's arguments from the script, ``-c`` or ``-m`` on."""
-    return list(dropwhile(OPTIONS.__contains__, arguments))
+    words = list(arguments)
+    # What multiprocessing hands on to each process, as `-Wignore` for PYTHONWARNINGS: the server has it, too.
+    own = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    if words[: len(own)] == own:
+        del words[: len(own)]
+    return list(dropwhile(OPTIONS.__contains__, words))
+
+
+def _can_be_forked(request: Request) -> bool:
+    """Whether :func:`run` does what Python would do with these arguments."""
+    first, *more = [*_without_options(request.arguments), "-"]
+    return not first.startswith("-") or (first in ("-c", "-m") and len(more) > 1)
 
 
 def run(request: Request) -> None:
-    """Do what ``python <arguments>`` does, as far as a job's processes need it.
-
-    Raises:
-        ValueError: An option of Python that isn't known here.
-    """
+    """Do what ``python <arguments>`` does, where it :func:`can be forked <_can_be_forked>`."""
     arguments = _without_options(request.arguments)
     sys.path[:] = [path for path in sys.path if path]
     for path in reversed(request.environment.get("PYTHONPATH", "").split(os.pathsep)):
@@ -262,14 +292,12 @@ def run(request: Request) -> None:
     elif _asks_for(request, AUTOSCALER):
         while True:
             signal.pause()  # until it is ended
-    elif arguments and not arguments[0].startswith("-"):
+    else:
         if _asks_for(request, SETUP_WORKER):
             _here_instead_of_exec()
         sys.argv = arguments
         sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
         runpy.run_path(arguments[0], run_name="__main__")
-    else:
-        raise ValueError(f"a forked process can't be started as python {shlex.join(arguments)}")
 
 
 def _asks_for(request: Request, script: str) -> bool:
@@ -284,10 +312,12 @@ def _here_instead_of_exec() -> None:
 
     def go_on(file: str, args: list[str]) -> None:
         words = shlex.split(args[-1])
-        if list(args[:-1]) != ["bash", "-c"] or words[:2] != ["exec", sys.executable]:
+        again = Request(words[2:], dict(os.environ), os.getcwd(), {})
+        python = list(args[:-1]) == ["bash", "-c"] and words[:2] == ["exec", sys.executable]
+        if not python or not _can_be_forked(again):
             execute(file, args)
         os.execvp = execute
-        run(Request(words[2:], dict(os.environ), os.getcwd(), {}))
+        run(again)
         raise SystemExit
 
     os.execvp = go_on  # type: ignore[assignment]
@@ -330,27 +360,32 @@ class Forks:
 
 
 @contextlib.contextmanager
-def fork_server(environment: Mapping[str, str]) -> Iterator[Forks]:
+def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
     """A server that imports in the background for as long as the context lasts; afterwards all that it forked is gone.
 
     Args:
         environment: Variables that what is imported reads.
 
     Yields:
-        The server, which may still be importing: what asks for a process waits for it.
+        The server, which may still be importing: what asks for a process waits for it. None where nothing may be
+        executed in the folder for temporary files.
     """
     folder = Path(tempfile.mkdtemp(prefix="av-"))
     script, address = folder / SCRIPT, folder / SOCKET
     words = [sys.executable, "-S", "-E", fork_client.__file__, str(address), sys.executable]
     script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
     script.chmod(0o700)
+    if not os.access(script, os.X_OK):  # mounted so
+        shutil.rmtree(folder, ignore_errors=True)
+        yield None
+        return
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(address))
         listening.listen(64)  # requests wait from now on
         descriptor = listening.fileno()
         nothing = subprocess.DEVNULL
         server = subprocess.Popen(
-            [sys.executable, "-m", "agentic_video.launch.fork_server", str(descriptor), str(script)],
+            [sys.executable, "-m", "agentic_video.launch.fork_server", str(descriptor), str(script), str(os.getpid())],
             env=dict(environment),
             stdin=nothing,
             stdout=nothing,
@@ -367,9 +402,16 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks]:
 
 
 def main() -> None:
-    """Command line: the descriptor of a listening socket, and the script that stands in for Python."""
-    descriptor, script = sys.argv[1:]
+    """Command line: the descriptor of a listening socket, the script that stands in for Python, and the starter."""
+    descriptor, script, starter = sys.argv[1:]
     signal_at_parent_end(signal.SIGKILL)
+    if os.getppid() != int(starter):  # it ended before that
+        return
+    # Ray raises it in its first process, for all that this one starts: here the server starts them.
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if now != resource.RLIM_INFINITY and now < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
     server = ForkServer(socket.socket(fileno=int(descriptor)))
     preload()
     sys.executable = script

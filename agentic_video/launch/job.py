@@ -135,6 +135,7 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
             # none where they are in the run's own folder, which may be moved
             **({"checkpoints": str(Path(elsewhere).absolute())} if elsewhere else {}),
             temporary=str(temporary),
+            **({"forks": str(Path(forks.python).parent)} if forks else {}),
             segments=sorted(one.name for one in shared_segments()),
         )
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")

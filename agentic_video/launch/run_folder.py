@@ -171,9 +171,10 @@ def write_record(folder: Path, **fields: Any) -> None:
 
 
 def clean_leftovers(record: Mapping[str, Any]) -> None:
-    """Remove what a killed attempt left: its temporary folder, and shared memory that it made and nobody maps."""
-    if record.get("temporary"):
-        shutil.rmtree(record["temporary"], ignore_errors=True)
+    """Remove what a killed attempt left: its temporary folders, and shared memory that it made and nobody maps."""
+    for name in ("temporary", "forks"):
+        if record.get(name):
+            shutil.rmtree(record[name], ignore_errors=True)
     # By name: the times of files say nothing where the clock was set.
     if "segments" in record:
         remove_segments({segment for segment in shared_segments() if segment.name not in record["segments"]})

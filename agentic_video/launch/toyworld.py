@@ -80,8 +80,9 @@ def build_toyworld(
     command += [*([] if data else ["--no-data"]), *(["--dry-run"] if dry_run else [])]
     paths, problem = {}, "see above"
     # Threads that spin while they wait take the cores from whatever else the machine does: beside other work a build
-    # takes ten times as long.
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ}
+    # takes ten times as long. A build uses no GPU, and where torch sees one, forked processes can't compute gradients
+    # after their parent has.
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "CUDA_VISIBLE_DEVICES": ""}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=stop_with_launcher
     ) as build:

@@ -66,10 +66,14 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
             while True:
                 step = connection.recv()
                 model.zero_grad()
-                losses = work(step, share)
+                try:
+                    losses = work(step, share)
+                except Exception as error:
+                    connection.send(error)
+                    continue
                 for weight, slope in zip(weights, slopes[share], strict=True):
                     slope.zero_() if weight.grad is None else slope.copy_(weight.grad)
-                connection.send(losses)
+                connection.send((losses, [weight.grad is not None for weight in weights]))
 
     context = get_context("fork")  # what is to be learnt is there already
     connections: list[Connection] = []
@@ -79,12 +83,17 @@ def _at_once(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.NDAr
         try:
             for connection in connections:
                 connection.send(step)
-            losses: npt.NDArray[np.float64] = np.sum([connection.recv() for connection in connections], 0)
+            answers = [connection.recv() for connection in connections]
         except (EOFError, ConnectionError) as error:
             raise RuntimeError("a process that taught the tiny model has ended: is there memory left?") from error
-        for weight, *parts in zip(weights, *slopes, strict=True):
-            weight.grad = torch.stack(parts).sum(0)
-        return losses
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        losses, taught = zip(*answers, strict=True)
+        for weight, took_part, *parts in zip(weights, np.any(taught, 0), *slopes, strict=True):
+            weight.grad = torch.stack(parts).sum(0) if took_part else None
+        total: npt.NDArray[np.float64] = np.sum(losses, 0)
+        return total
 
     try:
         for share in range(SHARES):

@@ -3,30 +3,36 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
+from agentic_video.launch import fork_client
+from agentic_video.launch.fork_client import open_descriptors
 from agentic_video.launch.fork_server import (
     AUTOSCALER,
     PRELOADED,
     SETUP_WORKER,
     WORKERS_PRELOADED,
     Forks,
-    Request,
+    ForkServer,
     fork_server,
-    run,
 )
 from agentic_video.utils.environment import LAPTOP_ENV
 
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
-    with fork_server({**os.environ, **LAPTOP_ENV}) as server:
+    # with an option that Python hands on to what it starts
+    with fork_server({**os.environ, **LAPTOP_ENV, "PYTHONWARNINGS": "ignore::ImportWarning"}) as server:
+        assert server
         yield server
 
 
@@ -116,6 +122,7 @@ def test_who_ends_the_stand_in_ends_the_fork(forks: Forks, number: int) -> None:
 @pytest.mark.slow
 def test_nothing_outlives_the_server_and_then_python_itself_is_started() -> None:
     with fork_server({**os.environ, **LAPTOP_ENV}) as forks:
+        assert forks
         text = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
         started = subprocess.Popen([forks.python, "-c", text], stdout=subprocess.PIPE, text=True)
         assert started.stdout is not None
@@ -141,9 +148,59 @@ def test_ray_s_autoscaler_waits_for_its_end(forks: Forks) -> None:
         assert started.wait(60) == -signal.SIGTERM
 
 
-def test_options_that_aren_t_known_are_refused() -> None:
-    with pytest.raises(ValueError, match="-X"):
-        run(Request(["-X", "dev"], {}, "/", {}))
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [["-I"], ["-X", "dev"], ["-uB"]])
+def test_python_itself_is_started_for_what_a_fork_can_t_be(forks: Forks, options: list[str]) -> None:
+    text = "import sys; print('torch' in sys.modules, sys.argv)"
+    assert said(forks, *options, "-c", text, "a") == "False ['-c', 'a']\n"
+    assert said(forks, "-", input=text) == "False ['-']\n"
+    assert said(forks, "-mplatform") == said(forks, "-m", "platform")
+
+
+@pytest.mark.slow
+def test_what_multiprocessing_starts_is_forked_too(forks: Forks, tmp_path: Path) -> None:
+    """It hands PYTHONWARNINGS on as an option."""
+    script = tmp_path / "script.py"
+    text = (
+        "import multiprocessing, os, sys\ndef child():\n    print('torch' in sys.modules, os.getppid(), flush=True)\n"
+    )
+    text += "if __name__ == '__main__':\n    one = multiprocessing.get_context('spawn').Process(target=child)\n"
+    text += "    one.start()\n    one.join()\n    sys.exit(one.exitcode)\n"
+    script.write_text(text)
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore::ImportWarning"}
+    assert said(forks, str(script), env=environment) == f"True {forks.process.pid}\n"
+
+
+def test_python_itself_is_started_where_no_fork_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full() -> int:
+        raise BlockingIOError("too many processes")
+
+    address = str(tmp_path / "fork")
+    words = [sys.executable, "-S", "-E", fork_client.__file__, address, sys.executable, "-c", "print('here')"]
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as started:
+            before = open_descriptors()
+            monkeypatch.setattr(os, "fork", full)
+            assert ForkServer(listening)._answer() is None
+            assert open_descriptors() == before
+            assert started.communicate(timeout=60)[0] == "here\n"
+
+
+def test_a_server_whose_starter_is_gone_ends() -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        number = listening.fileno()
+        words = [sys.executable, "-m", "agentic_video.launch.fork_server", str(number), "python", "1"]
+        assert subprocess.run(words, pass_fds=[number], timeout=60).returncode == 0
+
+
+def test_there_is_none_where_nothing_may_be_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.X_OK)  # as of a folder that is mounted so
+    with fork_server(os.environ) as forks:
+        assert forks is None
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -160,6 +217,7 @@ def test_workers_of_ray_are_forked_into_their_job_s_environment(prefix: list[str
     context = json.dumps({"env_vars": {"A": "1", "B": "${A}2"}, "command_prefix": prefix})
     setup = os.path.join(sysconfig.get_paths()["purelib"], SETUP_WORKER)
     with fork_server({**os.environ, **LAPTOP_ENV}) as forks:
+        assert forks
         for _ in range(2):  # the first one has Ray imported for all
             options = [f"--serialized-runtime-env-context={context}", "--language=PYTHON"]
             arguments, seen, loaded, parent, title = json.loads(said(forks, setup, script, "--one", "two 2", *options))

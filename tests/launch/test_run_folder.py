@@ -91,14 +91,15 @@ def test_one_of_those_that_start_at_once_resumes(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_attempt_left_is_removed(tmp_path: Path) -> None:
-    left = tmp_path / "left"
+    left, forks = tmp_path / "left", tmp_path / "forks"
     left.mkdir()
+    forks.mkdir()
     segment = Path("/dev/shm") / f"psm_{uuid4().hex}"
     segment.touch()
     os.utime(segment, (0, 0))  # the clock was set meanwhile
     others = [one.name for one in shared_segments() if one != segment]
-    clean_leftovers({"temporary": str(left), "segments": [*others, segment.name]})
-    assert segment.exists() and not left.exists()
+    clean_leftovers({"temporary": str(left), "forks": str(forks), "segments": [*others, segment.name]})
+    assert segment.exists() and not left.exists() and not forks.exists()
     clean_leftovers({"segments": others})
     assert not segment.exists()
 

@@ -25,6 +25,7 @@ from agentic_video.launch.stage import (
     checkpoints_folder,
     folder_overrides,
     ray_overrides,
+    scorer_overrides,
     worker_overrides,
 )
 from agentic_video.launch.toyworld import verifier_server
@@ -127,6 +128,7 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         elif job.profile == "cluster" and stage == "grpo":
             whole += worker_overrides(1, psutil.cpu_count() or 1, job.options.overrides)
         if stage == "grpo":
+            whole += scorer_overrides(job.config, job.options.overrides)
             whole += ray_overrides(address, variables, temporary)
         whole += handed_over(job.options.overrides, stage)
         elsewhere = checkpoints_folder(job.options.overrides, job.config)

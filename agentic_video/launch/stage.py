@@ -435,6 +435,28 @@ def worker_overrides(nodes: int, cpus: float, overrides: Sequence[str]) -> list[
     return [f"{key}={nodes * count}" for key, count in counts.items() if key not in named]
 
 
+def scorer_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
+    """A reward worker where agent-loop workers would score their episodes themselves by the user's own code.
+
+    That may take long, and all episodes of the worker would wait; and it may change the rows that it is handed, which
+    the other rollouts of a question share there.
+
+    Args:
+        config: Composed with the overrides.
+        overrides: Of the user; a count that they name is kept.
+    """
+    own = (
+        bool(config.agentic_video.reward.path)
+        or not str(config.agentic_video.system._target_).startswith("agentic_video.")
+        or config.reward.reward_manager.source != "register"
+    )
+    return (
+        ["reward.num_workers=1"]
+        if own and config.reward.num_workers == 0 and "reward.num_workers" not in _named(overrides)
+        else []
+    )
+
+
 def with_workers(config: DictConfig, nodes: int, cpus: float, overrides: Sequence[str]) -> DictConfig:
     """A cluster's config with the counts of :func:`worker_overrides`, as verl gets it."""
     return with_counts(config, worker_overrides(nodes, cpus, overrides), overrides)

@@ -14,6 +14,7 @@ from agentic_video.launch.stage import (
     check_sizes,
     folder_overrides,
     ray_overrides,
+    scorer_overrides,
     stage_command,
     total_steps,
     worker_overrides,
@@ -222,6 +223,24 @@ def test_workers_follow_the_machines() -> None:
     assert counts(1, 16) == [8, 2, 4]
     assert counts(1, 2) == [2, 1, 4]
     assert counts(2, 128, "actor_rollout_ref.rollout.agent.num_workers=5") == [16, 8]
+
+
+def test_own_code_is_scored_by_a_reward_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = RECIPES.parent / "examples"
+    monkeypatch.syspath_prepend(str(examples / "custom_tool"))
+    reward = f"agentic_video.reward.path='{examples / 'custom_reward' / 'evidence_reward.py'}'"
+    named = (reward, "agentic_video.reward.name=with_judge")
+    system = ("agentic_video.system._target_=brightness_tool.SharpZoomer",)
+
+    def added(*overrides: str, profile: Profile = "laptop", recipe: str = "videozoomer") -> list[str]:
+        options = LaunchOptions(RECIPES / recipe, overrides=overrides)
+        return scorer_overrides(checked_config(options, profile, 0), overrides)
+
+    assert added() == []  # the recipe's own system and reward
+    assert added(*named) == added(*system) == ["reward.num_workers=1"]
+    assert added("reward.reward_manager.source=importlib") == ["reward.num_workers=1"]
+    assert added(*named, "reward.num_workers=0") == []
+    assert added(*named, profile="cluster") == []  # has such workers
 
 
 def test_gpus_of_this_machine_alone_are_counted() -> None:

@@ -26,6 +26,9 @@ RewardFunction = Callable[..., Score | Awaitable[Score]]
 
 Mode = Literal["replace", "add"]
 
+OF_VERL = frozenset({"data_source", "solution_str", "ground_truth"})
+"""What a reward function of verl's gets; those of its batches have an "s" more."""
+
 
 @dataclass(frozen=True)
 class RewardConfig:
@@ -113,6 +116,12 @@ def check_function(config: RewardConfig) -> None:
     if not config.path:
         return
     function = load_function(config.path, config.name)
+    names = list(inspect.signature(function).parameters)
+    if len(OF_VERL.intersection(name.removesuffix("s") for name in names[:3])) > 1:
+        raise ValueError(
+            f"agentic_video.reward: {config.name}({', '.join(names[:2])}, ...) is verl's form; "
+            "ours is (trajectory, row, graders) -> Score (docs/extending.md)"
+        )
     try:
         inspect.signature(function).bind(None, None, None, **config.reward_kwargs)
     except TypeError as error:

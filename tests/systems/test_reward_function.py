@@ -144,7 +144,16 @@ def test_what_cannot_be_loaded_is_named(path: str, name: str, message: str) -> N
     ("name", "kwargs", "message"),
     [
         ("turns", {}, ""),
-        ("verls", {}, r"verls\(data_source, solution_str, ground_truth, extra_info\) can't be called as "),
+        (
+            "verls",
+            {},
+            r"reward: verls\(data_source, solution_str, \.\.\.\) is verl's form; ours is \(trajectory, row, ",
+        ),
+        ("optional", {}, r"optional\(data_source, solution_str, \.\.\.\) is verl's form"),
+        ("batched", {}, r"batched\(data_sources, solution_strs, \.\.\.\) is verl's form"),
+        ("short", {}, r"short\(solution_str, ground_truth, \.\.\.\) is verl's form"),
+        ("four", {}, r"four\(a, b, c, d\) can't be called as "),
+        ("others", {"data_source": 1, "ground_truth": 2}, ""),
         ("budgeted", {"budget": 16}, ""),
         ("budgeted", {"budgets": 16}, r"budgeted\(trajectory, row, graders, budgets=\.\.\.\): "),
         ("budgeted", {}, "missing a required argument: 'budget'"),
@@ -156,6 +165,11 @@ def test_a_function_that_cannot_be_called_is_named(
 ) -> None:
     more = (
         "def verls(data_source, solution_str, ground_truth, extra_info): ...\n"
+        "def optional(data_source, solution_str, ground_truth, extra_info=None): ...\n"
+        "def batched(data_sources, solution_strs, ground_truths, extra_infos=None): ...\n"
+        "def short(solution_str, ground_truth, method='strict'): ...\n"
+        "def four(a, b, c, d): ...\n"
+        "def others(data, truth, judge, data_source, ground_truth): ...\n"
         "def budgeted(trajectory, row, graders, budget): ...\n"
         "def anything(*args, **kwargs): ...\n"
     )

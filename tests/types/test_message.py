@@ -34,4 +34,4 @@ def test_one_part_that_is_in_no_tuple_is_refused(part: Part) -> None:
         Observation(part)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=rf"Message\.parts must be a tuple, got {kind}; .*comma: \(part,\)"):
         Message("user", part)  # type: ignore[arg-type]
-    assert Observation([part]).parts == [part]  # type: ignore[arg-type,comparison-overlap]
+    assert Observation([part]).parts == [part]  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory
+from agentic_video.utils.errors import described
 from agentic_video.video.store import FrameStore
 
 logger = logging.getLogger(__name__)
@@ -171,7 +172,7 @@ async def play_rows(
                         try:
                             record = await play_one(context, retriever, qa)
                         except Exception as error:  # one question never stops the others
-                            failure = Failure(key_of(qa), f"{type(error).__name__}: {error}")
+                            failure = Failure(key_of(qa), described(error))
                             logger.warning("row %s could not be played: %s", qa.id, failure.error)
                             fields = {"data_source": qa.data_source, "id": qa.id, "error": failure.error}
                             failed.write(json.dumps(fields) + "\n")
@@ -221,7 +222,7 @@ async def grade_again(
                     try:
                         found = await grades(plan.system, record.trajectory, qa, graders)
                     except Exception as error:  # one question never stops the others
-                        failed.append(Failure(key_of(qa), f"{type(error).__name__}: {error}"))
+                        failed.append(Failure(key_of(qa), described(error)))
                         logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)
                         done(failed[-1])
                         continue

@@ -19,6 +19,7 @@ from agentic_video.types.trajectory import (
     record_messages,
     record_parts,
 )
+from agentic_video.utils.errors import must_return
 from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.source import FrameSource
 
@@ -58,6 +59,7 @@ async def play(
     Raises:
         VideoError: The video itself, or its overview, can't be read: there is nothing to play.
         TypeError: What :meth:`System.after` returned is no plain data.
+        PluginTypeError: A method of the system returned something of another type than it must.
     """
     video = await Video.open(qa.video, source, retriever)
     view = EpisodeView(qa=qa, video=video, rollout_index=rollout_index)
@@ -88,6 +90,10 @@ async def _play_turns(
 ) -> Trajectory:
     """The turns of an episode; see :func:`play`."""
     opening = await system.opening(view)
+    if not isinstance(opening, tuple | list):
+        raise must_return(_method(system, "opening"), "Messages in a tuple", opening)
+    if strange := [one for one in opening if not isinstance(one, Message)]:
+        raise must_return(_method(system, "opening"), "Messages in a tuple", strange[0])
     view = replace(view, asker=asker)
     turns: list[Turn] = []
     # How the episode would have ended, had the agent not been told to answer.
@@ -120,6 +126,8 @@ async def _play_turns(
         # Here for every system and every policy: what follows a stop text is neither read nor graded nor recorded.
         text = system.reply_prefix + until_stop(said.text, system.stop)
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
+        if not isinstance(action, Calls | Answer | Illegal):
+            raise must_return(_method(system, "parse"), "Calls, Answer or Illegal", action)
         turn = Turn(text, action, said.num_tokens, said.finished, token_ids=said.token_ids)
         turns.append(turn)
         view = replace(view, turns=tuple(turns))
@@ -170,6 +178,8 @@ async def _react(
     end: tuple[EndReason, str] | None = None
     try:
         observation = await system.observe(action, view)
+        if not isinstance(observation, Observation | None):
+            raise must_return(_method(system, "observe"), "an Observation or None", observation)
     except VideoError as error:
         end = (EndReason.ENGINE_ERROR if error.reason in PASSING else EndReason.TOOL_ERROR), str(error)
     except AsideBudgetError as error:
@@ -260,3 +270,7 @@ async def play_attempts(
 
 def _count_images(messages: tuple[Message, ...]) -> int:
     return sum(len(frames_of(message.parts)) for message in messages)
+
+
+def _method(system: System, name: str) -> str:
+    return f"{type(system).__name__}.{name}"

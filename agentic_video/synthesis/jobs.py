@@ -28,6 +28,7 @@ from tqdm import tqdm
 
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.types.jsonl import json_line
+from agentic_video.utils.errors import described
 from agentic_video.utils.journal import claim_folder, open_journal, settle, write_whole
 
 logger = logging.getLogger(__name__)
@@ -186,7 +187,7 @@ class Job:
                     # Read back: what a restart would see is what this run goes on with.
                     outcome = _read(line)[1]
                 except Exception as error:  # one item never stops the others
-                    self._fail(key, f"{type(error).__name__}: {error}")
+                    self._fail(key, described(error))
                 else:
                     self._journal.write(line)
                     settle(self._journal)

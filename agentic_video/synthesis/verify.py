@@ -6,7 +6,9 @@ from agentic_video.graders.base import Graders
 from agentic_video.synthesis.jobs import KEPT
 from agentic_video.systems.base import System
 from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.errors import must_return
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,11 @@ async def verify(
 
     Raises:
         EndpointError: An answer couldn't be judged.
+        PluginTypeError: The system returned something else than a ``Score``.
     """
     score = await system.demonstration_score(trajectory, qa, graders)
+    if not isinstance(score, Score):
+        raise must_return(f"{type(system).__name__}.demonstration_score", "a Score", score)
     fault = system.demonstration_fault(trajectory)
     if trajectory.answer is None:
         reason = f"no answer: {trajectory.end.value}"

@@ -3,7 +3,7 @@
 import inspect
 import math
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -20,11 +20,15 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
+from agentic_video.utils.errors import must_return, one_line
 
 RewardFunction = Callable[..., Score | Awaitable[Score]]
 """``(trajectory, row, graders, **reward_kwargs) -> Score``; may be a coroutine function."""
 
 Mode = Literal["replace", "add"]
+
+OF_VERL = frozenset({"data_source", "solution_str", "ground_truth"})
+"""What a reward function of verl's gets; those of its batches have an "s" more."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,12 @@ def check_function(config: RewardConfig) -> None:
     if not config.path:
         return
     function = load_function(config.path, config.name)
+    names = list(inspect.signature(function).parameters)
+    if len(OF_VERL.intersection(name.removesuffix("s") for name in names[:3])) > 1:
+        raise ValueError(
+            f"agentic_video.reward: {config.name}({', '.join(names[:2])}, ...) is verl's form; "
+            "ours is (trajectory, row, graders) -> Score (docs/extending.md)"
+        )
     try:
         inspect.signature(function).bind(None, None, None, **config.reward_kwargs)
     except TypeError as error:
@@ -131,20 +141,27 @@ async def score_episode(
     Raises:
         EndpointError: A grader gave no verdict.
         ValueError: The function can't be loaded.
-        TypeError: It returned something else than a ``Score``.
-        ArithmeticError: Its reward is no finite number, which would spoil the advantages of its whole group.
+        PluginTypeError: It returned something else than a ``Score``, or the system did.
+        ArithmeticError: What is read of its score is no finite number, which would spoil the advantages of its whole
+            group or what is logged.
     """
     if not config.path:
-        return await system.score(trajectory, qa, graders)
+        return await system_score(system, trajectory, qa, graders)
     found = load_function(config.path, config.name)(trajectory, qa, graders, **config.reward_kwargs)
     own = await found if inspect.isawaitable(found) else found
+    whose = f"agentic_video.reward: {config.name}"
     if not isinstance(own, Score):
-        raise TypeError(f"agentic_video.reward: {config.name} must return a Score, got {type(own).__name__}")
-    if not all(map(math.isfinite, (own.reward, *own.turns))):
-        raise ArithmeticError(f"agentic_video.reward: {config.name} returned the reward {own.reward}")
+        raise must_return(whose, "a Score", own)
+    if not isinstance(own.terms, Mapping):
+        raise must_return(whose, "a Score whose terms are numbers by name", own.terms)
+    if not isinstance(own.turns, Iterable):
+        raise must_return(whose, "a Score whose turns are a tuple of numbers", own.turns)
+    for name, value in _numbers(own, config.mode):
+        if not _is_finite(value):
+            raise ArithmeticError(f"{whose} returned {name} {one_line(repr(value))[:80]}, which is no finite number")
     if config.mode == "replace":
         return own
-    base = await system.score(trajectory, qa, graders)
+    base = await system_score(system, trajectory, qa, graders)
     terms = {f"{config.name}_{name}": config.weight * value for name, value in own.terms.items()}
     return Score(
         reward=base.reward + config.weight * own.reward,
@@ -153,3 +170,35 @@ async def score_episode(
         terms={**base.terms, **terms},
         turns=tuple(one + config.weight * other for one, other in zip_longest(base.turns, own.turns, fillvalue=0.0)),
     )
+
+
+async def system_score(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+    """What a system's own reward says of an episode.
+
+    Raises:
+        EndpointError: A grader gave no verdict.
+        PluginTypeError: It returned something else than a ``Score``.
+    """
+    score: object = await system.score(trajectory, qa, graders)
+    if not isinstance(score, Score):
+        raise must_return(f"{type(system).__name__}.score", "a Score", score)
+    return score
+
+
+def _numbers(score: Score, mode: Mode) -> Iterator[tuple[str, Any]]:
+    """What is read of a function's score, each number with its name."""
+    yield "reward", score.reward
+    if mode == "replace":  # otherwise they are the system's
+        yield "acc", score.acc
+        yield "format", score.format
+    for name, value in score.terms.items():
+        yield f"terms[{name!r}]", value
+    for number, value in enumerate(score.turns):
+        yield f"turns[{number}]", value
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except Exception:  # whatever something says that is no number, or no single one
+        return False

@@ -16,12 +16,12 @@ import psutil
 from agentic_video.toyworld.gate import GateError
 from agentic_video.utils.ending import end_now
 from agentic_video.utils.environment import DEFAULT_CACHE
-from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.errors import PluginTypeError, SetupError, one_line
 
 NO_LEAK = "ignore:resource_tracker:UserWarning"
 """Warnings of the process in which Python keeps account of a pool's semaphores."""
 
-EXPECTED = (SetupError, GateError, ValueError, OSError)
+EXPECTED = (SetupError, GateError, PluginTypeError, ValueError, OSError)
 """What ends a build and is said in one line."""
 
 

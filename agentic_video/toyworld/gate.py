@@ -20,6 +20,7 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.rollout.tokens import TokenLimits, TokenPolicy
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.reward_function import system_score
 from agentic_video.tools.base import Retriever
 from agentic_video.toyworld.engine import BatchEngine, SeededEngine
 from agentic_video.toyworld.model import chat_format_of, load_checkpoint
@@ -200,7 +201,7 @@ async def play_all(
         engine = SeededEngine(shared, episode_seeds(seed, f"{qa.id}\n{number}"))
         policy = TokenPolicy(engine, chat_format, limits, system)
         trajectory = await play(system, policy, qa, source, retriever, rollout_index=number)
-        score = await system.score(trajectory, qa, graders or Graders())
+        score = await system_score(system, trajectory, qa, graders or Graders())
         return Played(qa, trajectory, score.reward, score.acc, score.format == 1.0)
 
     return await asyncio.gather(*(one(qa, number) for qa in questions for number in range(samples)))
@@ -216,7 +217,7 @@ async def guess_reward(
             return turns(view, None, word, letter)[-1]
 
         trajectory = await play(system, ScriptedPolicy(say), qa, source)
-        return (await system.score(trajectory, qa, graders)).reward
+        return (await system_score(system, trajectory, qa, graders)).reward
 
     needing = [qa for qa in questions if qa.extra["event_time"] is not None]
     rewards = await asyncio.gather(*(one(qa, *chance) for qa in needing for chance in _chances(qa)))

@@ -9,15 +9,17 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import must_return
 
 
 class Turns(Protocol):
@@ -56,23 +58,54 @@ def turns_of(system: System, module: str = "") -> Turns:
         system: The system whose grammar it must write.
         module: Dotted path of the oracle's module; by default ``oracle`` beside the system's own.
 
+    Returns:
+        What raises :class:`~agentic_video.utils.errors.PluginTypeError` where the oracle doesn't return texts.
+
     Raises:
         ValueError: There is none.
     """
     try:
-        turns: Turns = _module_of(system, module).turns
+        return _checked_turns(_module_of(system, module).turns)
     except (ModuleNotFoundError, AttributeError) as error:
         raise ValueError(
             f"system {system.name!r} has no oracle for the synthetic world ({error}): write a module with a function "
             "'turns' and name it in agentic_video.toyworld.oracle"
         ) from error
-    return turns
+
+
+def _checked_turns(turns: Turns) -> Turns:
+    """An oracle; a text by itself would be taken for turns of a letter each."""
+
+    @wraps(turns)
+    def checked(*arguments: Any, **named: Any) -> tuple[str, ...]:
+        said: object = turns(*arguments, **named)
+        whose = f"{turns.__module__}.turns"
+        if not isinstance(said, tuple | list):
+            raise must_return(whose, "texts in a tuple", said)
+        if strange := [text for text in said if not isinstance(text, str)]:
+            raise must_return(whose, "texts in a tuple", strange[0])
+        return tuple(said)
+
+    return checked
 
 
 def asides_of(turns: Turns) -> Asides | None:
-    """What stands beside an oracle's turns for the asides of its episodes; None where it has nothing."""
+    """What stands beside an oracle's turns for the asides of its episodes; None where it has nothing.
+
+    It raises :class:`~agentic_video.utils.errors.PluginTypeError` where that says no text.
+    """
     found: Asides | None = getattr(sys.modules.get(turns.__module__), "asides", None)
-    return found
+    if found is None:
+        return None
+    asides = found
+
+    def checked(qa: VideoQA, request: AsideRequest) -> str:
+        said: object = asides(qa, request)
+        if not isinstance(said, str):
+            raise must_return(f"{turns.__module__}.asides", "a text", said)
+        return said
+
+    return checked
 
 
 def oracle_policy(turns: Turns, say: Callable[[EpisodeView], str] | None = None) -> ScriptedPolicy:
@@ -122,7 +155,7 @@ def own_words(system: System, module: str = "") -> OwnWords | None:
         return None
     if not hasattr(found, "TAGS"):
         return None
-    return OwnWords(tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", found.turns)
+    return OwnWords(tuple(found.TAGS), load_prompt(system.prompt) if system.prompt else "", _checked_turns(found.turns))
 
 
 def _module_of(system: System, module: str) -> ModuleType:

@@ -16,10 +16,17 @@ ObservationRole = Literal["user", "tool"]
 
 @dataclass(frozen=True)
 class Message:
-    """One chat message of text, images and clips in the order in which they are shown."""
+    """One chat message of text, images and clips in the order in which they are shown.
+
+    Raises:
+        TypeError: The parts are one part that isn't in a tuple.
+    """
 
     role: Literal["system", "user"]
     parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts(self)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,9 @@ class Observation:
         legal_calls: How many of the turn's calls were carried out.
         illegal_calls: How many were refused.
         unread_images: Images that were asked for and not read, as an episode may not hold so many: it ends.
+
+    Raises:
+        TypeError: The parts are one part that isn't in a tuple.
     """
 
     parts: tuple[Part, ...]
@@ -60,10 +70,20 @@ class Observation:
     illegal_calls: int = 0
     unread_images: int = 0
 
+    def __post_init__(self) -> None:
+        _check_parts(self)
+
     @property
     def frames(self) -> tuple[Frame, ...]:
         """All frames, those of clips included."""
         return frames_of(self.parts)
+
+
+def _check_parts(shown: Message | Observation) -> None:
+    """A text by itself would be taken for a tuple of its letters."""
+    if isinstance(shown.parts, Part):
+        kind, got = type(shown).__name__, type(shown.parts).__name__
+        raise TypeError(f"{kind}.parts must be a tuple, got {got}; a tuple of one has a comma: (part,)")
 
 
 def visuals_of(parts: Sequence[Part]) -> tuple[Visual, ...]:

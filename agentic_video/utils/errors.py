@@ -1,16 +1,55 @@
 """What stops a command before it starts, and how errors are said."""
 
+import sysconfig
+import traceback
+from pathlib import Path
+
 CANNOT_GO_ON = "agentic_video could not go on"
 """How the reason begins for which a training ends itself; the launcher shows such lines."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 
+_PACKAGE = Path(__file__).parents[1]
+_PYTHON = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdlib")))
+
 
 class SetupError(Exception):
     """A command can't start, or go on; the message says what to set."""
 
 
+class PluginTypeError(TypeError):
+    """A function or a method that somebody wrote returned something of another type than it must."""
+
+
+def must_return(whose: str, expected: str, got: object) -> PluginTypeError:
+    """The error that says so.
+
+    Args:
+        whose: Names the function or the method.
+        expected: What it must return, in words.
+        got: What it returned.
+    """
+    return PluginTypeError(f"{whose} must return {expected}, got {type(got).__name__}")
+
+
 def one_line(error: BaseException | str) -> str:
     """An error's message with its line breaks as spaces."""
     return " ".join(str(error).split())
+
+
+def described(error: BaseException) -> str:
+    """An error's type and message, and which line of somebody's own code raised it, where one did."""
+    said = f"{type(error).__name__}: {error}"
+    if type(error).__module__.partition(".")[0] == _PACKAGE.name:  # says itself what is wrong
+        return said
+    called = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    theirs = [f"{file.name} line {line}" for file, line in called if _is_own(file)]
+    return f"{said} ({theirs[-1]})" if theirs else said
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file is neither of this package, nor of Python, nor of what is installed beside it."""
+    if file.suffix != ".py" or {"site-packages", "dist-packages"}.intersection(file.parts):
+        return False
+    return not any(file.is_relative_to(folder) for folder in (_PACKAGE, *_PYTHON))

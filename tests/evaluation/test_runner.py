@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -176,6 +177,21 @@ def test_a_disk_that_is_away_for_a_while_is_no_wrong_answer(small_world: World, 
     (tmp_path / "disk").touch()
     asyncio.run(play_rows(plan, rows, 0, lambda one: None))
     assert [record.trajectory.answer for record in finished(tmp_path)[0]] == ["A"] and failures(tmp_path) == []
+
+
+def test_what_a_plugin_raises_is_told_with_its_line(small_world: World, tmp_path: Path) -> None:
+    class Careless(VideoZoomer):
+        async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
+            return (Message("user", ("?")),)  # type: ignore[arg-type]
+
+    rows = load_rows([small_world.heldout])[0][:1]
+    says = tmp_path / "says.json"
+    says.write_text(json.dumps({rows[0].id: []}))
+    plan = planned(tmp_path, Careless(), ModelSpec(named("FileBackend"), str(says)))
+    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    (failure,) = failures(tmp_path)
+    assert "Message.parts must be a tuple, got str" in failure.error
+    assert re.search(r" \(test_runner\.py line \d+\)$", failure.error)
 
 
 def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:

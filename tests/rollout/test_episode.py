@@ -17,6 +17,7 @@ from agentic_video.types.message import Message, Observation, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, FrameRef, RecordedMessage, Trajectory, Turn
+from agentic_video.utils.errors import PluginTypeError
 from agentic_video.video.errors import Reason, VideoError
 from tests.conftest import MemorySource
 
@@ -354,3 +355,36 @@ def test_attempts_go_on_for_as_long_as_the_system_asks(qa: VideoQA) -> None:
 def test_attempts_end_without_an_answer_too(qa: VideoQA) -> None:
     _, played = attempts(Watcher(again=1), qa, Talker("gibberish"), Talker("gibberish"))
     assert [one.answer for one in played] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("method", "returned", "message"),
+    [
+        ("opening", Message("user", ("look",)), r"Messages in a tuple, got Message"),
+        ("opening", ("look",), r"Messages in a tuple, got str"),
+        ("opening", None, r"Messages in a tuple, got NoneType"),
+        ("observe", ("seen",), r"an Observation or None, got tuple"),
+        ("observe", False, r"an Observation or None, got bool"),
+        ("parse", "look 1", r"Calls, Answer or Illegal, got str"),
+        ("parse", None, r"Calls, Answer or Illegal, got NoneType"),
+    ],
+)
+def test_a_method_that_returns_another_type_is_named(qa: VideoQA, method: str, returned: Any, message: str) -> None:
+    async def later(*arguments: object) -> Any:
+        return returned
+
+    def now(*arguments: object) -> Any:
+        return returned
+
+    careless = type("Careless", (Watcher,), {method: now if method == "parse" else later})
+    with pytest.raises(PluginTypeError, match=rf"^Careless\.{method} must return {message}$"):
+        asyncio.run(play(careless(), Talker("look 1"), qa, MemorySource()))
+
+
+def test_an_opening_may_be_a_list(qa: VideoQA) -> None:
+    class Listing(Watcher):
+        async def opening(self, view: EpisodeView) -> Any:
+            return list(await super().opening(view))
+
+    trajectory = asyncio.run(play(Listing(), Talker("answer B"), qa, MemorySource()))
+    assert trajectory.answer == "B" and len(trajectory.opening) == 2

@@ -54,3 +54,12 @@ def test_grades_by_degrees(qa: VideoQA) -> None:
     trajectory = asyncio.run(play(SYSTEM, ScriptedPolicy(lambda view: WRONG), qa, MemorySource()))
     verdict = asyncio.run(verify(SYSTEM, trajectory, qa, Graders(), least_acc=0.0))
     assert (verdict.reason, verdict.rewards) == ("kept", {"acc": 0.0, "format": 1.0})
+
+
+def test_a_system_that_returns_no_score_is_named(qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def number(*arguments: object) -> float:
+        return 1.0
+
+    monkeypatch.setattr(VideoZoomer, "score", number)
+    with pytest.raises(TypeError, match=r"VideoZoomer\.demonstration_score must return a Score, got float"):
+        reason(qa, RIGHT)

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -144,7 +145,16 @@ def test_what_cannot_be_loaded_is_named(path: str, name: str, message: str) -> N
     ("name", "kwargs", "message"),
     [
         ("turns", {}, ""),
-        ("verls", {}, r"verls\(data_source, solution_str, ground_truth, extra_info\) can't be called as "),
+        (
+            "verls",
+            {},
+            r"reward: verls\(data_source, solution_str, \.\.\.\) is verl's form; ours is \(trajectory, row, ",
+        ),
+        ("optional", {}, r"optional\(data_source, solution_str, \.\.\.\) is verl's form"),
+        ("batched", {}, r"batched\(data_sources, solution_strs, \.\.\.\) is verl's form"),
+        ("short", {}, r"short\(solution_str, ground_truth, \.\.\.\) is verl's form"),
+        ("four", {}, r"four\(a, b, c, d\) can't be called as "),
+        ("others", {"data_source": 1, "ground_truth": 2}, ""),
         ("budgeted", {"budget": 16}, ""),
         ("budgeted", {"budgets": 16}, r"budgeted\(trajectory, row, graders, budgets=\.\.\.\): "),
         ("budgeted", {}, "missing a required argument: 'budget'"),
@@ -156,6 +166,11 @@ def test_a_function_that_cannot_be_called_is_named(
 ) -> None:
     more = (
         "def verls(data_source, solution_str, ground_truth, extra_info): ...\n"
+        "def optional(data_source, solution_str, ground_truth, extra_info=None): ...\n"
+        "def batched(data_sources, solution_strs, ground_truths, extra_infos=None): ...\n"
+        "def short(solution_str, ground_truth, method='strict'): ...\n"
+        "def four(a, b, c, d): ...\n"
+        "def others(data, truth, judge, data_source, ground_truth): ...\n"
         "def budgeted(trajectory, row, graders, budget): ...\n"
         "def anything(*args, **kwargs): ...\n"
     )
@@ -180,8 +195,61 @@ def test_another_result_than_a_score_is_named(qa: VideoQA, file: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["replace", "add"])
 def test_a_reward_that_is_no_number_is_refused(qa: VideoQA, file: Path, mode: str) -> None:
-    with pytest.raises(ArithmeticError, match="endless returned the reward nan"):
+    with pytest.raises(ArithmeticError, match="reward: endless returned reward nan, which is no finite number"):
         score(qa, RewardConfig(str(file), "endless", mode=mode))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("'1', 1.0, 1.0", "ours returned reward '1', which is no finite number"),
+        ("1.0, float('nan'), 1.0", "ours returned acc nan"),
+        ("1.0, '0.5', 1.0", "ours returned acc '0.5'"),
+        ("1.0, None, 1.0", "ours returned acc None"),
+        ("1.0, 1.0, float('inf')", "ours returned format inf"),
+        ("1.0, 1.0, 1.0, {'x': float('nan')}", r"ours returned terms\['x'\] nan"),
+        ("1.0, 1.0, 1.0, {'x': None}", r"ours returned terms\['x'\] None"),
+        ("1.0, 1.0, 1.0, {}, (0.5, None)", r"ours returned turns\[1\] None"),
+        ("np.ones((2, 2)), 1.0, 1.0", r"ours returned reward array\(\[\[1., 1.\], \[1., 1.\]\]\), which"),
+        ("1.0, 1.0, 1.0, None", "ours must return a Score whose terms are numbers by name, got NoneType"),
+        ("1.0, 1.0, 1.0, [1.0]", "ours must return a Score whose terms are numbers by name, got list"),
+        ("1.0, 1.0, 1.0, {}, None", "ours must return a Score whose turns are a tuple of numbers, got NoneType"),
+        ("True, np.float32(0.5), np.bool_(True), {'x': np.int64(2), 'y': 1}, np.ones(2)", ""),
+    ],
+)
+def test_each_number_of_a_score_is_checked_by_its_name(qa: VideoQA, tmp_path: Path, fields: str, message: str) -> None:
+    written = tmp_path / "numbers_reward.py"
+    lines = ("import numpy as np", "from agentic_video.types import Score", f"SCORE = Score({fields})")
+    written.write_text("\n".join([*lines, "def ours(trajectory, row, graders): return SCORE"]), encoding="utf-8")
+    config = RewardConfig(str(written), "ours")
+    if message:
+        with pytest.raises((TypeError, ArithmeticError), match=f"agentic_video.reward: {message}"):
+            score(qa, config)
+    else:
+        assert score(qa, config).terms == {"x": 2, "y": 1}
+
+
+def test_beside_the_systems_reward_only_what_is_added_must_be_a_number(qa: VideoQA, tmp_path: Path) -> None:
+    written = tmp_path / "added_reward.py"
+    text = "def ours(trajectory, row, graders): return Score(1.0, None, None)\n"
+    written.write_text("from agentic_video.types import Score\n" + text, encoding="utf-8")
+    assert score(qa, RewardConfig(str(written), "ours", mode="add")).acc == 1.0
+
+
+@pytest.mark.parametrize("mode", ["replace", "add", None])
+def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: str | None) -> None:
+    @dataclass(frozen=True)
+    class Careless(VideoZoomer):
+        async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+            return 1.0  # type: ignore[return-value]
+
+    config = RewardConfig(str(file), "turns", mode=mode) if mode else RewardConfig()  # type: ignore[arg-type]
+    played = score_episode(Careless(), TRAJECTORY, qa, Graders(), config)
+    if mode == "replace":
+        assert asyncio.run(played).reward == -1.0
+    else:
+        with pytest.raises(TypeError, match=r"Careless\.score must return a Score, got float"):
+            asyncio.run(played)
 
 
 def test_a_file_that_does_not_run_is_named(tmp_path: Path) -> None:

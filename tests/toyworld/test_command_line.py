@@ -10,7 +10,7 @@ import pytest
 
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder, stage_parser
 from agentic_video.toyworld.gate import GateError
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import PluginTypeError, SetupError
 from tests.config.configs import RECIPES
 
 
@@ -31,6 +31,7 @@ def test_paths_that_were_not_made_are_not_printed(capsys: pytest.CaptureFixture[
     [
         SetupError("a key\nis wrong"),
         GateError("a key is wrong"),
+        PluginTypeError("a method is wrong"),
         ValueError("a key is wrong"),
         OSError("a key is wrong"),
         # as the libraries in Rust that write a checkpoint say it

@@ -1,4 +1,6 @@
 import asyncio
+import inspect
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +14,19 @@ from agentic_video.graders.judge import Judge, JudgeConfig, Scale
 from agentic_video.graders.verifier import Verifier, VerifierConfig
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.base import System
+from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.videozoomer import oracle as videozoomer
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.toyworld.oracles import oracle, oracle_policy, turns_of
+from agentic_video.toyworld.oracles import asides_of, oracle, oracle_policy, own_words, turns_of
 from agentic_video.toyworld.questions import build_world
 from agentic_video.toyworld.recipe import toy_recipe
 from agentic_video.toyworld.scenes import SceneSource
 from agentic_video.toyworld.world import COLOURS, MARK_COLOUR, TINTS, WorldRecipe, make_scene
 from agentic_video.types.frame import Frame
-from agentic_video.types.message import Message
+from agentic_video.types.message import AsideRequest, Message
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
+from agentic_video.utils.errors import PluginTypeError
 from agentic_video.video.source import FrameSource
 from agentic_video.video.store import FrameStore
 from tests.config.configs import SYSTEMS, composed
@@ -138,6 +141,39 @@ class Sixth(VideoZoomer):
 def test_an_unknown_system_needs_an_oracle() -> None:
     with pytest.raises(ValueError, match=r"'sixth' has no oracle.*agentic_video\.toyworld\.oracle"):
         turns_of(Sixth())
-    assert turns_of(Sixth(), "agentic_video.systems.videozoomer.oracle") is videozoomer.turns
+    assert inspect.unwrap(turns_of(Sixth(), "agentic_video.systems.videozoomer.oracle")) is videozoomer.turns
     with pytest.raises(ValueError, match="no oracle"):
         turns_of(Sixth(), "agentic_video.systems.videozoomer.reward")  # a module, but it has no turns
+
+
+@pytest.mark.parametrize(
+    ("said", "got"),
+    [('"<answer>B</answer>"', "str"), ("None", "NoneType"), ('("<answer>B</answer>", None)', "NoneType")],
+)
+def test_an_oracle_that_returns_no_texts_is_named(
+    said: str, got: str, qa: VideoQA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text by itself would be taken for turns of a letter each."""
+    (tmp_path / "careless_oracle.py").write_text(
+        f"TAGS = ()\ndef turns(view, aim, word, letter, seen=''): return {said}\ndef asides(qa, request): return None\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    turns = turns_of(Sixth(), "careless_oracle")
+    own = own_words(Sixth(), "careless_oracle")
+    asides = asides_of(turns)
+    sys.modules.pop("careless_oracle")
+    assert own is not None and asides is not None and turns.__module__ == own.turns.__module__ == "careless_oracle"
+    view: EpisodeView = None  # type: ignore[assignment]
+    for one in (turns, own.turns):
+        with pytest.raises(PluginTypeError, match=rf"^careless_oracle\.turns must return texts in a tuple, got {got}$"):
+            one(view, None, "red", "B")
+    with pytest.raises(PluginTypeError, match=r"^careless_oracle\.asides must return a text, got NoneType$"):
+        asides(qa, AsideRequest((), 1))
+
+
+def test_an_oracle_may_return_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "listing_oracle.py").write_text("def turns(*said): return ['<answer>B</answer>']\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    view: EpisodeView = None  # type: ignore[assignment]
+    assert turns_of(Sixth(), "listing_oracle")(view, None, "red", "B") == ("<answer>B</answer>",)
+    sys.modules.pop("listing_oracle")

@@ -88,6 +88,39 @@ def test_they_agree_bit_for_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_weight_that_took_part_in_no_share_has_no_gradient(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An optimizer leaves such a weight as it is, without decay; one that takes part later has a gradient again."""
+    cores(monkeypatch, count)
+    line = Line()
+    with shared_out(line, line.learn_from) as gradients:
+        gradients([1.0, 2.0])
+        assert line.idle.grad is None and line.slope.grad is not None
+        assert gradients([]).tolist() == [0.0]
+        assert line.slope.grad is None and line.offset.grad is None
+        gradients([1.0])  # in one share of two
+        assert line.slope.grad is not None and line.idle.grad is None
+        assert line.slope.grad.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_a_share_raises_is_raised_as_it_was(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    cores(monkeypatch, count)
+    before, line = children(), Line()
+
+    def learn_from(step: list[float], share: int) -> npt.NDArray[np.float64]:
+        if 0.0 in step[share::SHARES]:
+            raise ValueError(f"demonstration {step.index(0.0)} holds nothing to learn")
+        return line.learn_from(step, share)
+
+    with shared_out(line, learn_from) as gradients:
+        for wrong, place in (([0.0, 1.0], 0), ([1.0, 0.0], 1)):
+            with pytest.raises(ValueError, match=f"^demonstration {place} holds nothing to learn$"):
+                gradients(wrong)
+        assert gradients([1.0, 2.0, 3.0]).tolist() == [124.0]  # neither share answers for an earlier step
+    assert children() <= before
+
+
 def test_a_process_that_ends_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     cores(monkeypatch, 2)
     before = children()

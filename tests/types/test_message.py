@@ -1,7 +1,8 @@
 import numpy as np
+import pytest
 
 from agentic_video.types.frame import Clip, Frame
-from agentic_video.types.message import Message, Observation, text_of, visuals_of
+from agentic_video.types.message import Message, Observation, Part, text_of, visuals_of
 
 ONE, TWO = (Frame(number, number / 10, np.zeros((28, 56, 3), np.uint8)) for number in (1, 2))
 
@@ -24,3 +25,13 @@ def test_a_clip_is_one_part_of_several_frames() -> None:
     assert [frame.index for frame in observation.frames] == [2, 1, 2]
     assert text_of(observation.parts) == "a <image><video>b"
     assert visuals_of(observation.parts) == (TWO, clip)
+
+
+@pytest.mark.parametrize("part", ["frame", ONE, Clip((ONE, TWO))])
+def test_one_part_that_is_in_no_tuple_is_refused(part: Part) -> None:
+    kind = type(part).__name__
+    with pytest.raises(TypeError, match=rf"Observation\.parts must be a tuple, got {kind}; .*comma: \(part,\)"):
+        Observation(part)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=rf"Message\.parts must be a tuple, got {kind}; .*comma: \(part,\)"):
+        Message("user", part)  # type: ignore[arg-type]
+    assert Observation([part]).parts == [part]  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from agentic_video.types.record import is_record
 from agentic_video.types.row import RowError, VideoQA, absolute, located
 from agentic_video.types.text import printable
 from agentic_video.video.errors import VideoError
@@ -117,13 +118,19 @@ def load_rows(
         The good rows, their videos as absolute paths, and what is wrong with each bad one.
 
     Raises:
-        RowError: A file can't be read at all, or no row is left.
+        RowError: A file can't be read at all, or holds records, or no row is left.
     """
     rows: list[VideoQA] = []
     problems: list[Problem] = []
     probed: dict[str, str] = {}
     for path in map(Path, paths):
-        for where, raw in placed_rows(path):
+        placed = placed_rows(path)
+        if placed and all(is_record(raw) for _, raw in placed):
+            raise RowError(
+                f"{path}: these are records (finished episodes), but rows (questions) are read here: name the file of "
+                "rows that they were made of"
+            )
+        for where, raw in placed:
             try:
                 if isinstance(raw, RowError):
                     raise raw

@@ -19,7 +19,7 @@ from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, St
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
-from agentic_video.types.record import RecordError, each_record
+from agentic_video.types.record import RecordError, RowInstead, each_record
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
@@ -137,16 +137,19 @@ def check_inputs(
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
     there = [
-        files
-        for files in (inputs.train, inputs.val if inputs.val != inputs.train else ())
+        (variable, files)
+        for variable, files in (
+            ("TRAIN_FILES", inputs.train),
+            ("VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
+        )
         if files and not (elsewhere and not all(Path(file).exists() for file in files))
     ]
     found = []
     if there:
         settings = settings_of(config)
         asked = _missing_graders(config, settings, profile)
-        for files in there:
-            rows = _usable(files, options.stage, settings.system.name)
+        for variable, files in there:
+            rows = _usable(variable, files, options.stage, settings.system.name)
             # a reward of the user's own in its place may ask nobody
             if options.stage == "grpo" and not (settings.reward.path and settings.reward.mode == "replace"):
                 check_needs(", ".join(files), rows, settings.system, asked)
@@ -249,10 +252,11 @@ def _hub_problem(name: str) -> str:
     return f"the hub can't be reached ({type(error).__name__})"
 
 
-def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
+def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
     """The rows, or those of the records, of some files that can be used; the others are named.
 
     Args:
+        variable: That names the files.
         system: Name of the one that is trained.
 
     Raises:
@@ -263,39 +267,49 @@ def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
         if stage == "grpo":
             (found, problems), kind = load_rows(files), "row"
         else:
-            (found, problems), kind = _usable_records(files, system), "record"
+            (found, problems), kind = _usable_records(files, stage, system), "record"
     except (RowError, RecordError) as error:
-        raise SetupError(str(error)) from error
+        raise SetupError(f"{variable}: {error}") from error
     for line in reported(problems, kind, len(found) + len(problems)):
         print(line, flush=True)
     if not found:
-        raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
+        first = f"; the first: {problems[0]}" if problems else ""
+        raise SetupError(f"{variable}: {', '.join(files)}: no usable {kind}{first}")
     return found
 
 
-def _usable_records(files: Sequence[str], system: str) -> tuple[list[VideoQA], list[str]]:
+def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[list[VideoQA], list[str]]:
     """What the usable records of some files ask, and what is wrong with the others. Only questions are held in memory.
 
     Raises:
-        RecordError: A file can't be read.
+        RecordError: A file can't be read, or holds rows.
         SetupError: Records are another system's.
     """
     asked: list[VideoQA] = []
     problems: list[str] = []
     systems: Counter[str] = Counter()
     there: dict[str, bool] = {}
-    for record in each_record(files):
-        if isinstance(record, RecordError):
-            problems.append(printable(str(record)))
-            continue
-        video = record.qa.video
-        systems[record.trajectory.system] += 1
-        if video not in there:
-            there[video] = os.path.isfile(video)
-        if there[video]:
-            asked.append(record.qa)
-        else:
-            problems.append(f"{record.qa.id}: {video}: no such file")
+    for file in files:
+        lines = rows = 0
+        for record in each_record([file]):
+            lines += 1
+            if isinstance(record, RecordError):
+                rows += isinstance(record, RowInstead)
+                problems.append(printable(str(record)))
+                continue
+            video = record.qa.video
+            systems[record.trajectory.system] += 1
+            if video not in there:
+                there[video] = os.path.isfile(video)
+            if there[video]:
+                asked.append(record.qa)
+            else:
+                problems.append(f"{record.qa.where}: field 'video': {video}: no such file")
+        if rows and rows == lines:
+            raise RecordError(
+                f"{file}: these are rows (questions), but {stage} reads records (finished episodes), which "
+                "`agentic-video distill` makes of rows"
+            )
     if others := [name for name in systems if name != system]:
         raise SetupError(
             f"{', '.join(files)}: {systems.total() - systems[system]} of {systems.total()} records are episodes of "

@@ -36,6 +36,16 @@ def test_good_rows_are_kept_and_bad_ones_named(folder: Path) -> None:
     assert "expected an object, got str" in problems[1].message
 
 
+def test_records_are_no_rows(folder: Path) -> None:
+    record = {"version": 2, "video_qa": row("good.mp4"), "trajectory": {}}
+    (folder / "kept.jsonl").write_text(f"{json.dumps(record)}\n" * 3, encoding="utf-8")
+    with pytest.raises(RowError, match=r"kept\.jsonl: these are records \(finished episodes\), but rows .* are read"):
+        load_rows([folder / "kept.jsonl"])
+    (folder / "mixed.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(row('good.mp4'))}\n", encoding="utf-8")
+    rows, problems = load_rows([folder / "mixed.jsonl"])
+    assert (len(rows), len(problems)) == (1, 1)
+
+
 def test_rows_know_their_places(folder: Path) -> None:
     lines = f"\n{json.dumps(row('good.mp4'))}\n\n{json.dumps({**row('good.mp4'), 'answer': 3})}\n"
     (folder / "train.jsonl").write_text(lines, encoding="utf-8")

@@ -70,6 +70,16 @@ def write_rows(folder: Path, count: int, video: str = "v.mp4", **fields: object)
     return str(file)
 
 
+def write_records(folder: Path, *systems: str) -> str:
+    (folder / "v.mp4").write_bytes(b"video")
+    row = {"id": "1", "video": "v.mp4", "question": "?", "answer": "red"}
+    played = {"qa_id": "1", "opening": [], "turns": [], "end": "answer"}
+    lines = [{"version": 2, "video_qa": row, "trajectory": {**played, "system": system}} for system in systems]
+    file = folder / "records.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(file)
+
+
 def check(
     inputs: Inputs,
     profile: Profile = "laptop",
@@ -226,7 +236,7 @@ def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:
 
 def test_what_is_not_here_may_be_elsewhere() -> None:
     assert check(Inputs("/no/such", ("/none.parquet",), ("/none.parquet",)), "cluster", elsewhere=True) == Checked()
-    with pytest.raises(SetupError, match=r"^/none\.parquet: no such file"):
+    with pytest.raises(SetupError, match=r"^TRAIN_FILES: /none\.parquet: no such file"):
         check(Inputs("", ("/none.parquet",)), "cluster")
 
 
@@ -271,8 +281,32 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
 
 
 def test_files_of_the_other_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"rows\.jsonl: no usable record; the first: .*line 1"):
-        check(Inputs(train=(write_rows(tmp_path, 4),)), options=replace(OPTIONS, stage="sft"))
+    rows = write_rows(tmp_path, 4)
+    said = r"^TRAIN_FILES: \S+rows\.jsonl: these are rows \(questions\), but sft reads records .*agentic-video distill`"
+    with pytest.raises(SetupError, match=said):
+        check(Inputs(train=(rows,)), options=replace(OPTIONS, stage="sft"))
+    records = write_records(tmp_path, "videozoomer")
+    with pytest.raises(SetupError, match=r"^VAL_FILES: \S+records\.jsonl: these are records .*, but rows .* are read"):
+        check(Inputs(train=(rows,), val=(rows, records)))
+
+
+def test_a_row_among_records_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = write_records(tmp_path, *["videozoomer"] * 6)
+    with Path(records).open("a") as file:
+        file.write(Path(write_rows(tmp_path, 1)).read_text())
+    assert check(Inputs(train=(records,)), options=replace(OPTIONS, stage="sft")).rows == 6
+    said = f"record left out: {records} line 7: is a row (a question), not a record (a finished episode)"
+    assert capsys.readouterr().out.splitlines() == [said, "1 of 7 records left out"]
+
+
+def test_a_record_without_a_video_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = write_records(tmp_path, *["videozoomer"] * 7)
+    lines = Path(records).read_text().splitlines()
+    Path(records).write_text("\n".join([lines[0].replace("v.mp4", "gone.mp4"), *lines[1:]]))
+    assert check(Inputs(train=(records,)), options=replace(OPTIONS, stage="sft")).rows == 6
+    gone = tmp_path / "gone.mp4"
+    said = f"record left out: {records} line 1: video_qa: field 'video': {gone}: no such file"
+    assert capsys.readouterr().out.splitlines() == [said, "1 of 7 records left out"]
 
 
 OPEN = {"options": [], "answer": "a red ball"}
@@ -346,15 +380,8 @@ def test_a_grader_may_be_named_or_served_or_not_be_wanted(tmp_path: Path) -> Non
 
 
 def test_records_must_be_of_the_system_that_is_trained(tmp_path: Path) -> None:
-    (tmp_path / "v.mp4").write_bytes(b"video")
-    row = {"id": "1", "video": "v.mp4", "question": "?", "answer": "red"}
-    file = tmp_path / "records.jsonl"
-
     def write(*systems: str) -> Inputs:
-        played = {"qa_id": "1", "opening": [], "turns": [], "end": "answer"}
-        lines = [{"version": 2, "video_qa": row, "trajectory": {**played, "system": system}} for system in systems]
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        return Inputs(train=(str(file),))
+        return Inputs(train=(write_records(tmp_path, *systems),))
 
     sft = replace(OPTIONS, stage="sft")
     assert check(write(*["videozoomer"] * 6), options=sft).rows == 6

@@ -21,6 +21,7 @@ column           type            meaning
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,6 +48,9 @@ MAX_DEPTH = 32
 """Of what a row's ``extra_info`` holds."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+OPTIONS_ELSEWHERE = ("options", "option", "choices", "choice", "candidates")
+"""What others call ``options``, in lower case."""
 
 
 class RowError(ValueError):
@@ -114,6 +118,8 @@ class VideoQA:
             windows = read_windows(row.get("windows"))
         except ValueError as error:
             raise RowError(f"{where}: field 'windows' {error}") from None
+        if not windows and _is_list(row.get("window")) and row["window"]:
+            raise RowError(f"{where}: column 'window' isn't read: name it 'windows'")
         if answer_type in INTERVAL_TYPES and not any(start < end for start, end in windows):
             raise RowError(f"{where}: field 'windows' must hold a window with start < end where the answer is one")
         if answer_type in INTERVAL_TYPES and options:
@@ -128,6 +134,15 @@ class VideoQA:
             raise RowError(f"{where}: field 'answer' must be empty, and no interval, where extra_info.answer_hidden is")
         own = answer_type in INTERVAL_TYPES and row.get("answer") is None
         answer = "" if hidden else windows_text(windows) if own else text("answer")
+        if not options and (column := _options_elsewhere(row)):
+            if answer_type == "multiple_choice":
+                raise RowError(f"{where}: there are no 'options': column {column!r} isn't read: name it 'options'")
+            # it may be kept beside a question that is open all the same: its answer isn't a letter
+            if answer_type == "open_ended" and re.fullmatch("[A-Ja-j]", answer.strip()):
+                raise RowError(
+                    f"{where}: field 'answer' is a letter, {answer!r}, but there are no 'options': column {column!r} "
+                    "isn't read: name it 'options'"
+                )
         if answer_type == "multiple_choice":
             if not 2 <= len(options) <= len(LETTERS):
                 raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
@@ -219,6 +234,12 @@ def located(qa: VideoQA, folder: Path) -> VideoQA:
     if not isinstance(words, str) or not words.endswith((".srt", ".json")) or Path(words).is_absolute():
         return replace(qa, video=video)
     return replace(qa, video=video, extra={**qa.extra, "subtitles": absolute(folder, words)})
+
+
+def _options_elsewhere(row: Mapping[str, Any]) -> str:
+    """The name of a column that holds what should stand in ``options``; empty where there is none."""
+    named = (name for name in row if name != "options" and name.lower() in OPTIONS_ELSEWHERE)
+    return next((name for name in named if isinstance(row[name], str | Sequence | Mapping) and row[name]), "")
 
 
 def _is_list(value: Any) -> bool:

@@ -92,6 +92,43 @@ def test_bad_rows_name_the_row_and_the_field(change: dict, field: str) -> None:
         VideoQA.from_row({**GOOD, **change}, "train row 7")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"choices": ["x", "y"]},
+            "field 'answer' is a letter, 'b', but there are no 'options': column 'choices' isn't",
+        ),
+        ({"Options": {"A": "x", "B": "y"}}, "column 'Options' isn't read: name it 'options'"),
+        ({"candidates": "A. x B. y", "answer": "B"}, "column 'candidates' isn't read: name it 'options'"),
+        ({"choices": ["x", "y"], "answer_type": "multiple_choice"}, "no 'options': column 'choices' isn't read"),
+        ({"answer": "a cat", "window": [[1, 2]]}, "column 'window' isn't read: name it 'windows'"),
+    ],
+)
+def test_a_column_of_another_name_is_named(change: dict, said: str) -> None:
+    row = {**GOOD, "answer": "b", "options": [], "answer_type": None}
+    with pytest.raises(RowError, match=f"^train row 7: .*{said}"):
+        VideoQA.from_row({**row, **change}, "train row 7")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"answer": "B"},
+        {"answer": "B", "choices": None},
+        {"answer": "B", "choices": []},
+        {"answer": "B", "choice": 3},
+        {"answer": "a cat", "choices": ["a cat", "a dog"]},
+        {"answer": "B", "window": 3, "windows": [[1, 2]]},
+        {"answer": "B", "window": []},
+    ],
+)
+def test_an_open_answer_may_be_a_letter_and_a_row_may_have_more(change: dict) -> None:
+    qa = VideoQA.from_row({**GOOD, "options": [], "answer_type": None, **change})
+    assert (qa.answer_type, qa.answer) == ("open_ended", change["answer"])
+    assert VideoQA.from_row({**GOOD, "choices": ["a", "b"]}).options == ("x", "y")
+
+
 def test_gold_windows_beside_another_answer() -> None:
     qa = VideoQA.from_row({**GOOD, "windows": [[1, 2.5], (3, 3)]})
     assert (qa.answer, qa.windows) == ("B", ((1.0, 2.5), (3.0, 3.0)))

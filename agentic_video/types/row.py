@@ -9,7 +9,8 @@ column           type            meaning
 ``data_source``  string          name of the data set; metrics are reported per data source
 ``video``        string          path of the video; a relative path starts at the file's own folder
 ``question``     string          the question, without its options
-``options``      list[string]    the options in order, without letters; empty for an open-ended question
+``options``      list[string]    the options in order; empty for an open-ended question. Letters with which all of them
+                                 begin, A, B, ... in order (``A. red``, ``(A) red``, ``A: red``), are taken off
 ``answer``       string          the letter of the right option, or the reference answer; may be left out where
                                  the answer is an interval: ``windows`` is the gold then, and where
                                  ``extra_info.answer_hidden`` is true: the row is played, and not graded
@@ -51,6 +52,9 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 OPTIONS_ELSEWHERE = ("options", "option", "choices", "choice", "candidates")
 """What others call ``options``, in lower case."""
+
+
+_LETTERED = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)", re.DOTALL)
 
 
 class RowError(ValueError):
@@ -109,6 +113,9 @@ class VideoQA:
         options = () if options is None else tuple(options)
         if any(not isinstance(option, str) or not option or not is_unicode(option) for option in options):
             raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {short(list(options))}")
+        letters = by_letter(options)
+        if letters and list(letters) == sorted(letters):
+            options = tuple(letters.values())
         answer_type = row.get("answer_type") or ("multiple_choice" if options else "open_ended")
         if not isinstance(answer_type, str) or answer_type not in get_args(AnswerType):
             raise RowError(
@@ -186,6 +193,19 @@ class VideoQA:
             "extra_info": dict(self.extra),
         }
         return {**row, "windows": [list(window) for window in self.windows]} if self.windows else row
+
+
+def by_letter(options: Sequence[str]) -> dict[str, str]:
+    """The texts of options that begin with letters ("A. cat", "(A) cat", "(A): cat", "A: cat"), by their letters.
+
+    Returns:
+        As they are ordered; empty where there is one option, one without a letter or a text, or where the letters
+        aren't A, B, ... in any order.
+    """
+    found = {
+        mark[1]: mark[2].strip() for option in options if (mark := _LETTERED.fullmatch(option)) and mark[2].strip()
+    }
+    return found if len(options) >= 2 and sorted(found) == list(LETTERS[: len(options)]) else {}
 
 
 def read_windows(value: Any) -> tuple[Interval, ...]:

@@ -129,6 +129,27 @@ def test_an_open_answer_may_be_a_letter_and_a_row_may_have_more(change: dict) ->
     assert VideoQA.from_row({**GOOD, "choices": ["a", "b"]}).options == ("x", "y")
 
 
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [
+        (["A. red", "B. blue", "C. green"], ("red", "blue", "green")),
+        (["(A) red", "(B) blue"], ("red", "blue")),
+        (["A) red", "B) blue"], ("red", "blue")),
+        (["A: red", "B: blue\nor so"], ("red", "blue\nor so")),
+        (["A. red", " blue"], ("A. red", " blue")),
+        (["A. red", "B."], ("A. red", "B.")),
+        (["B. King", "A. Franklin"], ("B. King", "A. Franklin")),  # which letter is meant isn't known: as it stands
+        (["A. Lincoln", "G. Ford"], ("A. Lincoln", "G. Ford")),
+        (["Ann: yes", "Bob: no"], ("Ann: yes", "Bob: no")),
+        (["A", "B"], ("A", "B")),
+    ],
+)
+def test_letters_of_options_are_taken_off(options: list[str], read: tuple[str, ...]) -> None:
+    qa = VideoQA.from_row({**GOOD, "options": options})
+    assert qa.options == read
+    assert VideoQA.from_row(qa.to_row()) == qa
+
+
 def test_gold_windows_beside_another_answer() -> None:
     qa = VideoQA.from_row({**GOOD, "windows": [[1, 2.5], (3, 3)]})
     assert (qa.answer, qa.windows) == ("B", ((1.0, 2.5), (3.0, 3.0)))

@@ -93,10 +93,13 @@ def _files(value: Any) -> tuple[str, ...]:
     if not value:
         return ()
     if isinstance(value, list):
-        return tuple(map(str, value))
-    if os.path.isfile(os.path.expanduser(str(value))):  # a pathlib.Path raises for a text that is too long for a name
-        return (str(value),)
-    return tuple(filter(None, (file.strip() for file in str(value).split(","))))
+        named = [str(file) for file in value]
+    elif os.path.isfile(os.path.expanduser(str(value))):  # a pathlib.Path raises for a text that is too long for a name
+        named = [str(value)]
+    else:
+        named = [file.strip() for file in str(value).split(",")]
+    # nobody else does: a shell leaves ~ as it is after a comma, in quotes and in an override
+    return tuple(os.path.expanduser(file) for file in named if file)
 
 
 def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:

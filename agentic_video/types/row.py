@@ -7,7 +7,7 @@ column           type            meaning
 ===============  ==============  ==========================================================================
 ``id``           string          unique within the file
 ``data_source``  string          name of the data set; metrics are reported per data source
-``video``        string          path of the video; a relative path starts at the file's own folder
+``video``        string          path of the video; a relative path starts at the file's own folder, ``~`` is one's home
 ``question``     string          the question, without its options
 ``options``      list[string]    the options in order; empty for an open-ended question. Letters with which all of them
                                  begin, A, B, ... in order (``A. red``, ``(A) red``, ``A: red``), are taken off
@@ -22,6 +22,7 @@ column           type            meaning
 """
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -237,9 +238,9 @@ def windows_text(windows: Sequence[Interval]) -> str:
 
 
 def absolute(folder: Path, path: str) -> str:
-    """A path that may start at a folder, without links; as it is where it leads nowhere."""
+    """A path that may start at a folder, or at a home (``~``), without links; as it is where it leads nowhere."""
     try:
-        return str((folder / path).resolve())
+        return str((folder / os.path.expanduser(path)).resolve())
     except (OSError, RuntimeError, ValueError):  # a circle of links, for one, or a zero byte
         return str(folder.absolute() / path)
 

@@ -46,6 +46,14 @@ def test_records_are_no_rows(folder: Path) -> None:
     assert (len(rows), len(problems)) == (1, 1)
 
 
+def test_a_video_may_be_below_one_s_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "rows").mkdir()
+    (folder / "rows" / "train.jsonl").write_text(json.dumps(row("~/good.mp4")), encoding="utf-8")
+    (qa,), _ = load_rows([folder / "rows" / "train.jsonl"])
+    assert qa.video == str(folder / "good.mp4")
+
+
 def test_rows_know_their_places(folder: Path) -> None:
     lines = f"\n{json.dumps(row('good.mp4'))}\n\n{json.dumps({**row('good.mp4'), 'answer': 3})}\n"
     (folder / "train.jsonl").write_text(lines, encoding="utf-8")

@@ -102,6 +102,15 @@ def test_overrides_come_before_variables() -> None:
     assert named_inputs("grpo", [], {"VAL_FILES": "v"}) == Inputs("", (), ("v",))
 
 
+def test_files_may_be_below_one_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    rows = write_rows(tmp_path, 6)
+    for named in ("~/rows.jsonl", "~/rows.jsonl,~/rows.jsonl"):
+        inputs = named_inputs("grpo", [], {"TRAIN_FILES": named})
+        assert set(inputs.train) == {rows} and check(inputs).rows == 6 * len(inputs.train)
+    assert named_inputs("sft", ["data.train_files=['~/a','~/b']"], {}).train == (f"{tmp_path}/a", f"{tmp_path}/b")
+
+
 def test_a_single_file_may_have_commas_in_its_name(tmp_path: Path) -> None:
     file = str(tmp_path / "kitchen, day 1.jsonl")
     Path(file).touch()

@@ -172,7 +172,8 @@ def test_an_interval_is_its_own_answer(answer_type: str) -> None:
     assert VideoQA.from_row({**row, "answer": "at dusk"}).answer == "at dusk"
 
 
-def test_files_are_where_the_rows_are(tmp_path: Path) -> None:
+def test_files_are_where_the_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home := tmp_path / "home"))
     qa = VideoQA("1", "videos/a.mp4", "What?", "A", options=("a", "b"), extra={"subtitles": "a.srt", "k": 1})
     found = located(qa, tmp_path)
     assert found.video == str(tmp_path / "videos/a.mp4")
@@ -180,4 +181,6 @@ def test_files_are_where_the_rows_are(tmp_path: Path) -> None:
     assert located(found, tmp_path / "elsewhere") == found
     for extra in ({}, {"subtitles": 7}, {"subtitles": ""}, {"subtitles": "Hello.\nWho is there?"}):
         assert located(replace(qa, extra=extra), tmp_path).extra == extra
+    assert located(replace(qa, video="~/videos/a.mp4"), tmp_path / "rows").video == str(home / "videos/a.mp4")
+    assert located(replace(qa, video="~no one/a.mp4"), tmp_path).video == f"{tmp_path}/~no one/a.mp4"
     assert located(replace(qa, extra={"subtitles": "\0.srt"}), tmp_path).extra["subtitles"] == f"{tmp_path}/\0.srt"

@@ -17,7 +17,7 @@ column           type            meaning
 ``answer_type``  string          ``multiple_choice``, ``open_ended``, ``interval`` (the answer is one interval) or
                                  ``intervals`` (one or several); default: by whether there are options
 ``windows``      list[[s, e]]    gold windows in seconds: the answer's, or where the evidence for another answer is
-``extra_info``   struct or null  whatever else a system needs; passed through
+``extra_info``   struct or null  whatever else a system needs; passed through, as JSON has it: times become text
 ===============  ==============  ==========================================================================
 """
 
@@ -26,8 +26,11 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
+from uuid import UUID
 
 from agentic_video.types.text import is_unicode, short
 
@@ -137,7 +140,11 @@ class VideoQA:
             raise RowError(f"{where}: field 'extra_info' must be a struct (a dictionary), got {type(extra).__name__}")
         if _is_deep(extra):
             raise RowError(f"{where}: field 'extra_info' is nested more than {MAX_DEPTH} deep")
-        hidden = (extra or {}).get("answer_hidden") is True
+        try:
+            extra = _as_json(extra or {}, "extra_info")
+        except ValueError as error:
+            raise RowError(f"{where}: {error}") from None
+        hidden = extra.get("answer_hidden") is True
         if hidden and (row.get("answer") or answer_type in INTERVAL_TYPES):
             raise RowError(f"{where}: field 'answer' must be empty, and no interval, where extra_info.answer_hidden is")
         own = answer_type in INTERVAL_TYPES and row.get("answer") is None
@@ -171,7 +178,7 @@ class VideoQA:
             answer_type=cast(AnswerType, answer_type),
             options=options,
             data_source=text("data_source", "unknown"),
-            extra=dict(extra or {}),
+            extra=extra,
             windows=windows,
             where=where,
         )
@@ -269,12 +276,42 @@ def _is_list(value: Any) -> bool:
 
 def _seconds(value: Any) -> float:
     """A number as a float; NaN for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return math.nan
     try:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def _as_json(value: Any, name: str) -> Any:
+    """A value as JSON has it, since records are: times as ISO text, durations in seconds, decimals as numbers.
+
+    Args:
+        name: How messages name it.
+
+    Raises:
+        ValueError: JSON has nothing for it.
+    """
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if not isinstance(key, str | int | float | None)]:
+            raise ValueError(f"field '{name}' has a key that is no text: {short(odd[0])}")
+        return {key: _as_json(inner, f"{name}.{key}") for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner, f"{name}[{number}]") for number, inner in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value.as_tuple().exponent == 0 else float(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if callable(as_plain := getattr(value, "tolist", None)):  # numpy's numbers and arrays
+        return _as_json(as_plain(), name)
+    raise ValueError(f"field '{name}' is {type(value).__name__}, which JSON doesn't have: {short(value)}")
 
 
 def _is_deep(value: Any) -> bool:

@@ -1,4 +1,6 @@
 import json
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -149,6 +151,23 @@ def test_gold_windows_of_either_file(folder: Path, suffix: str) -> None:
     assert [str(problem) for problem in problems] == [
         f"{file} {places[0]}: field 'windows' must hold 0 <= start <= end in seconds; number 0 is [4.0, 1.5]",
         f"{file} {places[1]}: field 'windows' must hold a window with start < end where the answer is one",
+    ]
+
+
+def test_a_parquet_s_own_types_can_be_recorded(folder: Path) -> None:
+    extra = {"when": datetime(2024, 5, 1), "price": Decimal("1.50")}
+    raw = [row("good.mp4", windows=[[Decimal("1.50"), Decimal("4.00")]], extra_info={**extra, "image": None})]
+    raw += [row("good.mp4", id="b", windows=None, extra_info={**extra, "image": b"png"})]
+    pq.write_table(pa.Table.from_pylist(raw), folder / "train.parquet")
+    (qa,), problems = load_rows([folder / "train.parquet"])
+    assert json.loads(json.dumps(qa.to_row()))["extra_info"] == {
+        "when": "2024-05-01T00:00:00",
+        "price": 1.5,
+        "image": None,
+    }
+    assert qa.windows == ((1.5, 4.0),)
+    assert [str(problem) for problem in problems] == [
+        f"{folder / 'train.parquet'} row 1: field 'extra_info.image' is bytes, which JSON doesn't have: b'png'"
     ]
 
 

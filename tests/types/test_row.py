@@ -1,7 +1,12 @@
+import json
 from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pytest
 
 from agentic_video.types.row import RowError, VideoQA, located
@@ -65,6 +70,9 @@ def test_answer_type_follows_the_options() -> None:
         ({"extra_info": deep(200)}, "extra_info"),
         ({"extra_info": deep(100_000)}, "extra_info"),
         ({"extra_info": [1]}, "extra_info"),
+        ({"extra_info": {"k": [{"image": b"png"}]}}, r"extra_info\.k\[0\]\.image"),
+        ({"extra_info": {"k": {("a", "b"): 1}}}, r"extra_info\.k"),
+        ({"windows": [[Decimal("NaN"), 2]]}, "windows"),
         ({"windows": "1 - 2"}, "windows"),
         ({"windows": {"start": 1, "end": 2}}, "windows"),
         ({"windows": [1, 2]}, "windows"),
@@ -155,6 +163,33 @@ def test_gold_windows_beside_another_answer() -> None:
     assert (qa.answer, qa.windows) == ("B", ((1.0, 2.5), (3.0, 3.0)))
     assert qa.to_row()["windows"] == [[1.0, 2.5], [3.0, 3.0]]
     assert VideoQA.from_row(qa.to_row()) == qa
+
+
+def test_what_json_does_not_have_is_read_as_what_it_has() -> None:
+    when = datetime(2024, 5, 1, 12, 30, tzinfo=UTC)
+    extra = {
+        "when": when,
+        "parts": ({"day": date(2024, 5, 1), "at": time(12, 30)}, timedelta(seconds=90)),
+        "price": Decimal("12.50"),
+        "count": Decimal(10**20),
+        "score": np.float32(0.5),
+        "vector": np.array([1, 2]),
+        "name": UUID(int=7),
+        "kept": [None, True, 1, 2.5, "x"],
+    }
+    qa = VideoQA.from_row({**GOOD, "extra_info": extra, "windows": [[Decimal("1.5"), Decimal(3)]]})
+    assert qa.windows == ((1.5, 3.0),)
+    assert json.loads(json.dumps(qa.to_row())) == qa.to_row()
+    assert qa.extra == {
+        "when": "2024-05-01T12:30:00+00:00",
+        "parts": [{"day": "2024-05-01", "at": "12:30:00"}, 90.0],
+        "price": 12.5,
+        "count": 10**20,
+        "score": 0.5,
+        "vector": [1, 2],
+        "name": "00000000-0000-0000-0000-000000000007",
+        "kept": [None, True, 1, 2.5, "x"],
+    }
 
 
 @pytest.mark.parametrize("windows", [None, []])

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,29 @@ def placed_rows(path: Path) -> list[tuple[str, Any]]:
                 ]
     except RowError:
         raise
+    except UnicodeDecodeError as error:
+        with path.open("rb") as lines_of_bytes:
+            number = 1 + sum(1 for _ in takewhile(_is_utf8, lines_of_bytes))
+        raise RowError(f"{path} line {number}: isn't UTF-8: save the file as UTF-8") from error
     except (OSError, ValueError) as error:
         raise RowError(f"{path}: can't be read: {error}") from error
     raise RowError(f"{path}: expected .parquet or .jsonl")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _row_of_line(line: str, where: str) -> Any:
     try:
         return json.loads(line.rstrip("\r\n"))
     except json.JSONDecodeError as error:
+        if line.lstrip().startswith("["):
+            raise RowError(f"{where}: begins a list: write one object a line, without the list around them") from error
         reason = f"{error.msg} at column {error.colno}"
     except RecursionError:
         return RowError(f"{where}: is not json: it is nested too deeply; each line must hold one whole row")
@@ -135,7 +150,8 @@ def load_rows(
                 if isinstance(raw, RowError):
                     raise raw
                 if not isinstance(raw, Mapping):
-                    raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
+                    hint = ": write one object a line, without the list around them" if isinstance(raw, list) else ""
+                    raise RowError(f"{where}: expected an object, got {type(raw).__name__}{hint}")
                 qa = VideoQA.from_row(raw, where)
                 if qa.hidden and not hidden:
                     raise RowError(f"{where}: field 'answer' isn't published (extra_info.answer_hidden): evaluate only")
@@ -149,7 +165,11 @@ def load_rows(
                 continue
             rows.append(qa)
     if not rows:
-        first = f"; the first problem: {problems[0]}" if problems else ""
+        first = (
+            f"; the first problem: {problems[0]}"
+            if problems
+            else f": the {'file is' if len(paths) == 1 else 'files are'} empty"
+        )
         raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")
     return rows, problems
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.datasets.rows import load_rows, reported
+from agentic_video.evaluation.results import SAME_ID, repeated
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
@@ -265,10 +267,13 @@ def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> l
     Raises:
         SetupError: A file can't be read, nothing in it can be used, or its records are another system's.
     """
+    for file in files:
+        _require_file(variable, file)
     try:
         problems: Sequence[object]
         if stage == "grpo":
             (found, problems), kind = load_rows(files), "row"
+            _warn_of_ids(variable, found)
         else:
             (found, problems), kind = _usable_records(files, stage, system), "record"
     except (RowError, RecordError) as error:
@@ -276,9 +281,41 @@ def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> l
     for line in reported(problems, kind, len(found) + len(problems)):
         print(line, flush=True)
     if not found:
-        first = f"; the first: {problems[0]}" if problems else ""
+        first = (
+            f"; the first: {problems[0]}"
+            if problems
+            else f": the {'file is' if len(files) == 1 else 'files are'} empty"
+        )
         raise SetupError(f"{variable}: {', '.join(files)}: no usable {kind}{first}")
     return found
+
+
+def _require_file(variable: str, file: str) -> None:
+    """Make sure that what stands between a variable's commas is a file.
+
+    Raises:
+        SetupError: It isn't; the message says what it seems to be.
+    """
+    if os.path.isfile(file):
+        return
+    parts = re.split(r"[\s:;]+", file)
+    if os.path.isdir(file):
+        what = "a folder: name the files in it, separated by commas"
+    elif len(parts) > 1 and any(os.path.isfile(os.path.expanduser(part)) for part in parts):
+        what = "no such file: separate files by commas"
+    elif set("*?") & set(file):
+        what = "no such file, and a pattern isn't expanded: name the files, separated by commas"
+    else:
+        what = "no such file"
+    raise SetupError(f"{variable}: {file}: {what}")
+
+
+def _warn_of_ids(variable: str, rows: Sequence[VideoQA]) -> None:
+    """Say where rows have the id of another one: whatever goes by question takes them for one."""
+    same = [one.message for one in repeated(rows) if one.reason == SAME_ID]
+    if same:
+        more = f" ({len(same)} such rows)" if len(same) > 1 else ""
+        print(f"warning: {variable}: {printable(same[0])}{more}", flush=True)
 
 
 def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[list[VideoQA], list[str]]:

@@ -103,10 +103,10 @@ class VideoQA:
             RowError: A field is missing or of the wrong kind.
         """
 
-        def text(name: str, default: str | None = None) -> str:
+        def text(name: str, default: str | None = None, must: str = "must be a non-empty string") -> str:
             value = row.get(name, default)
             if not isinstance(value, str) or not value.strip():
-                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {short(value)}")
+                raise RowError(f"{where}: field '{name}' {must}, got {short(value)}")
             if not is_unicode(value):
                 raise RowError(f"{where}: field '{name}' holds half of a surrogate pair: {short(value)}")
             return value
@@ -148,7 +148,9 @@ class VideoQA:
         if hidden and (row.get("answer") or answer_type in INTERVAL_TYPES):
             raise RowError(f"{where}: field 'answer' must be empty, and no interval, where extra_info.answer_hidden is")
         own = answer_type in INTERVAL_TYPES and row.get("answer") is None
-        answer = "" if hidden else windows_text(windows) if own else text("answer")
+        choice = answer_type == "multiple_choice" and 2 <= len(options) <= len(LETTERS)
+        named = f"must be a letter from A to {LETTERS[len(options) - 1]}" if choice else "must be a non-empty string"
+        answer = "" if hidden else windows_text(windows) if own else text("answer", must=named)
         if not options and (column := _options_elsewhere(row)):
             if answer_type == "multiple_choice":
                 raise RowError(f"{where}: there are no 'options': column {column!r} isn't read: name it 'options'")
@@ -163,9 +165,7 @@ class VideoQA:
                 raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
             letter = answer.strip().rstrip(".").upper()
             if not hidden and (len(letter) != 1 or letter not in LETTERS[: len(options)]):
-                raise RowError(
-                    f"{where}: field 'answer' must be a letter from A to {LETTERS[len(options) - 1]}, got {answer!r}"
-                )
+                raise RowError(f"{where}: field 'answer' {named}, got {short(answer)}")
             answer = letter
         video = text("video")
         if "\0" in video:

@@ -81,6 +81,23 @@ def test_a_broken_line_is_named(folder: Path) -> None:
         read_rows(folder / "deep.jsonl")
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"no usable row in \['\S+rows\.json'\]: the file is empty$"),
+        (b"\n \n", r"the file is empty$"),
+        ('{"question": "a"}\n{"question": "o\u00f9"}\n'.encode("latin-1"), r"rows\.json line 2: isn't UTF-8: save the"),
+        ('{"question": "a"}\n'.encode("utf-16"), r"rows\.json line 1: isn't UTF-8: save the file as UTF-8$"),
+        (json.dumps([{"id": "1"}], indent=2).encode(), r"rows\.json line 1: begins a list: write one object a line"),
+        (json.dumps([{"id": "1"}]).encode(), r"line 1: expected an object, got list: write one object a line"),
+    ],
+)
+def test_a_file_that_is_no_lines_of_rows_says_what_to_do(content: bytes, said: str, folder: Path) -> None:
+    (folder / "rows.json").write_bytes(content)
+    with pytest.raises(RowError, match=said):
+        load_rows([folder / "rows.json"])
+
+
 def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
     (folder / "circle").symlink_to("circle")
     (folder / "locked").mkdir(mode=0)

@@ -289,6 +289,43 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
     assert "gone.mp4: no such file" in said[0] and said[1] == "1 of 7 rows left out"
 
 
+@pytest.mark.parametrize("stage", ["grpo", "sft"])
+def test_what_is_no_file_says_what_it_seems_to_be(stage: Stage, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path, 6)
+    for named, said in (
+        (str(tmp_path), "a folder: name the files in it, separated by commas"),
+        (f"{rows} {rows}", "no such file: separate files by commas"),
+        (f"{rows}:{rows}l", "no such file: separate files by commas"),
+        (f"{tmp_path}/*.jsonl", "no such file, and a pattern isn't expanded: name the files, separated by commas"),
+        (f"{tmp_path}/none.jsonl", "no such file"),
+    ):
+        inputs = named_inputs(stage, [], {"TRAIN_FILES": rows if stage == "grpo" else named, "VAL_FILES": named})
+        with pytest.raises(SetupError) as caught:
+            check(inputs, options=replace(OPTIONS, stage=stage))
+        assert str(caught.value) == f"{'VAL' if stage == 'grpo' else 'TRAIN'}_FILES: {named}: {said}"
+
+
+def test_rows_of_one_id_are_named_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = write_rows(tmp_path, 6)
+    text = Path(rows).read_text()
+    Path(rows).write_text(text + text.splitlines()[0] + "\n")  # the same row again is no other question
+    assert check(Inputs(train=(rows,))).rows == 7
+    assert capsys.readouterr().out == ""
+    Path(rows).write_text(text + text.replace('"?"', '"What?"'))
+    assert check(Inputs(train=(rows,))).rows == 12
+    assert capsys.readouterr().out == (
+        f"warning: TRAIN_FILES: {rows} line 7: id '0' of data source 'mine' is that of {rows} line 1 too; "
+        "ids must be unique (6 such rows)\n"
+    )
+
+
+def test_an_empty_file_says_so(tmp_path: Path) -> None:
+    (empty := tmp_path / "empty.jsonl").touch()
+    for stage in ("grpo", "sft"):
+        with pytest.raises(SetupError, match=r"^TRAIN_FILES: .*empty\.jsonl.*: the file is empty$"):
+            check(Inputs(train=(str(empty),)), options=replace(OPTIONS, stage=stage))
+
+
 def test_files_of_the_other_kind_are_refused(tmp_path: Path) -> None:
     rows = write_rows(tmp_path, 4)
     said = r"^TRAIN_FILES: \S+rows\.jsonl: these are rows \(questions\), but sft reads records .*agentic-video distill`"

@@ -137,6 +137,12 @@ def test_an_open_answer_may_be_a_letter_and_a_row_may_have_more(change: dict) ->
     assert VideoQA.from_row({**GOOD, "choices": ["a", "b"]}).options == ("x", "y")
 
 
+@pytest.mark.parametrize("answer", [1, "1", "z", None, "y"])
+def test_an_answer_with_options_is_a_letter(answer: object) -> None:
+    with pytest.raises(RowError, match=f"^row: field 'answer' must be a letter from A to B, got {answer!r}$"):
+        VideoQA.from_row({**GOOD, "answer": answer})
+
+
 @pytest.mark.parametrize(
     ("options", "read"),
     [

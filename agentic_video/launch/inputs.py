@@ -330,8 +330,8 @@ def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[li
     systems: Counter[str] = Counter()
     there: dict[str, bool] = {}
     for file in files:
-        lines = rows = 0
-        for record in each_record([file]):
+        lines = rows = int(file.endswith(".parquet"))  # which only rows may be in
+        for record in () if rows else each_record([file]):
             lines += 1
             if isinstance(record, RecordError):
                 rows += isinstance(record, RowInstead)

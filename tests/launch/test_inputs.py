@@ -3,6 +3,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
@@ -331,6 +333,9 @@ def test_files_of_the_other_kind_are_refused(tmp_path: Path) -> None:
     said = r"^TRAIN_FILES: \S+rows\.jsonl: these are rows \(questions\), but sft reads records .*agentic-video distill`"
     with pytest.raises(SetupError, match=said):
         check(Inputs(train=(rows,)), options=replace(OPTIONS, stage="sft"))
+    pq.write_table(pa.Table.from_pylist([{"id": "1"}]), tmp_path / "rows.parquet")
+    with pytest.raises(SetupError, match=said.replace("jsonl", "parquet")):
+        check(Inputs(train=(str(tmp_path / "rows.parquet"),)), options=replace(OPTIONS, stage="sft"))
     records = write_records(tmp_path, "videozoomer")
     with pytest.raises(SetupError, match=r"^VAL_FILES: \S+records\.jsonl: these are records .*, but rows .* are read"):
         check(Inputs(train=(rows,), val=(rows, records)))

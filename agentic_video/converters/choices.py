@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from agentic_video.types.row import LETTERS
+from agentic_video.types.row import LETTERS, by_letter
 
 MAX_SHOWN = 60
 """Characters of an answer in an error message."""
 
 _OPTION_LINE = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)")
-_DRESSED = re.compile(_OPTION_LINE.pattern, re.DOTALL)
 _INLINE = re.compile(r"(?:^|(?<=\s))[(\[]?([A-Z])[)\].:]+\s+")
 _HEADING = re.compile(
     r"\s*(?:the )?(?:options?|choices|candidates|candidate answers)\s*(?:are)?\s*:?\s*", re.IGNORECASE
@@ -42,13 +41,12 @@ def undress(options: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ChoiceError: The options have the letters A, B, ... in another order: the right one's letter could mean either.
     """
-    marked = [_DRESSED.fullmatch(option) for option in options]
-    letters = [found[1] for found in marked if found and found[2].strip()]
-    if len(letters) < len(options) or not _is_complete(letters):
+    letters = by_letter(options)
+    if not letters:
         return tuple(option.strip() for option in options)
-    if letters != sorted(letters):
+    if list(letters) != sorted(letters):
         raise ChoiceError(f"has its options in the order {', '.join(letters)}; put them in the order of their letters")
-    return tuple(found[2].strip() for found in marked if found)
+    return tuple(letters.values())
 
 
 def split_question(text: str) -> tuple[str, tuple[str, ...]]:

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from agentic_video.types.record import is_record
 from agentic_video.types.row import RowError, VideoQA, absolute, located
 from agentic_video.types.text import printable
 from agentic_video.video.errors import VideoError
@@ -86,15 +88,29 @@ def placed_rows(path: Path) -> list[tuple[str, Any]]:
                 ]
     except RowError:
         raise
+    except UnicodeDecodeError as error:
+        with path.open("rb") as lines_of_bytes:
+            number = 1 + sum(1 for _ in takewhile(_is_utf8, lines_of_bytes))
+        raise RowError(f"{path} line {number}: isn't UTF-8: save the file as UTF-8") from error
     except (OSError, ValueError) as error:
         raise RowError(f"{path}: can't be read: {error}") from error
     raise RowError(f"{path}: expected .parquet or .jsonl")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _row_of_line(line: str, where: str) -> Any:
     try:
         return json.loads(line.rstrip("\r\n"))
     except json.JSONDecodeError as error:
+        if line.lstrip().startswith("["):
+            raise RowError(f"{where}: begins a list: write one object a line, without the list around them") from error
         reason = f"{error.msg} at column {error.colno}"
     except RecursionError:
         return RowError(f"{where}: is not json: it is nested too deeply; each line must hold one whole row")
@@ -117,18 +133,25 @@ def load_rows(
         The good rows, their videos as absolute paths, and what is wrong with each bad one.
 
     Raises:
-        RowError: A file can't be read at all, or no row is left.
+        RowError: A file can't be read at all, or holds records, or no row is left.
     """
     rows: list[VideoQA] = []
     problems: list[Problem] = []
     probed: dict[str, str] = {}
     for path in map(Path, paths):
-        for where, raw in placed_rows(path):
+        placed = placed_rows(path)
+        if placed and all(is_record(raw) for _, raw in placed):
+            raise RowError(
+                f"{path}: these are records (finished episodes), but rows (questions) are read here: name the file of "
+                "rows that they were made of"
+            )
+        for where, raw in placed:
             try:
                 if isinstance(raw, RowError):
                     raise raw
                 if not isinstance(raw, Mapping):
-                    raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
+                    hint = ": write one object a line, without the list around them" if isinstance(raw, list) else ""
+                    raise RowError(f"{where}: expected an object, got {type(raw).__name__}{hint}")
                 qa = VideoQA.from_row(raw, where)
                 if qa.hidden and not hidden:
                     raise RowError(f"{where}: field 'answer' isn't published (extra_info.answer_hidden): evaluate only")
@@ -142,7 +165,11 @@ def load_rows(
                 continue
             rows.append(qa)
     if not rows:
-        first = f"; the first problem: {problems[0]}" if problems else ""
+        first = (
+            f"; the first problem: {problems[0]}"
+            if problems
+            else f": the {'file is' if len(paths) == 1 else 'files are'} empty"
+        )
         raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")
     return rows, problems
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,14 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.datasets.rows import load_rows, reported
+from agentic_video.evaluation.results import SAME_ID, repeated
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
-from agentic_video.types.record import RecordError, each_record
+from agentic_video.types.record import RecordError, RowInstead, each_record
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
@@ -93,10 +95,13 @@ def _files(value: Any) -> tuple[str, ...]:
     if not value:
         return ()
     if isinstance(value, list):
-        return tuple(map(str, value))
-    if os.path.isfile(os.path.expanduser(str(value))):  # a pathlib.Path raises for a text that is too long for a name
-        return (str(value),)
-    return tuple(filter(None, (file.strip() for file in str(value).split(","))))
+        named = [str(file) for file in value]
+    elif os.path.isfile(os.path.expanduser(str(value))):  # a pathlib.Path raises for a text that is too long for a name
+        named = [str(value)]
+    else:
+        named = [file.strip() for file in str(value).split(",")]
+    # nobody else does: a shell leaves ~ as it is after a comma, in quotes and in an override
+    return tuple(os.path.expanduser(file) for file in named if file)
 
 
 def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
@@ -137,16 +142,19 @@ def check_inputs(
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
     there = [
-        files
-        for files in (inputs.train, inputs.val if inputs.val != inputs.train else ())
+        (variable, files)
+        for variable, files in (
+            ("TRAIN_FILES", inputs.train),
+            ("VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
+        )
         if files and not (elsewhere and not all(Path(file).exists() for file in files))
     ]
     found = []
     if there:
         settings = settings_of(config)
         asked = _missing_graders(config, settings, profile)
-        for files in there:
-            rows = _usable(files, options.stage, settings.system.name)
+        for variable, files in there:
+            rows = _usable(variable, files, options.stage, settings.system.name)
             # a reward of the user's own in its place may ask nobody
             if options.stage == "grpo" and not (settings.reward.path and settings.reward.mode == "replace"):
                 check_needs(", ".join(files), rows, settings.system, asked)
@@ -249,53 +257,99 @@ def _hub_problem(name: str) -> str:
     return f"the hub can't be reached ({type(error).__name__})"
 
 
-def _usable(files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
+def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
     """The rows, or those of the records, of some files that can be used; the others are named.
 
     Args:
+        variable: That names the files.
         system: Name of the one that is trained.
 
     Raises:
         SetupError: A file can't be read, nothing in it can be used, or its records are another system's.
     """
+    for file in files:
+        _require_file(variable, file)
     try:
         problems: Sequence[object]
         if stage == "grpo":
             (found, problems), kind = load_rows(files), "row"
+            _warn_of_ids(variable, found)
         else:
-            (found, problems), kind = _usable_records(files, system), "record"
+            (found, problems), kind = _usable_records(files, stage, system), "record"
     except (RowError, RecordError) as error:
-        raise SetupError(str(error)) from error
+        raise SetupError(f"{variable}: {error}") from error
     for line in reported(problems, kind, len(found) + len(problems)):
         print(line, flush=True)
     if not found:
-        raise SetupError(f"{', '.join(files)}: no usable {kind}" + (f"; the first: {problems[0]}" if problems else ""))
+        first = (
+            f"; the first: {problems[0]}"
+            if problems
+            else f": the {'file is' if len(files) == 1 else 'files are'} empty"
+        )
+        raise SetupError(f"{variable}: {', '.join(files)}: no usable {kind}{first}")
     return found
 
 
-def _usable_records(files: Sequence[str], system: str) -> tuple[list[VideoQA], list[str]]:
+def _require_file(variable: str, file: str) -> None:
+    """Make sure that what stands between a variable's commas is a file.
+
+    Raises:
+        SetupError: It isn't; the message says what it seems to be.
+    """
+    if os.path.isfile(file):
+        return
+    parts = re.split(r"[\s:;]+", file)
+    if os.path.isdir(file):
+        what = "a folder: name the files in it, separated by commas"
+    elif len(parts) > 1 and any(os.path.isfile(os.path.expanduser(part)) for part in parts):
+        what = "no such file: separate files by commas"
+    elif set("*?") & set(file):
+        what = "no such file, and a pattern isn't expanded: name the files, separated by commas"
+    else:
+        what = "no such file"
+    raise SetupError(f"{variable}: {file}: {what}")
+
+
+def _warn_of_ids(variable: str, rows: Sequence[VideoQA]) -> None:
+    """Say where rows have the id of another one: whatever goes by question takes them for one."""
+    same = [one.message for one in repeated(rows) if one.reason == SAME_ID]
+    if same:
+        more = f" ({len(same)} such rows)" if len(same) > 1 else ""
+        print(f"warning: {variable}: {printable(same[0])}{more}", flush=True)
+
+
+def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[list[VideoQA], list[str]]:
     """What the usable records of some files ask, and what is wrong with the others. Only questions are held in memory.
 
     Raises:
-        RecordError: A file can't be read.
+        RecordError: A file can't be read, or holds rows.
         SetupError: Records are another system's.
     """
     asked: list[VideoQA] = []
     problems: list[str] = []
     systems: Counter[str] = Counter()
     there: dict[str, bool] = {}
-    for record in each_record(files):
-        if isinstance(record, RecordError):
-            problems.append(printable(str(record)))
-            continue
-        video = record.qa.video
-        systems[record.trajectory.system] += 1
-        if video not in there:
-            there[video] = os.path.isfile(video)
-        if there[video]:
-            asked.append(record.qa)
-        else:
-            problems.append(f"{record.qa.id}: {video}: no such file")
+    for file in files:
+        lines = rows = int(file.endswith(".parquet"))  # which only rows may be in
+        for record in () if rows else each_record([file]):
+            lines += 1
+            if isinstance(record, RecordError):
+                rows += isinstance(record, RowInstead)
+                problems.append(printable(str(record)))
+                continue
+            video = record.qa.video
+            systems[record.trajectory.system] += 1
+            if video not in there:
+                there[video] = os.path.isfile(video)
+            if there[video]:
+                asked.append(record.qa)
+            else:
+                problems.append(f"{record.qa.where}: field 'video': {video}: no such file")
+        if rows and rows == lines:
+            raise RecordError(
+                f"{file}: these are rows (questions), but {stage} reads records (finished episodes), which "
+                "`agentic-video distill` makes of rows"
+            )
     if others := [name for name in systems if name != system]:
         raise SetupError(
             f"{', '.join(files)}: {systems.total() - systems[system]} of {systems.total()} records are episodes of "

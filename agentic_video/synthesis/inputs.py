@@ -14,7 +14,7 @@ from agentic_video.datasets.rows import load_rows, reported
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import JOURNALS, REVISION, Key, distinct, key_of, revision_of
 from agentic_video.graders.answer import match_choice
-from agentic_video.types.record import Record, RecordError, each_record
+from agentic_video.types.record import Record, RecordError, RowInstead, each_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
@@ -73,13 +73,13 @@ def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]
 
 
 def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
-    problems, any_good = list[str](), False
+    problems, any_good = list[RecordError](), False
     try:
         for folder, named in groupby(files, lambda file: file.parent):
             revisions = _revisions(folder)
             for record in each_record(named):
                 if isinstance(record, RecordError):
-                    problems.append(str(record))
+                    problems.append(record)
                     continue
                 if revision_of(record) < revisions.get(key_of(record.qa), 0):
                     continue
@@ -88,6 +88,11 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
                     yield record
     except RecordError as error:
         raise SetupError(str(error)) from error
+    if problems and not any_good and all(isinstance(problem, RowInstead) for problem in problems):
+        raise SetupError(
+            f"{', '.join(map(str, files))}: these are rows (questions), but records (finished episodes) are read here, "
+            "which `agentic-video distill` makes of rows"
+        )
     report_problems(problems, "record")
     if not any_good:
         raise SetupError(f"no usable record in {', '.join(map(str, files))}")

@@ -75,6 +75,10 @@ class RecordError(ValueError):
     """A record that can't be used; the message names the file, the line and the field."""
 
 
+class RowInstead(RecordError):
+    """A row, which is a question, where a record was to be."""
+
+
 @dataclass(frozen=True)
 class Record:
     """One finished episode.
@@ -112,6 +116,8 @@ class Record:
             RecordError: A field is missing, unknown or of the wrong kind.
         """
         raw = _upgraded(raw)
+        if isinstance(raw, Mapping) and "question" in raw and not is_record(raw):
+            raise RowInstead(f"{where}: is a row (a question), not a record (a finished episode)")
         if isinstance(raw, Mapping) and "version" in raw and raw["version"] != VERSION:
             raise RecordError(f"{where}: field 'version' is {raw['version']!r}, this program reads version {VERSION}")
         _check(raw, _RECORD, _RECORD_OPTIONAL, where, "")
@@ -126,6 +132,11 @@ class Record:
         rewards = raw.get("reward_extra_info", {})
         _check(rewards, dict.fromkeys(rewards, float), {}, where, "reward_extra_info")
         return cls(qa, trajectory, {name: float(value) for name, value in rewards.items()}, raw.get("provenance", {}))
+
+
+def is_record(raw: Any) -> bool:
+    """Whether what a line holds is meant to be a record; it isn't checked."""
+    return isinstance(raw, Mapping) and ("video_qa" in raw or "trajectory" in raw)
 
 
 def _upgraded(raw: Any) -> Any:

@@ -7,24 +7,30 @@ column           type            meaning
 ===============  ==============  ==========================================================================
 ``id``           string          unique within the file
 ``data_source``  string          name of the data set; metrics are reported per data source
-``video``        string          path of the video; a relative path starts at the file's own folder
+``video``        string          path of the video; a relative path starts at the file's own folder, ``~`` is one's home
 ``question``     string          the question, without its options
-``options``      list[string]    the options in order, without letters; empty for an open-ended question
+``options``      list[string]    the options in order; empty for an open-ended question. Letters with which all of them
+                                 begin, A, B, ... in order (``A. red``, ``(A) red``, ``A: red``), are taken off
 ``answer``       string          the letter of the right option, or the reference answer; may be left out where
                                  the answer is an interval: ``windows`` is the gold then, and where
                                  ``extra_info.answer_hidden`` is true: the row is played, and not graded
 ``answer_type``  string          ``multiple_choice``, ``open_ended``, ``interval`` (the answer is one interval) or
                                  ``intervals`` (one or several); default: by whether there are options
 ``windows``      list[[s, e]]    gold windows in seconds: the answer's, or where the evidence for another answer is
-``extra_info``   struct or null  whatever else a system needs; passed through
+``extra_info``   struct or null  whatever else a system needs; passed through, as JSON has it: times become text
 ===============  ==============  ==========================================================================
 """
 
 import math
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
+from uuid import UUID
 
 from agentic_video.types.text import is_unicode, short
 
@@ -47,6 +53,12 @@ MAX_DEPTH = 32
 """Of what a row's ``extra_info`` holds."""
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+OPTIONS_ELSEWHERE = ("options", "option", "choices", "choice", "candidates")
+"""What others call ``options``, in lower case."""
+
+
+_LETTERED = re.compile(r"\s*[(\[]?([A-Z])[)\].:]+\s*(.*)", re.DOTALL)
 
 
 class RowError(ValueError):
@@ -91,10 +103,10 @@ class VideoQA:
             RowError: A field is missing or of the wrong kind.
         """
 
-        def text(name: str, default: str | None = None) -> str:
+        def text(name: str, default: str | None = None, must: str = "must be a non-empty string") -> str:
             value = row.get(name, default)
             if not isinstance(value, str) or not value.strip():
-                raise RowError(f"{where}: field '{name}' must be a non-empty string, got {short(value)}")
+                raise RowError(f"{where}: field '{name}' {must}, got {short(value)}")
             if not is_unicode(value):
                 raise RowError(f"{where}: field '{name}' holds half of a surrogate pair: {short(value)}")
             return value
@@ -105,6 +117,9 @@ class VideoQA:
         options = () if options is None else tuple(options)
         if any(not isinstance(option, str) or not option or not is_unicode(option) for option in options):
             raise RowError(f"{where}: field 'options' must be a list of non-empty strings, got {short(list(options))}")
+        letters = by_letter(options)
+        if letters and list(letters) == sorted(letters):
+            options = tuple(letters.values())
         answer_type = row.get("answer_type") or ("multiple_choice" if options else "open_ended")
         if not isinstance(answer_type, str) or answer_type not in get_args(AnswerType):
             raise RowError(
@@ -114,6 +129,8 @@ class VideoQA:
             windows = read_windows(row.get("windows"))
         except ValueError as error:
             raise RowError(f"{where}: field 'windows' {error}") from None
+        if not windows and _is_list(row.get("window")) and row["window"]:
+            raise RowError(f"{where}: column 'window' isn't read: name it 'windows'")
         if answer_type in INTERVAL_TYPES and not any(start < end for start, end in windows):
             raise RowError(f"{where}: field 'windows' must hold a window with start < end where the answer is one")
         if answer_type in INTERVAL_TYPES and options:
@@ -123,19 +140,32 @@ class VideoQA:
             raise RowError(f"{where}: field 'extra_info' must be a struct (a dictionary), got {type(extra).__name__}")
         if _is_deep(extra):
             raise RowError(f"{where}: field 'extra_info' is nested more than {MAX_DEPTH} deep")
-        hidden = (extra or {}).get("answer_hidden") is True
+        try:
+            extra = _as_json(extra or {}, "extra_info")
+        except ValueError as error:
+            raise RowError(f"{where}: {error}") from None
+        hidden = extra.get("answer_hidden") is True
         if hidden and (row.get("answer") or answer_type in INTERVAL_TYPES):
             raise RowError(f"{where}: field 'answer' must be empty, and no interval, where extra_info.answer_hidden is")
         own = answer_type in INTERVAL_TYPES and row.get("answer") is None
-        answer = "" if hidden else windows_text(windows) if own else text("answer")
+        choice = answer_type == "multiple_choice" and 2 <= len(options) <= len(LETTERS)
+        named = f"must be a letter from A to {LETTERS[len(options) - 1]}" if choice else "must be a non-empty string"
+        answer = "" if hidden else windows_text(windows) if own else text("answer", must=named)
+        if not options and (column := _options_elsewhere(row)):
+            if answer_type == "multiple_choice":
+                raise RowError(f"{where}: there are no 'options': column {column!r} isn't read: name it 'options'")
+            # it may be kept beside a question that is open all the same: its answer isn't a letter
+            if answer_type == "open_ended" and re.fullmatch("[A-Ja-j]", answer.strip()):
+                raise RowError(
+                    f"{where}: field 'answer' is a letter, {answer!r}, but there are no 'options': column {column!r} "
+                    "isn't read: name it 'options'"
+                )
         if answer_type == "multiple_choice":
             if not 2 <= len(options) <= len(LETTERS):
                 raise RowError(f"{where}: a multiple-choice row needs 2 to 26 'options', got {len(options)}")
             letter = answer.strip().rstrip(".").upper()
             if not hidden and (len(letter) != 1 or letter not in LETTERS[: len(options)]):
-                raise RowError(
-                    f"{where}: field 'answer' must be a letter from A to {LETTERS[len(options) - 1]}, got {answer!r}"
-                )
+                raise RowError(f"{where}: field 'answer' {named}, got {short(answer)}")
             answer = letter
         video = text("video")
         if "\0" in video:
@@ -148,7 +178,7 @@ class VideoQA:
             answer_type=cast(AnswerType, answer_type),
             options=options,
             data_source=text("data_source", "unknown"),
-            extra=dict(extra or {}),
+            extra=extra,
             windows=windows,
             where=where,
         )
@@ -171,6 +201,19 @@ class VideoQA:
             "extra_info": dict(self.extra),
         }
         return {**row, "windows": [list(window) for window in self.windows]} if self.windows else row
+
+
+def by_letter(options: Sequence[str]) -> dict[str, str]:
+    """The texts of options that begin with letters ("A. cat", "(A) cat", "(A): cat", "A: cat"), by their letters.
+
+    Returns:
+        As they are ordered; empty where there is one option, one without a letter or a text, or where the letters
+        aren't A, B, ... in any order.
+    """
+    found = {
+        mark[1]: mark[2].strip() for option in options if (mark := _LETTERED.fullmatch(option)) and mark[2].strip()
+    }
+    return found if len(options) >= 2 and sorted(found) == list(LETTERS[: len(options)]) else {}
 
 
 def read_windows(value: Any) -> tuple[Interval, ...]:
@@ -202,9 +245,9 @@ def windows_text(windows: Sequence[Interval]) -> str:
 
 
 def absolute(folder: Path, path: str) -> str:
-    """A path that may start at a folder, without links; as it is where it leads nowhere."""
+    """A path that may start at a folder, or at a home (``~``), without links; as it is where it leads nowhere."""
     try:
-        return str((folder / path).resolve())
+        return str((folder / os.path.expanduser(path)).resolve())
     except (OSError, RuntimeError, ValueError):  # a circle of links, for one, or a zero byte
         return str(folder.absolute() / path)
 
@@ -221,18 +264,54 @@ def located(qa: VideoQA, folder: Path) -> VideoQA:
     return replace(qa, video=video, extra={**qa.extra, "subtitles": absolute(folder, words)})
 
 
+def _options_elsewhere(row: Mapping[str, Any]) -> str:
+    """The name of a column that holds what should stand in ``options``; empty where there is none."""
+    named = (name for name in row if name != "options" and name.lower() in OPTIONS_ELSEWHERE)
+    return next((name for name in named if isinstance(row[name], str | Sequence | Mapping) and row[name]), "")
+
+
 def _is_list(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _seconds(value: Any) -> float:
     """A number as a float; NaN for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return math.nan
     try:
         return float(value)
     except OverflowError:
         return math.inf
+
+
+def _as_json(value: Any, name: str) -> Any:
+    """A value as JSON has it, since records are: times as ISO text, durations in seconds, decimals as numbers.
+
+    Args:
+        name: How messages name it.
+
+    Raises:
+        ValueError: JSON has nothing for it.
+    """
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if not isinstance(key, str | int | float | None)]:
+            raise ValueError(f"field '{name}' has a key that is no text: {short(odd[0])}")
+        return {key: _as_json(inner, f"{name}.{key}") for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner, f"{name}[{number}]") for number, inner in enumerate(value)]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value.as_tuple().exponent == 0 else float(value)
+    if isinstance(value, UUID):
+        return str(value)
+    if callable(as_plain := getattr(value, "tolist", None)):  # numpy's numbers and arrays
+        return _as_json(as_plain(), name)
+    raise ValueError(f"field '{name}' is {type(value).__name__}, which JSON doesn't have: {short(value)}")
 
 
 def _is_deep(value: Any) -> bool:

@@ -1,4 +1,6 @@
 import json
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +38,24 @@ def test_good_rows_are_kept_and_bad_ones_named(folder: Path) -> None:
     assert "expected an object, got str" in problems[1].message
 
 
+def test_records_are_no_rows(folder: Path) -> None:
+    record = {"version": 2, "video_qa": row("good.mp4"), "trajectory": {}}
+    (folder / "kept.jsonl").write_text(f"{json.dumps(record)}\n" * 3, encoding="utf-8")
+    with pytest.raises(RowError, match=r"kept\.jsonl: these are records \(finished episodes\), but rows .* are read"):
+        load_rows([folder / "kept.jsonl"])
+    (folder / "mixed.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(row('good.mp4'))}\n", encoding="utf-8")
+    rows, problems = load_rows([folder / "mixed.jsonl"])
+    assert (len(rows), len(problems)) == (1, 1)
+
+
+def test_a_video_may_be_below_one_s_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "rows").mkdir()
+    (folder / "rows" / "train.jsonl").write_text(json.dumps(row("~/good.mp4")), encoding="utf-8")
+    (qa,), _ = load_rows([folder / "rows" / "train.jsonl"])
+    assert qa.video == str(folder / "good.mp4")
+
+
 def test_rows_know_their_places(folder: Path) -> None:
     lines = f"\n{json.dumps(row('good.mp4'))}\n\n{json.dumps({**row('good.mp4'), 'answer': 3})}\n"
     (folder / "train.jsonl").write_text(lines, encoding="utf-8")
@@ -59,6 +79,23 @@ def test_a_broken_line_is_named(folder: Path) -> None:
     (folder / "deep.jsonl").write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(RowError, match=r"deep\.jsonl line 1: is not json: it is nested too deeply"):
         read_rows(folder / "deep.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", r"no usable row in \['\S+rows\.json'\]: the file is empty$"),
+        (b"\n \n", r"the file is empty$"),
+        ('{"question": "a"}\n{"question": "o\u00f9"}\n'.encode("latin-1"), r"rows\.json line 2: isn't UTF-8: save the"),
+        ('{"question": "a"}\n'.encode("utf-16"), r"rows\.json line 1: isn't UTF-8: save the file as UTF-8$"),
+        (json.dumps([{"id": "1"}], indent=2).encode(), r"rows\.json line 1: begins a list: write one object a line"),
+        (json.dumps([{"id": "1"}]).encode(), r"line 1: expected an object, got list: write one object a line"),
+    ],
+)
+def test_a_file_that_is_no_lines_of_rows_says_what_to_do(content: bytes, said: str, folder: Path) -> None:
+    (folder / "rows.json").write_bytes(content)
+    with pytest.raises(RowError, match=said):
+        load_rows([folder / "rows.json"])
 
 
 def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
@@ -131,6 +168,23 @@ def test_gold_windows_of_either_file(folder: Path, suffix: str) -> None:
     assert [str(problem) for problem in problems] == [
         f"{file} {places[0]}: field 'windows' must hold 0 <= start <= end in seconds; number 0 is [4.0, 1.5]",
         f"{file} {places[1]}: field 'windows' must hold a window with start < end where the answer is one",
+    ]
+
+
+def test_a_parquet_s_own_types_can_be_recorded(folder: Path) -> None:
+    extra = {"when": datetime(2024, 5, 1), "price": Decimal("1.50")}
+    raw = [row("good.mp4", windows=[[Decimal("1.50"), Decimal("4.00")]], extra_info={**extra, "image": None})]
+    raw += [row("good.mp4", id="b", windows=None, extra_info={**extra, "image": b"png"})]
+    pq.write_table(pa.Table.from_pylist(raw), folder / "train.parquet")
+    (qa,), problems = load_rows([folder / "train.parquet"])
+    assert json.loads(json.dumps(qa.to_row()))["extra_info"] == {
+        "when": "2024-05-01T00:00:00",
+        "price": 1.5,
+        "image": None,
+    }
+    assert qa.windows == ((1.5, 4.0),)
+    assert [str(problem) for problem in problems] == [
+        f"{folder / 'train.parquet'} row 1: field 'extra_info.image' is bytes, which JSON doesn't have: b'png'"
     ]
 
 

@@ -3,6 +3,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
@@ -70,6 +72,16 @@ def write_rows(folder: Path, count: int, video: str = "v.mp4", **fields: object)
     return str(file)
 
 
+def write_records(folder: Path, *systems: str) -> str:
+    (folder / "v.mp4").write_bytes(b"video")
+    row = {"id": "1", "video": "v.mp4", "question": "?", "answer": "red"}
+    played = {"qa_id": "1", "opening": [], "turns": [], "end": "answer"}
+    lines = [{"version": 2, "video_qa": row, "trajectory": {**played, "system": system}} for system in systems]
+    file = folder / "records.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return str(file)
+
+
 def check(
     inputs: Inputs,
     profile: Profile = "laptop",
@@ -90,6 +102,15 @@ def test_overrides_come_before_variables() -> None:
     assert named_inputs("sft", [], {"TRAIN_FILES": "a, b ,", "VAL_FILES": " c"}) == Inputs("", ("a", "b"), ("c",))
     assert named_inputs("sft", [], {"TRAIN_FILES": "t"}) == Inputs("", ("t",))
     assert named_inputs("grpo", [], {"VAL_FILES": "v"}) == Inputs("", (), ("v",))
+
+
+def test_files_may_be_below_one_s_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    rows = write_rows(tmp_path, 6)
+    for named in ("~/rows.jsonl", "~/rows.jsonl,~/rows.jsonl"):
+        inputs = named_inputs("grpo", [], {"TRAIN_FILES": named})
+        assert set(inputs.train) == {rows} and check(inputs).rows == 6 * len(inputs.train)
+    assert named_inputs("sft", ["data.train_files=['~/a','~/b']"], {}).train == (f"{tmp_path}/a", f"{tmp_path}/b")
 
 
 def test_a_single_file_may_have_commas_in_its_name(tmp_path: Path) -> None:
@@ -226,7 +247,7 @@ def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:
 
 def test_what_is_not_here_may_be_elsewhere() -> None:
     assert check(Inputs("/no/such", ("/none.parquet",), ("/none.parquet",)), "cluster", elsewhere=True) == Checked()
-    with pytest.raises(SetupError, match=r"^/none\.parquet: no such file"):
+    with pytest.raises(SetupError, match=r"^TRAIN_FILES: /none\.parquet: no such file"):
         check(Inputs("", ("/none.parquet",)), "cluster")
 
 
@@ -270,9 +291,73 @@ def test_rows_without_a_video_are_counted(tmp_path: Path, capsys: pytest.Capture
     assert "gone.mp4: no such file" in said[0] and said[1] == "1 of 7 rows left out"
 
 
+@pytest.mark.parametrize("stage", ["grpo", "sft"])
+def test_what_is_no_file_says_what_it_seems_to_be(stage: Stage, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path, 6)
+    for named, said in (
+        (str(tmp_path), "a folder: name the files in it, separated by commas"),
+        (f"{rows} {rows}", "no such file: separate files by commas"),
+        (f"{rows}:{rows}l", "no such file: separate files by commas"),
+        (f"{tmp_path}/*.jsonl", "no such file, and a pattern isn't expanded: name the files, separated by commas"),
+        (f"{tmp_path}/none.jsonl", "no such file"),
+    ):
+        inputs = named_inputs(stage, [], {"TRAIN_FILES": rows if stage == "grpo" else named, "VAL_FILES": named})
+        with pytest.raises(SetupError) as caught:
+            check(inputs, options=replace(OPTIONS, stage=stage))
+        assert str(caught.value) == f"{'VAL' if stage == 'grpo' else 'TRAIN'}_FILES: {named}: {said}"
+
+
+def test_rows_of_one_id_are_named_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = write_rows(tmp_path, 6)
+    text = Path(rows).read_text()
+    Path(rows).write_text(text + text.splitlines()[0] + "\n")  # the same row again is no other question
+    assert check(Inputs(train=(rows,))).rows == 7
+    assert capsys.readouterr().out == ""
+    Path(rows).write_text(text + text.replace('"?"', '"What?"'))
+    assert check(Inputs(train=(rows,))).rows == 12
+    assert capsys.readouterr().out == (
+        f"warning: TRAIN_FILES: {rows} line 7: id '0' of data source 'mine' is that of {rows} line 1 too; "
+        "ids must be unique (6 such rows)\n"
+    )
+
+
+def test_an_empty_file_says_so(tmp_path: Path) -> None:
+    (empty := tmp_path / "empty.jsonl").touch()
+    for stage in ("grpo", "sft"):
+        with pytest.raises(SetupError, match=r"^TRAIN_FILES: .*empty\.jsonl.*: the file is empty$"):
+            check(Inputs(train=(str(empty),)), options=replace(OPTIONS, stage=stage))
+
+
 def test_files_of_the_other_kind_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"rows\.jsonl: no usable record; the first: .*line 1"):
-        check(Inputs(train=(write_rows(tmp_path, 4),)), options=replace(OPTIONS, stage="sft"))
+    rows = write_rows(tmp_path, 4)
+    said = r"^TRAIN_FILES: \S+rows\.jsonl: these are rows \(questions\), but sft reads records .*agentic-video distill`"
+    with pytest.raises(SetupError, match=said):
+        check(Inputs(train=(rows,)), options=replace(OPTIONS, stage="sft"))
+    pq.write_table(pa.Table.from_pylist([{"id": "1"}]), tmp_path / "rows.parquet")
+    with pytest.raises(SetupError, match=said.replace("jsonl", "parquet")):
+        check(Inputs(train=(str(tmp_path / "rows.parquet"),)), options=replace(OPTIONS, stage="sft"))
+    records = write_records(tmp_path, "videozoomer")
+    with pytest.raises(SetupError, match=r"^VAL_FILES: \S+records\.jsonl: these are records .*, but rows .* are read"):
+        check(Inputs(train=(rows,), val=(rows, records)))
+
+
+def test_a_row_among_records_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = write_records(tmp_path, *["videozoomer"] * 6)
+    with Path(records).open("a") as file:
+        file.write(Path(write_rows(tmp_path, 1)).read_text())
+    assert check(Inputs(train=(records,)), options=replace(OPTIONS, stage="sft")).rows == 6
+    said = f"record left out: {records} line 7: is a row (a question), not a record (a finished episode)"
+    assert capsys.readouterr().out.splitlines() == [said, "1 of 7 records left out"]
+
+
+def test_a_record_without_a_video_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = write_records(tmp_path, *["videozoomer"] * 7)
+    lines = Path(records).read_text().splitlines()
+    Path(records).write_text("\n".join([lines[0].replace("v.mp4", "gone.mp4"), *lines[1:]]))
+    assert check(Inputs(train=(records,)), options=replace(OPTIONS, stage="sft")).rows == 6
+    gone = tmp_path / "gone.mp4"
+    said = f"record left out: {records} line 1: video_qa: field 'video': {gone}: no such file"
+    assert capsys.readouterr().out.splitlines() == [said, "1 of 7 records left out"]
 
 
 OPEN = {"options": [], "answer": "a red ball"}
@@ -346,15 +431,8 @@ def test_a_grader_may_be_named_or_served_or_not_be_wanted(tmp_path: Path) -> Non
 
 
 def test_records_must_be_of_the_system_that_is_trained(tmp_path: Path) -> None:
-    (tmp_path / "v.mp4").write_bytes(b"video")
-    row = {"id": "1", "video": "v.mp4", "question": "?", "answer": "red"}
-    file = tmp_path / "records.jsonl"
-
     def write(*systems: str) -> Inputs:
-        played = {"qa_id": "1", "opening": [], "turns": [], "end": "answer"}
-        lines = [{"version": 2, "video_qa": row, "trajectory": {**played, "system": system}} for system in systems]
-        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        return Inputs(train=(str(file),))
+        return Inputs(train=(write_records(tmp_path, *systems),))
 
     sft = replace(OPTIONS, stage="sft")
     assert check(write(*["videozoomer"] * 6), options=sft).rows == 6

@@ -123,7 +123,7 @@ def test_data_of_one_s_own_is_trained_on(
     assert f"data.train_files=['{rows}']" in command and f"data.val_files=['{rows}']" in command
     assert command[-2:] == ["data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4"]
     monkeypatch.setenv("MODEL_PATH", str(checkpoint))
-    with pytest.raises(SetupError, match=r"rows\.jsonl: no usable record; the first: .*rows\.jsonl line 1"):
+    with pytest.raises(SetupError, match=r"^TRAIN_FILES: \S+rows\.jsonl: these are rows .*, but sft reads records"):
         command_of(LaunchOptions(RECIPE, "sft"), capsys)
 
 

@@ -32,6 +32,16 @@ def test_episodes_are_found_in_folders_of_runs_and_evaluations(tmp_path: Path) -
             episode_files([missing])
 
 
+def test_rows_are_no_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(f"{json.dumps(CHOICE.to_row())}\n" * 20)
+    with pytest.raises(SetupError, match=r"^\S+rows\.jsonl: these are rows \(questions\), but records .*distill"):
+        list(read_episodes([rows]))
+    assert capsys.readouterr().err == ""
+    assert len(list(read_episodes([rows, write(tmp_path / "one.jsonl", [record()])]))) == 1
+    assert "20 records left out" in capsys.readouterr().err
+
+
 def test_an_episode_counts_once_however_often_its_file_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

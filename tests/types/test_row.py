@@ -1,7 +1,12 @@
+import json
 from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pytest
 
 from agentic_video.types.row import RowError, VideoQA, located
@@ -65,6 +70,9 @@ def test_answer_type_follows_the_options() -> None:
         ({"extra_info": deep(200)}, "extra_info"),
         ({"extra_info": deep(100_000)}, "extra_info"),
         ({"extra_info": [1]}, "extra_info"),
+        ({"extra_info": {"k": [{"image": b"png"}]}}, r"extra_info\.k\[0\]\.image"),
+        ({"extra_info": {"k": {("a", "b"): 1}}}, r"extra_info\.k"),
+        ({"windows": [[Decimal("NaN"), 2]]}, "windows"),
         ({"windows": "1 - 2"}, "windows"),
         ({"windows": {"start": 1, "end": 2}}, "windows"),
         ({"windows": [1, 2]}, "windows"),
@@ -92,11 +100,102 @@ def test_bad_rows_name_the_row_and_the_field(change: dict, field: str) -> None:
         VideoQA.from_row({**GOOD, **change}, "train row 7")
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"choices": ["x", "y"]},
+            "field 'answer' is a letter, 'b', but there are no 'options': column 'choices' isn't",
+        ),
+        ({"Options": {"A": "x", "B": "y"}}, "column 'Options' isn't read: name it 'options'"),
+        ({"candidates": "A. x B. y", "answer": "B"}, "column 'candidates' isn't read: name it 'options'"),
+        ({"choices": ["x", "y"], "answer_type": "multiple_choice"}, "no 'options': column 'choices' isn't read"),
+        ({"answer": "a cat", "window": [[1, 2]]}, "column 'window' isn't read: name it 'windows'"),
+    ],
+)
+def test_a_column_of_another_name_is_named(change: dict, said: str) -> None:
+    row = {**GOOD, "answer": "b", "options": [], "answer_type": None}
+    with pytest.raises(RowError, match=f"^train row 7: .*{said}"):
+        VideoQA.from_row({**row, **change}, "train row 7")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"answer": "B"},
+        {"answer": "B", "choices": None},
+        {"answer": "B", "choices": []},
+        {"answer": "B", "choice": 3},
+        {"answer": "a cat", "choices": ["a cat", "a dog"]},
+        {"answer": "B", "window": 3, "windows": [[1, 2]]},
+        {"answer": "B", "window": []},
+    ],
+)
+def test_an_open_answer_may_be_a_letter_and_a_row_may_have_more(change: dict) -> None:
+    qa = VideoQA.from_row({**GOOD, "options": [], "answer_type": None, **change})
+    assert (qa.answer_type, qa.answer) == ("open_ended", change["answer"])
+    assert VideoQA.from_row({**GOOD, "choices": ["a", "b"]}).options == ("x", "y")
+
+
+@pytest.mark.parametrize("answer", [1, "1", "z", None, "y"])
+def test_an_answer_with_options_is_a_letter(answer: object) -> None:
+    with pytest.raises(RowError, match=f"^row: field 'answer' must be a letter from A to B, got {answer!r}$"):
+        VideoQA.from_row({**GOOD, "answer": answer})
+
+
+@pytest.mark.parametrize(
+    ("options", "read"),
+    [
+        (["A. red", "B. blue", "C. green"], ("red", "blue", "green")),
+        (["(A) red", "(B) blue"], ("red", "blue")),
+        (["A) red", "B) blue"], ("red", "blue")),
+        (["A: red", "B: blue\nor so"], ("red", "blue\nor so")),
+        (["A. red", " blue"], ("A. red", " blue")),
+        (["A. red", "B."], ("A. red", "B.")),
+        (["B. King", "A. Franklin"], ("B. King", "A. Franklin")),  # which letter is meant isn't known: as it stands
+        (["A. Lincoln", "G. Ford"], ("A. Lincoln", "G. Ford")),
+        (["Ann: yes", "Bob: no"], ("Ann: yes", "Bob: no")),
+        (["A", "B"], ("A", "B")),
+    ],
+)
+def test_letters_of_options_are_taken_off(options: list[str], read: tuple[str, ...]) -> None:
+    qa = VideoQA.from_row({**GOOD, "options": options})
+    assert qa.options == read
+    assert VideoQA.from_row(qa.to_row()) == qa
+
+
 def test_gold_windows_beside_another_answer() -> None:
     qa = VideoQA.from_row({**GOOD, "windows": [[1, 2.5], (3, 3)]})
     assert (qa.answer, qa.windows) == ("B", ((1.0, 2.5), (3.0, 3.0)))
     assert qa.to_row()["windows"] == [[1.0, 2.5], [3.0, 3.0]]
     assert VideoQA.from_row(qa.to_row()) == qa
+
+
+def test_what_json_does_not_have_is_read_as_what_it_has() -> None:
+    when = datetime(2024, 5, 1, 12, 30, tzinfo=UTC)
+    extra = {
+        "when": when,
+        "parts": ({"day": date(2024, 5, 1), "at": time(12, 30)}, timedelta(seconds=90)),
+        "price": Decimal("12.50"),
+        "count": Decimal(10**20),
+        "score": np.float32(0.5),
+        "vector": np.array([1, 2]),
+        "name": UUID(int=7),
+        "kept": [None, True, 1, 2.5, "x"],
+    }
+    qa = VideoQA.from_row({**GOOD, "extra_info": extra, "windows": [[Decimal("1.5"), Decimal(3)]]})
+    assert qa.windows == ((1.5, 3.0),)
+    assert json.loads(json.dumps(qa.to_row())) == qa.to_row()
+    assert qa.extra == {
+        "when": "2024-05-01T12:30:00+00:00",
+        "parts": [{"day": "2024-05-01", "at": "12:30:00"}, 90.0],
+        "price": 12.5,
+        "count": 10**20,
+        "score": 0.5,
+        "vector": [1, 2],
+        "name": "00000000-0000-0000-0000-000000000007",
+        "kept": [None, True, 1, 2.5, "x"],
+    }
 
 
 @pytest.mark.parametrize("windows", [None, []])
@@ -114,7 +213,8 @@ def test_an_interval_is_its_own_answer(answer_type: str) -> None:
     assert VideoQA.from_row({**row, "answer": "at dusk"}).answer == "at dusk"
 
 
-def test_files_are_where_the_rows_are(tmp_path: Path) -> None:
+def test_files_are_where_the_rows_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home := tmp_path / "home"))
     qa = VideoQA("1", "videos/a.mp4", "What?", "A", options=("a", "b"), extra={"subtitles": "a.srt", "k": 1})
     found = located(qa, tmp_path)
     assert found.video == str(tmp_path / "videos/a.mp4")
@@ -122,4 +222,6 @@ def test_files_are_where_the_rows_are(tmp_path: Path) -> None:
     assert located(found, tmp_path / "elsewhere") == found
     for extra in ({}, {"subtitles": 7}, {"subtitles": ""}, {"subtitles": "Hello.\nWho is there?"}):
         assert located(replace(qa, extra=extra), tmp_path).extra == extra
+    assert located(replace(qa, video="~/videos/a.mp4"), tmp_path / "rows").video == str(home / "videos/a.mp4")
+    assert located(replace(qa, video="~no one/a.mp4"), tmp_path).video == f"{tmp_path}/~no one/a.mp4"
     assert located(replace(qa, extra={"subtitles": "\0.srt"}), tmp_path).extra["subtitles"] == f"{tmp_path}/\0.srt"

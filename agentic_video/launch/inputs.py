@@ -133,6 +133,8 @@ def check_inputs(
     Raises:
         SetupError: Something isn't there, can't be read, or is too little; the message says what to set.
     """
+    if not elsewhere:
+        _check_resumed(config)
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
@@ -159,6 +161,19 @@ def check_inputs(
     least = counts[0] if options.stage == "grpo" else min(counts)
     fitted = tuple(_fitted(least, inputs, options, profile, config))
     return Checked(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
+
+
+def _check_resumed(config: DictConfig) -> None:
+    """Make sure that the checkpoint is there which a run is told to go on from.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    key = "trainer.resume_from_path"
+    path = str(OmegaConf.select(config, key))
+    # verl takes it as it is: without a home folder for ~
+    if OmegaConf.select(config, "trainer.resume_mode") == "resume_path" and not os.path.isdir(path):
+        raise SetupError(f"{key}: {path}: no such folder")
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:

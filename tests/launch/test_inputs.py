@@ -150,6 +150,16 @@ def test_a_user_s_files_are_handed_over_by_their_whole_paths(tmp_path: Path, mon
     assert handed_over([elsewhere], "grpo") == [elsewhere]
 
 
+def test_a_checkpoint_to_go_on_from_must_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "global_step_2"
+    config = config_of(trainer={"resume_mode": "resume_path", "resume_from_path": str(folder)})
+    check(Inputs(), config=config, elsewhere=True)
+    with pytest.raises(SetupError, match=rf"^trainer\.resume_from_path: {folder}: no such folder$"):
+        check(Inputs(), config=config)
+    folder.mkdir()
+    check(Inputs(), config=config)
+
+
 @pytest.mark.parametrize("profile", ["laptop", "cluster"])
 @pytest.mark.parametrize("model", ["/no/such", "./none", "none"])
 def test_a_model_that_is_not_there_is_refused(model: str, profile: Profile) -> None:

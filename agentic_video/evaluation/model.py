@@ -31,6 +31,16 @@ VLLM_KEYS = (
 )
 """Keys of verl's rollout config that vLLM's engine knows by the same name."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+MODEL_BELOW = (
+    "model",
+    "huggingface",
+    "actor/huggingface",
+    "global_step_*/huggingface",
+    "global_step_*/actor/huggingface",
+    "checkpoints/global_step_*/huggingface",
+    "checkpoints/global_step_*/actor/huggingface",
+)
+"""Where a run's folder, or one of its checkpoints', has its models."""
 VLLM_NEVER = ("worker_extension_cls",)
 """What training needs of vLLM and an evaluation doesn't."""
 
@@ -130,11 +140,12 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
         option: How messages call the option that names the model.
 
     Raises:
-        SetupError: It is an address, or a folder without weights in Hugging Face's format.
+        SetupError: It is an address, a file, or a folder without weights in Hugging Face's format.
     """
     if is_address(model):
         raise SetupError(f"--engine {engine} needs the folder of a checkpoint, and {option} is an address: {model}")
     folder = Path(model)
+    check_place(folder, f"{option} {folder}")
     if not folder.is_dir():
         if folder.exists() or not _HUB_NAME.fullmatch(model):
             raise SetupError(
@@ -146,6 +157,34 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
             f"{option} {folder}: no weights in Hugging Face's format there; turn a checkpoint of verl into one with "
             f"python -m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir NEW_FOLDER"
         )
+
+
+def check_place(folder: Path, named: str) -> None:
+    """Make sure that what is named as a model isn't a file, or a folder which only has one further below.
+
+    Args:
+        folder: Where a model should be.
+        named: How messages name it.
+
+    Raises:
+        SetupError: It is; the message names the folder of the model.
+    """
+    if folder.is_file():
+        raise SetupError(f"{named}: a file; name its folder")
+    if _has_model(folder):
+        return
+    for pattern in MODEL_BELOW:
+        found = [one for one in folder.glob(pattern) if _has_model(one)]
+        if found:
+            kind = "a run's folder" if pattern.startswith(("model", "checkpoints")) else "a folder of checkpoints"
+            last = max(found, key=lambda one: [int(number) for number in re.findall(r"global_step_(\d+)", str(one))])
+            raise SetupError(f"{named} is {kind}; its model is {last}")
+
+
+def _has_model(folder: Path) -> bool:
+    """Whether a folder has a model in Hugging Face's format."""
+    weights = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+    return weights and (folder / "config.json").is_file()
 
 
 def require_model(options: ModelOptions, option: str = "--model") -> None:

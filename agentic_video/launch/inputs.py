@@ -185,7 +185,10 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
     Raises:
         SetupError: It can't.
     """
+    from agentic_video.evaluation.model import check_place
+
     folder = Path(model).expanduser()
+    check_place(folder, f"MODEL_PATH={model}")
     if folder.is_dir():
         _check_folder(folder, f"MODEL_PATH={model}", own_tokenizer=own_tokenizer)
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))

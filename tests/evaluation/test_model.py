@@ -54,8 +54,34 @@ def test_a_folder_that_is_not_there_is_named(model: str) -> None:
 
 def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
-    with pytest.raises(SetupError, match="no such folder"):
+    with pytest.raises(SetupError, match=r"^--model .*model\.safetensors: a file; name its folder$"):
         engine_of(str(tmp_path / "model.safetensors"), "auto")
+
+
+@pytest.mark.parametrize(
+    ("named", "kind"),
+    [
+        ("", "a run's folder"),
+        ("checkpoints", "a folder of checkpoints"),
+        ("checkpoints/global_step_10", "a folder of checkpoints"),
+        ("checkpoints/global_step_10/actor", "a folder of checkpoints"),
+    ],
+)
+def test_where_the_model_of_a_run_is_is_said(tmp_path: Path, named: str, kind: str) -> None:
+    for step in (9, 10):
+        folder = tmp_path / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        with pytest.raises(SetupError, match="model_merger"):
+            engine_of(str(folder), "auto")
+        (folder / "model.safetensors").write_bytes(b"small")
+    with pytest.raises(SetupError, match=rf" is {kind}; its model is {folder}$"):
+        engine_of(str(tmp_path / named), "auto")
+    assert engine_of(str(folder), "auto") == "vllm"
+    (tmp_path / "model").symlink_to(folder)
+    if not named:
+        with pytest.raises(SetupError, match=rf"^--model {tmp_path} is {kind}; its model is {tmp_path}/model$"):
+            engine_of(str(tmp_path), "auto")
 
 
 def test_a_model_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

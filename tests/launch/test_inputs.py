@@ -187,6 +187,16 @@ def test_a_hub_that_can_t_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) ->
         check(Inputs("owner/none-such"), "cluster")
 
 
+@pytest.mark.parametrize("profile", ["laptop", "cluster"])
+def test_where_the_model_of_a_run_is_is_said(tmp_path: Path, profile: Profile) -> None:
+    model = write_checkpoint(tmp_path / "model")
+    with pytest.raises(SetupError, match=rf"^MODEL_PATH={tmp_path} is a run's folder; its model is {model}$"):
+        check(Inputs(str(tmp_path)), profile, elsewhere=True)
+    with pytest.raises(SetupError, match=r"^MODEL_PATH=.*config\.json: a file; name its folder$"):
+        check(Inputs(str(model / "config.json")), profile, elsewhere=True)
+    check(Inputs(str(model)), profile)
+
+
 def test_a_folder_must_be_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"no checkpoint in Hugging Face's format \(config\.json is missing\)"):
         check(Inputs(str(tmp_path)))

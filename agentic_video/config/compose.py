@@ -1,5 +1,6 @@
 """A recipe's config, composed on verl's own."""
 
+import os
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import lru_cache
@@ -157,6 +158,7 @@ def recipe_at(text: str) -> Path:
     Raises:
         SetupError: There is none.
     """
+    text = os.path.expanduser(text)
     if "/" in text or (Path(text) / "config").is_dir():
         check_recipe(text)
         return Path(text).resolve()

@@ -69,6 +69,7 @@ def test_the_distribution_is_not_the_one_on_pypi() -> None:
         (["eval", "--system", "eva", "--limt=5"], "not an option: --limt=5; did you mean --limit?"),
         (["eval", "--system", "eva", "--temprature", "1"], "not an option: --temprature; did you mean --temperature?"),
         (["mine", "x", "--out", "y", "--belw=1"], "not an option: --belw=1; did you mean --below?"),
+        (["run", "eva", "--dryrun"], "not an option: --dryrun; did you mean --dry-run?"),
         (["doctor", "a=1"], "not an option: a=1 ("),
     ],
 )

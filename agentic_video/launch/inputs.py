@@ -185,7 +185,7 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
     Raises:
         SetupError: It can't.
     """
-    from agentic_video.evaluation.model import check_place
+    from agentic_video.evaluation.model import cached_config, check_place
 
     folder = Path(model).expanduser()
     check_place(folder, f"MODEL_PATH={model}")
@@ -203,6 +203,8 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
     if problem := _hub_problem(model):
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
+    if config := cached_config(model):
+        _check_family(config, f"MODEL_PATH={model}")
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
@@ -219,9 +221,7 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
 
     if not (folder / "config.json").is_file():
         raise SetupError(f"{named}: no checkpoint in Hugging Face's format (config.json is missing)")
-    kind = _json_of(folder / "config.json", named).get("model_type")
-    if kind not in FAMILIES:
-        raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
+    _check_family(folder / "config.json", named)
     require_checkpoint(str(folder), "vllm", "MODEL_PATH")
     for index in folder.glob("*.index.json"):
         shards = _json_of(index, named).get("weight_map")
@@ -234,6 +234,21 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
             raise SetupError(
                 f"{named}: no {what} ({' or '.join(files)}): copy it from the model that this one was made of"
             )
+
+
+def _check_family(config: Path, named: str) -> None:
+    """Make sure that a model is of a kind that can be trained.
+
+    Args:
+        config: Its ``config.json``.
+        named: How messages name it.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    kind = _json_of(config, named).get("model_type")
+    if kind not in FAMILIES:
+        raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
 
 
 def _json_of(file: Path, named: str) -> dict[str, Any]:

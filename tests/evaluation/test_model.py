@@ -1,5 +1,6 @@
 """Which model is evaluated, what runs it, and how it is sampled."""
 
+import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -206,3 +207,32 @@ def test_an_episode_s_seeds_depend_on_it_and_its_turn_alone() -> None:
     nothing = [None, None, None]
     assert first(sampled, None) == first(ModelSpec("vllm", "m"), "a") == nothing
     assert first(ModelSpec("vllm", "m", temperature=1.0, seed=-1), "a") == nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"),
+    [
+        ({"model_type": "qwen2"}, False),
+        ({"model_type": "qwen2", "auto_map": {}}, True),  # code of its own, which may see
+        ({"model_type": "qwen2_5_vl"}, True),
+        ({"model_type": "somebody_s"}, True),
+        ([], True),
+    ],
+)
+def test_a_model_of_text_alone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: object, fits: bool
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(values))
+    (tmp_path / "model.safetensors").write_bytes(b"small")
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda model, file: str(config))
+    for model in (str(tmp_path), "owner/name"):
+
+        def look(model: str = model) -> None:
+            require_model(ModelOptions(model, engine_of(model, "auto")))
+
+        if fits:
+            look()
+            continue
+        with pytest.raises(SetupError, match=rf"^--model {model}: its model_type is 'qwen2', a model of text alone"):
+            look()

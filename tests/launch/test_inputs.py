@@ -176,6 +176,20 @@ def test_a_name_on_the_hub_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
         check(Inputs("owner/model"), "laptop")
 
 
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3_vl"])
+def test_what_is_in_the_hub_s_cache_must_be_trainable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": kind}))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda model, file: str(config))
+    if kind == "qwen3_vl":
+        check(Inputs("owner/model"), "cluster")
+    else:
+        with pytest.raises(SetupError, match=r"^MODEL_PATH=owner/model: its model_type is 'qwen2'; what can be"):
+            check(Inputs("owner/model"), "cluster")
+
+
 def test_a_hub_that_can_t_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import HfApi
 

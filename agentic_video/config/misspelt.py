@@ -1,7 +1,7 @@
 """Keys of a recipe's own files that are almost those of verl's config, or of ours: they would change nothing."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
 from importlib.util import find_spec
@@ -35,7 +35,7 @@ def check_keys(recipe: Path, config: DictConfig) -> None:
     texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in files}
     known = _known()
     own = {name for text in texts.values() for name in KEY.findall(text)} - known
-    for path, names in _blocks(config) if own else ():
+    for path, names in _blocks(config, own) if own else ():
         for name in own.intersection(names):
             near = get_close_matches(name, known.intersection(names), n=1, cutoff=CLOSE)
             if near and not _is_read(name, recipe, texts.values()):
@@ -55,13 +55,15 @@ def _verl() -> list[Path]:
     return [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
 
 
-def _blocks(block: DictConfig, path: str = "") -> Iterator[tuple[str, list[str]]]:
-    """A config's blocks, each by the start of its keys, with their names."""
+def _blocks(block: DictConfig, own: Collection[str], path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """A config's blocks, each by the start of its keys, with their names; not those of the recipe's own names."""
     yield path, [str(name) for name in block]
     for name in map(str, block):
-        child = None if FREE.fullmatch(name) or OmegaConf.is_missing(block, name) else block._get_node(name)
+        child = (
+            None if name in own or FREE.fullmatch(name) or OmegaConf.is_missing(block, name) else block._get_node(name)
+        )
         if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
-            yield from _blocks(child, f"{path}{name}.")
+            yield from _blocks(child, own, f"{path}{name}.")
 
 
 def _is_read(name: str, recipe: Path, texts: Iterable[str]) -> bool:

@@ -211,7 +211,7 @@ def check_place(folder: Path, named: str) -> None:
     for pattern in MODEL_BELOW:
         found = [one for one in folder.glob(pattern) if _has_model(one)]
         if found:
-            kind = "a run's folder" if pattern.startswith(("model", "checkpoints")) else "a folder of checkpoints"
+            kind = "a run's folder" if pattern.startswith(("model", "checkpoints")) else "a folder of verl's"
             last = max(found, key=lambda one: [int(number) for number in re.findall(r"global_step_(\d+)", str(one))])
             raise SetupError(f"{named} is {kind}; its model is {last}")
 

@@ -127,6 +127,7 @@ def test_a_misspelt_key_of_a_recipe_is_named(tmp_path: Path, block: str, said: s
     "block",
     [
         "mine:\n  trainer_notes: 3\n",  # nobody's key
+        "mine:\n  trainer: 3\n  trainers: 4\n",  # in a block of one's own
         "critic:\n  optim:\n    betas_of_mine: 1\n",
         "ray_kwargs:\n  ray_init:\n    num_gpus: 1\n",  # one of Ray's, in a block that lists only some
         "critic:\n  ppo_micro_batch_sise: 4\n  ppo_micro_batch_size_per_gpu: ${critic.ppo_micro_batch_sise}\n",

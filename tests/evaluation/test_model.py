@@ -63,9 +63,9 @@ def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
     ("named", "kind"),
     [
         ("", "a run's folder"),
-        ("checkpoints", "a folder of checkpoints"),
-        ("checkpoints/global_step_10", "a folder of checkpoints"),
-        ("checkpoints/global_step_10/actor", "a folder of checkpoints"),
+        ("checkpoints", "a folder of verl's"),
+        ("checkpoints/global_step_10", "a folder of verl's"),
+        ("checkpoints/global_step_10/actor", "a folder of verl's"),
     ],
 )
 def test_where_the_model_of_a_run_is_is_said(tmp_path: Path, named: str, kind: str) -> None:

@@ -1,7 +1,6 @@
 """Train and evaluate agents that watch long videos with tools."""
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -44,6 +43,10 @@ class Parser(argparse.ArgumentParser):
         """Say what is wrong, and end."""
         self.exit(2, f"{self.prog}: error: {message} (all options: {self.prog} --help)\n")
 
+    def options(self) -> list[str]:
+        """All options, as they are written."""
+        return [option for action in self._actions for option in action.option_strings]
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand.
@@ -71,8 +74,7 @@ def _run(words: Sequence[str]) -> int:
     module, own = modules[known.command], parsers[known.command]
     unknown = others if not module.TAKES_OVERRIDES else [word for word in others if word.startswith("-")]
     if unknown:
-        options = re.findall(r"--[\w-]+", own.format_usage())
-        close = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+        close = get_close_matches(unknown[0].partition("=")[0], own.options(), n=1)
         own.error(f"not an option: {unknown[0]}" + (f"; did you mean {close[0]}?" if close else ""))
     if module.TAKES_OVERRIDES:
         known.overrides = others

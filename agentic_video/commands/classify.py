@@ -9,10 +9,11 @@ used tools, says what a question needs (VideoBrain, section 3.2). The same comma
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import cast, get_args
 
 from agentic_video.commands.numbers import fraction, natural, positive
+from agentic_video.commands.paths import model as model_name
+from agentic_video.commands.paths import path
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, teacher_options
 from agentic_video.synthesis.classes import (
     CLASSES,
@@ -38,14 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_teacher(parser, required=False)
     parser.add_argument(
         "--data",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="FILE",
         help="parquet or jsonl file of rows; may be repeated (default: the questions of --base-results)",
     )
     parser.add_argument(
-        "--base", metavar="MODEL", help="address of the base model's server, or folder of its checkpoint"
+        "--base",
+        type=model_name,
+        metavar="MODEL",
+        help="address of the base model's server, or folder of its checkpoint",
     )
     parser.add_argument(
         "--base-name", default="", metavar="NAME", help="name of the base model on its server, where it has several"
@@ -59,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--base-results",
-        type=Path,
+        type=path,
         nargs="+",
         default=[],
         metavar="FOLDER",
@@ -67,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--teacher-results",
-        type=Path,
+        type=path,
         nargs="+",
         default=[],
         metavar="FOLDER",

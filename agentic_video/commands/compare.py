@@ -6,6 +6,8 @@ agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoome
 import argparse
 from pathlib import Path
 
+from agentic_video.commands.paths import path
+
 HELP = "compare evaluations of the same questions"
 TAKES_OVERRIDES = False
 
@@ -15,12 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folders",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="folders of evaluations; the others are compared with the first",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
+        "--out", type=path, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agentic_video.commands.guard import refused
 from agentic_video.commands.numbers import positive
+from agentic_video.commands.paths import path
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ConvertError
 
@@ -31,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video convert``."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="the data set; --list names all")
     parser.add_argument("--list", action="store_true", help="list the data sets and stop")
-    parser.add_argument("--source", type=Path, metavar="PATH", help="folder of the annotations, or one annotation file")
-    parser.add_argument("--videos", type=Path, metavar="FOLDER", help="folder of the videos (default: the source)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="file of rows to write: .parquet or .jsonl")
+    parser.add_argument("--source", type=path, metavar="PATH", help="folder of the annotations, or one annotation file")
+    parser.add_argument("--videos", type=path, metavar="FOLDER", help="folder of the videos (default: the source)")
+    parser.add_argument("--out", type=path, metavar="FILE", help="file of rows to write: .parquet or .jsonl")
     parser.add_argument("--split", metavar="NAME", help="official split (default: the first that --list names)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows (default: all)")
     parser.add_argument(

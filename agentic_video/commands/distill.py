@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentic_video.commands.engine import SCRIPTED
 from agentic_video.commands.numbers import fraction, natural, positive
+from agentic_video.commands.paths import path
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
 from agentic_video.config.compose import compose_recipe, find_recipe
 from agentic_video.config.settings import settings_of
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_teacher(parser, without="where there is no GPU, a scripted one that knows the answers")
     parser.add_argument(
         "--data",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="FILE",

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 from agentic_video.commands.numbers import amount, probability
+from agentic_video.commands.paths import path
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
@@ -29,7 +30,7 @@ def add_recipe(parser: argparse.ArgumentParser, required: bool = True) -> None:
     example = next(iter(SYSTEMS))
     which = parser.add_mutually_exclusive_group(required=required)
     which.add_argument("--system", metavar="NAME", help=f"name of a recipe in ./recipes, e.g. {example}")
-    which.add_argument("--recipe", type=Path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
+    which.add_argument("--recipe", type=path, metavar="FOLDER", help=f"folder of a recipe, e.g. recipes/{example}")
     parser.add_argument(
         "--profile",
         choices=("laptop", "cluster"),

@@ -8,9 +8,9 @@ answers short. ``rows.jsonl`` is what GRPO reads. The same command goes on where
 """
 
 import argparse
-from pathlib import Path
 
 from agentic_video.commands.numbers import amount, fraction, natural, positive
+from agentic_video.commands.paths import path
 from agentic_video.commands.teachers import add_job, job_options, run_job, server_options
 from agentic_video.synthesis.enhance import EnhanceOptions, enhance
 from agentic_video.synthesis.jobs import Finished
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video enhance``."""
     parser.add_argument(
         "--failures",
-        type=Path,
+        type=path,
         action="append",
         required=True,
         metavar="FILE",
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--videos",
-        type=Path,
+        type=path,
         action="append",
         required=True,
         metavar="PATH",
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--existing",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="FILE",

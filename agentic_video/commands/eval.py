@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import positive, seed_or_none
+from agentic_video.commands.paths import model as model_name
+from agentic_video.commands.paths import path
 from agentic_video.commands.released import add_checkpoint, chosen, evaluate_several, variant_of
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_checkpoint(parser)
     parser.add_argument(
         "--model",
+        type=model_name,
         metavar="MODEL",
         help="folder of a checkpoint, its name on the hub, or address of an OpenAI-compatible server "
         "(http://host:8000/v1) (default: MODEL_PATH, else the tiny model of the laptop profile; with --baseline the "
@@ -42,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine(parser)
     parser.add_argument(
         "--data",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="FILE",
@@ -57,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="folder of the evaluation (default: RECIPE-eval/BENCHMARK/... in OUTPUT_DIR, or in outputs)",
     )
@@ -138,7 +141,7 @@ def options_of(arguments: argparse.Namespace, gpus: int, checkpoint: "Checkpoint
     from agentic_video.evaluation.options import EvalOptions, read_sweep
 
     if checkpoint is None:
-        model = arguments.model or os.environ.get("MODEL_PATH") or ""
+        model = arguments.model or model_name(os.environ.get("MODEL_PATH", ""))
         recipe = (arguments.recipe or find_recipe(arguments.system)).resolve()
         sampling: Mapping[str, float] = {}
     else:

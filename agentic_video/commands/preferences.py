@@ -9,10 +9,10 @@ and says whether it is a guess. The same command goes on where it was killed.
 """
 
 import argparse
-from pathlib import Path
 from typing import get_args
 
 from agentic_video.commands.numbers import fraction, natural, positive, share
+from agentic_video.commands.paths import path
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, server_options, teacher_options
 from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.preferences import SHARE, PreferenceOptions, Rejected, label
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video preferences``."""
     parser.add_argument(
         "--records",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="PATH",
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_teacher(parser, required=False)
     parser.add_argument(
         "--data",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="FILE",

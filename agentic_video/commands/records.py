@@ -1,15 +1,15 @@
 """Options of the commands that read recorded episodes."""
 
 import argparse
-from pathlib import Path
 
 from agentic_video.commands.numbers import natural
+from agentic_video.commands.paths import path
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
     """Add ``records``: where the episodes are."""
     parser.add_argument(
-        "records", nargs="+", type=Path, metavar="PATH", help="files of records, or folders of runs or evaluations"
+        "records", nargs="+", type=path, metavar="PATH", help="files of records, or folders of runs or evaluations"
     )
 
 

@@ -8,10 +8,10 @@ it was killed. ``key=value`` arguments are Hydra overrides of the recipe's confi
 """
 
 import argparse
-from pathlib import Path
 from typing import get_args
 
 from agentic_video.commands.numbers import fraction
+from agentic_video.commands.paths import path
 from agentic_video.commands.teachers import add_teacher, job_options, run_job, teacher_options
 from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.reflect import Kept, Loss, ReflectOptions, reflect
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_teacher(parser, limited="failures")
     parser.add_argument(
         "--rollouts",
-        type=Path,
+        type=path,
         action="append",
         required=True,
         metavar="PATH",

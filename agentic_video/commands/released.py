@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentic_video.commands.paths import path
 from agentic_video.utils.errors import SetupError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def add_checkpoint(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--checkpoints",
-        type=Path,
+        type=path,
         action="append",
         default=[],
         metavar="FILE",

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agentic_video.commands.guard import guarded
+from agentic_video.commands.paths import path
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
@@ -38,10 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which.add_argument("--paper", dest="mode", action="store_const", const="paper", help="the published stages")
     parser.add_argument("--plan", action="store_true", help="say what would be done and what is missing, and stop")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder of the downloads (default: data)")
+    parser.add_argument("--data", type=path, metavar="FOLDER", help="folder of the downloads (default: data)")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="folder of the reproduction (default: RECIPE-reproduce-laptop or -paper in OUTPUT_DIR, or in outputs)",
     )

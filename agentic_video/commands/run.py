@@ -15,6 +15,7 @@ from typing import get_args
 from agentic_video.commands.guard import guarded
 from agentic_video.launch.options import LaunchOptions, Profile, Stage
 from agentic_video.systems.registry import SYSTEMS
+from agentic_video.utils.errors import SetupError
 
 HELP = "train one system: GRPO, SFT, KTO or RFT"
 TAKES_OVERRIDES = True
@@ -57,7 +58,7 @@ def options_of(arguments: argparse.Namespace) -> LaunchOptions:
     """What the arguments ask for.
 
     Raises:
-        SetupError: There is no such recipe or stage, or a word is no override.
+        SetupError: There is no such recipe or stage, or a word is no override, or an option's.
     """
     from agentic_video.config.compose import recipe_at
     from agentic_video.config.overrides import check_overrides
@@ -67,6 +68,9 @@ def options_of(arguments: argparse.Namespace) -> LaunchOptions:
     if stage is not None:
         words.remove(stage)
     check_overrides(words, f"a stage ({', '.join(get_args(Stage))}), an option")
+    profile = next((word for word in words if word in {f"profile={name}" for name in get_args(Profile)}), "")
+    if profile:
+        raise SetupError(f"{profile}: a profile is an option, --{profile.replace('=', ' ')}")
     recipe: Path = recipe_at(arguments.recipe)
     return LaunchOptions(
         recipe=recipe,

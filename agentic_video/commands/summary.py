@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from agentic_video.commands.paths import path
 from agentic_video.systems.registry import SYSTEMS
 
 HELP = "write the summary of a run's folder again"
@@ -12,7 +13,7 @@ TAKES_OVERRIDES = False
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the argument of ``agentic-video summary``."""
     parser.add_argument(
-        "folder", type=Path, metavar="RUN", help=f"folder of a run, e.g. outputs/{next(iter(SYSTEMS))}-laptop/run-001"
+        "folder", type=path, metavar="RUN", help=f"folder of a run, e.g. outputs/{next(iter(SYSTEMS))}-laptop/run-001"
     )
 
 

@@ -3,11 +3,12 @@
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import amount, natural, positive, seconds
+from agentic_video.commands.paths import model as model_name
+from agentic_video.commands.paths import path
 from agentic_video.config.compose import find_recipe
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.rollout.chat_policy import ChatConfig
@@ -27,7 +28,7 @@ def add_job(parser: argparse.ArgumentParser, items: str, limited: str) -> None:
     """
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path,
         required=True,
         metavar="FOLDER",
         help="folder of the results; the same command goes on there",
@@ -74,6 +75,7 @@ def add_teacher(
     add_recipe(parser, required)
     parser.add_argument(
         "--teacher",
+        type=model_name,
         required=required and not without,
         metavar="MODEL",
         help="address of an OpenAI-compatible server (http://host:8000/v1), or folder of a checkpoint"

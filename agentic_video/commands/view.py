@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentic_video.commands.numbers import natural, picture_side, port
+from agentic_video.commands.paths import path
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 
@@ -29,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "paths",
         nargs="+",
-        type=Path,
+        type=path,
         metavar="RUN_OR_FILE",
         help="a run's folder (outputs/<recipe>-<profile>/run-NNN), any folder, or a jsonl file of episodes",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="the report to write (default: episodes.html in the run's folder)"
+        "--out", type=path, metavar="FILE", help="the report to write (default: episodes.html in the run's folder)"
     )
     parser.add_argument(
         "--images",
@@ -51,11 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest side of pictures (default: %(default)s)",
     )
     parser.add_argument(
-        "--videos", type=Path, metavar="FOLDER", help="where videos are that aren't where their records say"
+        "--videos", type=path, metavar="FOLDER", help="where videos are that aren't where their records say"
     )
     parser.add_argument(
         "--tokenizer",
-        type=Path,
+        type=path,
         metavar="FOLDER",
         help="a checkpoint; its tokenizer gives recorded ids their texts",
     )

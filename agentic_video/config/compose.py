@@ -1,11 +1,13 @@
 """A recipe's config, composed on verl's own."""
 
+import os
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override, OverrideType
@@ -13,6 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from agentic_video.config.misspelt import check_keys
 from agentic_video.config.overrides import check_against, parse_overrides
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError, one_line
@@ -58,7 +61,9 @@ def _state_of(recipe: Path) -> tuple[tuple[str, int, int], ...]:
 def _read(recipe: Path, profile: str, chosen: tuple[str, ...], state: object) -> DictConfig:
     """A config without other overrides. To read its files takes longer than all else, and many are asked for at once
     (``agentic-video reproduce`` and ``eval --released`` plan dozens of commands)."""
-    return _compose(recipe, profile, chosen)
+    config = _compose(recipe, profile, chosen)
+    check_keys(recipe, config)
+    return config
 
 
 def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
@@ -111,9 +116,22 @@ def _compose(recipe: Path, profile: str, overrides: Sequence[str] = ()) -> DictC
                 profile,
                 overrides=[*overrides, f"hydra.searchpath=[pkg://agentic_video.config,'file://{stock}']"],
             )
+        except yaml.YAMLError as error:
+            raise SetupError(_unreadable(error)) from error
         except HydraException as error:
             where = "" if overrides else f"{recipe / 'config' / profile}.yaml: "
             raise SetupError(where + one_line(error)) from error
+
+
+def _unreadable(error: yaml.YAMLError) -> str:
+    """What is wrong with a file that is no YAML, and where."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    if mark is None or not isinstance(error, yaml.MarkedYAMLError):
+        return one_line(error)
+    problem = one_line(error.problem or error)
+    if "'\\t'" in problem:
+        problem = "a tab; YAML is indented with spaces"
+    return f"{mark.name} line {mark.line + 1}: {problem}"
 
 
 def find_recipe(name: str, option: str = "--system ") -> Path:
@@ -140,6 +158,7 @@ def recipe_at(text: str) -> Path:
     Raises:
         SetupError: There is none.
     """
+    text = os.path.expanduser(text)
     if "/" in text or (Path(text) / "config").is_dir():
         check_recipe(text)
         return Path(text).resolve()

@@ -4,11 +4,13 @@ What isn't there would fail minutes after the start, or train on something else 
 key, and where in verl 0.9.1 the reason is.
 """
 
+import os
 import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
@@ -19,6 +21,43 @@ TRAINER_MODES = {
     "separate_async": "agentic_video_separate_async",
 }
 """verl's trainers, and the modes (``trainer.v1.trainer_mode``) under which they log episodes too."""
+
+LOGGERS = (
+    "console",
+    "tensorboard",
+    "file",
+    "wandb",
+    "swanlab",
+    "mlflow",
+    "clearml",
+    "trackio",
+    "vemlp_wandb",
+    "rl_insight",
+    "tracking",
+)
+"""What verl can log to; ``tracking`` is an old name of ``wandb``."""
+ESTIMATORS = (
+    "grpo",
+    "grpo_passk",
+    "grpo_vectorized",
+    "gae",
+    "gdpo",
+    "gpg",
+    "opo",
+    "remax",
+    "rloo",
+    "rloo_vectorized",
+    "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline",
+    "optimal_token_baseline",
+    "tir_optimal_token_baseline",
+)
+"""verl's own advantages."""
+REGISTRY = "verl.trainer.ppo.core_algos"
+"""verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
+to look would take a dry run ten times as long."""
+RESUME_MODES = ("auto", "disable", "resume_path")
+VIDEO_CHECKS = ("exists", "probe")
 
 MAX_OVERSAMPLE = 8
 """Times the batch: what is beyond is a slip of the finger."""
@@ -34,23 +73,80 @@ Get = Callable[[str], Any]
 
 
 def check_verl_features(config: DictConfig) -> None:
-    """Make sure that a GRPO run asks nothing of verl that can't be had here; before anything is built.
+    """Make sure that a run asks nothing of verl that can't be had here; before anything is built.
 
     Args:
-        config: Of the run, composed; of a stage without rollouts (SFT, KTO) nothing is checked.
+        config: Of the run, composed; of a stage without rollouts (SFT, KTO) only what all stages have is checked.
 
     Raises:
         SetupError: It does; one line that names the key, and what to set.
     """
-    if "actor_rollout_ref" not in config:
-        return
 
     def get(key: str) -> Any:
         return OmegaConf.select(config, key, throw_on_missing=False)
 
-    for checks in (_oversample, _filter_groups, _credit, _reward, _trainer, _engine, _actor, _lora, _separate_async):
+    of_grpo = (
+        _estimator,
+        _oversample,
+        _filter_groups,
+        _credit,
+        _reward,
+        _trainer,
+        _engine,
+        _actor,
+        _lora,
+        _separate_async,
+    )
+    for checks in (_loggers, _resume, _videos, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
             raise SetupError(message)
+
+
+def _unknown(key: str, value: Any, known: Collection[str]) -> str:
+    """The message about a word that isn't one of those that a key takes."""
+    return f"{key}: {value}: {did_you_mean(str(value), known)}there are {', '.join(known)}"
+
+
+def _loggers(get: Get) -> Iterator[str]:
+    key = "trainer.logger"
+    value = get(key)
+    # verl/utils/tracking.py asserts that it knows them, once the engines are up
+    if isinstance(value, str) and re.search(r"[\[\],\s]", value):
+        names = re.findall(r"\w+", value)
+        yield f"{key}: {value!r} is a text; write a list without quotes around it: '{key}=[{','.join(names)}]'"
+    for name in value if isinstance(value, ListConfig) else [value]:
+        if name is not None and name not in LOGGERS:
+            yield _unknown(key, name, LOGGERS)
+
+
+def _resume(get: Get) -> Iterator[str]:
+    mode, path = get("trainer.resume_mode"), get("trainer.resume_from_path")
+    if mode is not None and mode not in RESUME_MODES:
+        yield _unknown("trainer.resume_mode", mode, RESUME_MODES)
+    if mode != "resume_path":
+        return
+    # verl/trainer/ppo/v1/trainer_base.py, _load_checkpoint, takes the number from the path's end
+    pattern = r"global_step_[0-9]+$" if get("actor_rollout_ref") is not None else r"global_step_[0-9]+"
+    if not re.search(pattern, str(path)):
+        given = "not set" if path is None else path
+        yield (
+            f"trainer.resume_from_path: {given}: trainer.resume_mode=resume_path needs a checkpoint's folder, "
+            ".../global_step_N"
+        )
+
+
+def _videos(get: Get) -> Iterator[str]:
+    check = get("data.check_videos")
+    if check is not None and check not in VIDEO_CHECKS:
+        yield _unknown("data.check_videos", check, VIDEO_CHECKS)
+
+
+def _estimator(get: Get) -> Iterator[str]:
+    key, own = "algorithm.adv_estimator", getattr(sys.modules.get(REGISTRY), "ADV_ESTIMATOR_REGISTRY", {})
+    # modules that only verl's processes import may register others
+    elsewhere = os.environ.get("VERL_USE_EXTERNAL_MODULES") or get(f"{MODEL}.external_lib")
+    if (name := get(key)) is not None and not elsewhere and name not in {*ESTIMATORS, *own}:
+        yield _unknown(key, name, [*ESTIMATORS, *(one for one in own if one not in ESTIMATORS)])
 
 
 def _oversample(get: Get) -> Iterator[str]:
@@ -98,8 +194,7 @@ def _trainer(get: Get) -> Iterator[str]:
             f"set {TRAINER_MODES[mode]}"
         )
     if mode not in TRAINER_MODES.values():
-        meant = did_you_mean(str(mode), list(TRAINER_MODES.values()))
-        yield f"trainer.v1.trainer_mode: {mode}: {meant}there are {', '.join(TRAINER_MODES.values())}"
+        yield _unknown("trainer.v1.trainer_mode", mode, list(TRAINER_MODES.values()))
     for key in ("async_training", "rollout.total_rollout_steps"):
         # verl/experimental/fully_async_policy: a program of its own with its own agent-loop manager and queue
         if get(key) is not None:

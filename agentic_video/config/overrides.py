@@ -16,6 +16,21 @@ WORDS: Mapping[str, Sequence[str]] = {"trainer.test_freq": ("after_each_epoch",)
 """Words that verl takes where a number stands in its config."""
 UNREAD: Mapping[str, str] = {"actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad"}
 """Keys that stand in verl's config and that nothing reads (0.9.1), each with the one that is read in its place."""
+OF_NULL: Mapping[str, type] = {
+    "trainer.total_training_steps": int,
+    "trainer.max_actor_ckpt_to_keep": int,
+    "trainer.max_critic_ckpt_to_keep": int,
+    "data.gen_batch_size": int,
+    "data.val_batch_size": int,
+    "data.seed": int,
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu": int,
+    "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": int,
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": int,
+    "actor_rollout_ref.rollout.max_model_len": int,
+    "ray_kwargs.ray_init.num_cpus": int,
+    "critic.enable": bool,
+}
+"""What verl takes where its config has null."""
 _REWARD = "agentic_video.reward.path and .name"
 REPLACED: Mapping[str, str] = {
     "custom_reward_function": _REWARD,
@@ -127,12 +142,13 @@ def _select(block: DictConfig, key: str) -> Any:
 
 
 def _check_kind(key: str, before: Any, value: Any) -> None:
-    """Make sure that a value is of the kind that stands in the config; null and interpolations are left to verl.
+    """Make sure that a value is of the kind that stands in the config, or that null stands for; other nulls and
+    interpolations are left to verl.
 
     Raises:
         SetupError: It isn't.
     """
-    if before is None or value is None or (isinstance(value, str) and ("${" in value or value in WORDS.get(key, ()))):
+    if value is None or (isinstance(value, str) and ("${" in value or value in WORDS.get(key, ()))):
         return
     if isinstance(before, DictConfig):
         if isinstance(value, Mapping) or (isinstance(value, str) and "." not in key):  # another file of a group
@@ -145,13 +161,15 @@ def _check_kind(key: str, before: Any, value: Any) -> None:
         (float, (int, float), "a number"),
         (ListConfig, (list, str), "a list, e.g. [a,b]"),
     ):
-        if isinstance(before, kinds):  # bool comes first: it is an int too
+        if (
+            OF_NULL.get(key) is kinds if before is None else isinstance(before, kinds)
+        ):  # bool comes first: it is an int too
             number_for_bool = isinstance(value, bool) and kinds is not bool
             if number_for_bool or not isinstance(value, fits):
-                raise SetupError(f"{key}: expected {expected}, got {_written(value)}")
+                raise SetupError(f"{key}: expected {expected}, got {written(value)}")
             return
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """A value as a user wrote it."""
     return str(value).lower() if isinstance(value, bool) else repr(getattr(value, "text", value))

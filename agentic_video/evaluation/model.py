@@ -31,6 +31,18 @@ VLLM_KEYS = (
 )
 """Keys of verl's rollout config that vLLM's engine knows by the same name."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+OF_TEXT = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "llama", "mistral")
+"""``model_type`` of models that see nothing; of others it isn't known."""
+MODEL_BELOW = (
+    "model",
+    "huggingface",
+    "actor/huggingface",
+    "global_step_*/huggingface",
+    "global_step_*/actor/huggingface",
+    "checkpoints/global_step_*/huggingface",
+    "checkpoints/global_step_*/actor/huggingface",
+)
+"""Where a run's folder, or one of its checkpoints', has its models."""
 VLLM_NEVER = ("worker_extension_cls",)
 """What training needs of vLLM and an evaluation doesn't."""
 
@@ -130,11 +142,13 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
         option: How messages call the option that names the model.
 
     Raises:
-        SetupError: It is an address, or a folder without weights in Hugging Face's format.
+        SetupError: It is an address, a file, or a folder without weights in Hugging Face's format; or it is a model
+            of text alone.
     """
     if is_address(model):
         raise SetupError(f"--engine {engine} needs the folder of a checkpoint, and {option} is an address: {model}")
     folder = Path(model)
+    check_place(folder, f"{option} {folder}")
     if not folder.is_dir():
         if folder.exists() or not _HUB_NAME.fullmatch(model):
             raise SetupError(
@@ -146,6 +160,66 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
             f"{option} {folder}: no weights in Hugging Face's format there; turn a checkpoint of verl into one with "
             f"python -m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir NEW_FOLDER"
         )
+    _check_sees(folder / "config.json", f"{option} {folder}")
+
+
+def _check_sees(config: Path, named: str) -> None:
+    """Make sure that a model isn't one of text alone.
+
+    Args:
+        config: Its ``config.json``; where it isn't there, or can't be read, its engine says more.
+        named: How messages name the model.
+
+    Raises:
+        SetupError: It is.
+    """
+    try:
+        values = json.loads(config.read_text(encoding="utf-8"))
+        kind = "" if "auto_map" in values or "vision_config" in values else values.get("model_type")
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
+        return
+    if kind in OF_TEXT:
+        raise SetupError(f"{named}: its model_type is {kind!r}, a model of text alone, which sees no frames")
+
+
+def cached_config(model: str) -> Path | None:
+    """The ``config.json`` of a model in the hub's cache; None where it isn't there.
+
+    Args:
+        model: Its name on the hub.
+    """
+    from huggingface_hub import try_to_load_from_cache
+
+    found = try_to_load_from_cache(model, "config.json")
+    return Path(found) if isinstance(found, str) else None
+
+
+def check_place(folder: Path, named: str) -> None:
+    """Make sure that what is named as a model isn't a file, or a folder which only has one further below.
+
+    Args:
+        folder: Where a model should be.
+        named: How messages name it.
+
+    Raises:
+        SetupError: It is; the message names the folder of the model.
+    """
+    if folder.is_file():
+        raise SetupError(f"{named}: a file; name its folder")
+    if _has_model(folder):
+        return
+    for pattern in MODEL_BELOW:
+        found = [one for one in folder.glob(pattern) if _has_model(one)]
+        if found:
+            kind = "a run's folder" if pattern.startswith(("model", "checkpoints")) else "a folder of verl's"
+            last = max(found, key=lambda one: [int(number) for number in re.findall(r"global_step_(\d+)", str(one))])
+            raise SetupError(f"{named} is {kind}; its model is {last}")
+
+
+def _has_model(folder: Path) -> bool:
+    """Whether a folder has a model in Hugging Face's format."""
+    weights = any(folder.glob("*.safetensors")) or any(folder.glob("*.bin"))
+    return weights and (folder / "config.json").is_file()
 
 
 def require_model(options: ModelOptions, option: str = "--model") -> None:
@@ -169,12 +243,14 @@ def _require_hub_model(model: str, option: str, timeout: float = 20.0) -> None:
     """Make sure that a model is in the hub's cache, or on the hub.
 
     Raises:
-        SetupError: It isn't, or the hub can't be reached.
+        SetupError: It isn't, or the hub can't be reached; or it is a model of text alone.
     """
     from huggingface_hub import is_offline_mode
 
     error = hub_error(model, timeout)
     if error is None:
+        if config := cached_config(model):
+            _check_sees(config, f"{option} {model}")
         return
     if is_offline_mode():
         raise SetupError(
@@ -194,10 +270,10 @@ def hub_error(model: str, timeout: float) -> Exception | None:
         model: Its name on the hub.
         timeout: Seconds.
     """
-    from huggingface_hub import HfApi, try_to_load_from_cache
+    from huggingface_hub import HfApi
 
     try:
-        if not isinstance(try_to_load_from_cache(model, "config.json"), str):
+        if cached_config(model) is None:
             HfApi().model_info(model, timeout=timeout)
     except Exception as error:  # its classes of errors change from version to version
         return error

@@ -58,6 +58,9 @@ class EndpointConfig:
         on_failure: ``drop_group`` drops the question's whole group, ``zero`` counts the verdict as "wrong".
         max_tokens: Most tokens of a reply; 0 leaves it to the server, as reasoning models want it.
         temperature: Of sampling; null leaves it to the server, as reasoning models want it.
+
+    Raises:
+        ValueError: A value that makes no sense.
     """
 
     base_url: str = ""
@@ -72,6 +75,8 @@ class EndpointConfig:
     temperature: float | None = 0.0
 
     def __post_init__(self) -> None:
+        if self.base_url and not self.base_url.lower().startswith(("http://", "https://")):
+            raise ValueError(f"base_url must begin with http:// or https://, got {self.base_url!r}")
         check_choice("on_failure", self.on_failure, get_args(FailurePolicy))
         if not self.timeout > 0:
             raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")

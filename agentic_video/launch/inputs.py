@@ -138,6 +138,8 @@ def check_inputs(
     Raises:
         SetupError: Something isn't there, can't be read, or is too little; the message says what to set.
     """
+    if not elsewhere:
+        _check_resumed(config)
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
@@ -169,6 +171,19 @@ def check_inputs(
     return Checked(fitted, min(counts[0], _most_samples(config) or counts[0]), videos)
 
 
+def _check_resumed(config: DictConfig) -> None:
+    """Make sure that the checkpoint is there which a run is told to go on from.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    key = "trainer.resume_from_path"
+    path = str(OmegaConf.select(config, key))
+    # verl takes it as it is: without a home folder for ~
+    if OmegaConf.select(config, "trainer.resume_mode") == "resume_path" and not os.path.isdir(path):
+        raise SetupError(f"{key}: {path}: no such folder")
+
+
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
     """Make sure that a checkpoint can be loaded, as far as its name and its folder tell.
 
@@ -178,7 +193,10 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
     Raises:
         SetupError: It can't.
     """
+    from agentic_video.evaluation.model import cached_config, check_place
+
     folder = Path(model).expanduser()
+    check_place(folder, f"MODEL_PATH={model}")
     if folder.is_dir():
         _check_folder(folder, f"MODEL_PATH={model}", own_tokenizer=own_tokenizer)
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
@@ -193,6 +211,8 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
     if problem := _hub_problem(model):
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
+    if config := cached_config(model):
+        _check_family(config, f"MODEL_PATH={model}")
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
@@ -209,9 +229,7 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
 
     if not (folder / "config.json").is_file():
         raise SetupError(f"{named}: no checkpoint in Hugging Face's format (config.json is missing)")
-    kind = _json_of(folder / "config.json", named).get("model_type")
-    if kind not in FAMILIES:
-        raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
+    _check_family(folder / "config.json", named)
     require_checkpoint(str(folder), "vllm", "MODEL_PATH")
     for index in folder.glob("*.index.json"):
         shards = _json_of(index, named).get("weight_map")
@@ -224,6 +242,21 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
             raise SetupError(
                 f"{named}: no {what} ({' or '.join(files)}): copy it from the model that this one was made of"
             )
+
+
+def _check_family(config: Path, named: str) -> None:
+    """Make sure that a model is of a kind that can be trained.
+
+    Args:
+        config: Its ``config.json``.
+        named: How messages name it.
+
+    Raises:
+        SetupError: It isn't.
+    """
+    kind = _json_of(config, named).get("model_type")
+    if kind not in FAMILIES:
+        raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
 
 
 def _json_of(file: Path, named: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
 from agentic_video.config.features import check_verl_features
-from agentic_video.config.overrides import parse_overrides
+from agentic_video.config.overrides import parse_overrides, written
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.inputs import named_inputs, require_inputs
@@ -40,6 +40,8 @@ POSITIVE = (
     "trainer.total_training_steps",
 )
 """Counts of which verl says nothing, or something else much later, when they are zero or less."""
+LEAST: Mapping[str, int] = {**dict.fromkeys(POSITIVE, 1), "data.gen_batch_size": 0}
+"""Keys that hold whole numbers, each with the least that makes sense; verl takes 0 prompts a fetch for its batch."""
 TORCHRUN: Mapping[Stage, str] = {
     "sft": "agentic_video.training.sft",
     "kto": "agentic_video.training.kto_trainer",
@@ -145,10 +147,14 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
     Raises:
         SetupError: One doesn't; the message names it.
     """
-    for key in POSITIVE:
+    for key, least in LEAST.items():
         value = OmegaConf.select(config, key, throw_on_missing=False)
-        if value is not None and value < 1:
-            raise SetupError(f"{key}: must be at least 1, got {value}")
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise SetupError(f"{key}: expected a whole number, got {written(value)}")
+        if value < least:
+            raise SetupError(f"{key}: must be at least {least}, got {value}")
     if stage == "grpo" and config.actor_rollout_ref.rollout.n == 1 and config.algorithm.filter_groups.enable:
         raise SetupError(
             "actor_rollout_ref.rollout.n: a group of one has no advantages, and algorithm.filter_groups.enable would "

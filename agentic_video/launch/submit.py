@@ -119,7 +119,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
             flush=True,
         )
     # its driver has another working directory: a copy of the repository
-    variables["OUTPUT_DIR"] = os.path.abspath(variables.get("OUTPUT_DIR", "outputs"))
+    variables["OUTPUT_DIR"] = os.path.abspath(os.path.expanduser(variables.get("OUTPUT_DIR", "outputs")))
     # The job's own driver joins the cluster it runs on.
     variables["RAY_ADDRESS"] = "auto"
     try:

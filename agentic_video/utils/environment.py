@@ -57,7 +57,7 @@ def output_folder(environment: Mapping[str, str]) -> Path:
     Raises:
         SetupError: Its name holds what configs take for a reference.
     """
-    folder = Path(environment.get("OUTPUT_DIR") or "outputs").resolve()
+    folder = Path(os.path.expanduser(environment.get("OUTPUT_DIR") or "outputs")).resolve()
     if "${" in str(folder):
         raise SetupError(f"{folder}: a config can't hold a path with ${{; set OUTPUT_DIR to another")
     return folder

@@ -32,6 +32,7 @@ def test_a_recipe_a_stage_and_overrides_in_any_order() -> None:
         (("evva",), "evva: no such recipe; did you mean eva\\? there are eva, "),
         (("./evva",), r"\./evva: no recipe \(a folder with config/"),
         (("eva", "ppo"), r"ppo: neither a stage \(grpo, sft, kto, rft\), an option nor a Hydra override"),
+        (("eva", "profile=laptop"), "profile=laptop: a profile is an option, --profile laptop$"),
         (("eva", "--dryrun"), "--dryrun: neither a stage"),
     ],
 )

@@ -1,5 +1,6 @@
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,65 @@ def test_a_recipe_is_found_from_anywhere_and_one_s_own_first(tmp_path: Path, mon
         match="--system moments: no such recipe; there are eva, framemind, framethinker, longvt, paravt, ",
     ):
         find_recipe("moments")
+
+
+def changed(folder: Path, change: Callable[[str], str]) -> Path:
+    """A recipe with another ``laptop.yaml``."""
+    shutil.copytree(RECIPES / "eva" / "config", folder / "config")
+    file = folder / "config" / "laptop.yaml"
+    file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("trainer:\n\tsave_freq: 1\n", 2, "a tab; YAML is indented with spaces"),
+        ("trainer:\n  save_freq: 1\n    test_freq: 1\n", 3, "mapping values are not allowed here"),
+        ("trainer: {a: 1\ndata: 2\n", 2, "expected ',' or '}', but got ':'"),
+        ("data:\n  seed: 1\n  seed: 2\n", 3, "found duplicate key seed"),
+    ],
+)
+def test_a_file_that_is_no_yaml_is_named_with_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+    recipe = changed(tmp_path, lambda _: text)
+    with pytest.raises(SetupError, match=rf"laptop\.yaml line {line}: {re.escape(said)}$") as caught:
+        compose_recipe(recipe, "laptop", ["trainer.save_freq=1"])
+    assert str(caught.value).startswith(str(recipe)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ("trainr:\n  save_freq: 3\n", "trainr: no such key; did you mean trainer?"),
+        ("agentic_vidoe:\n  credit: turn\n", "agentic_vidoe: no such key; did you mean agentic_video?"),
+        ("critic:\n  optim:\n    weight_decai: 1\n", "critic.optim.weight_decai: no such key; did you mean critic."),
+    ],
+)
+def test_a_misspelt_key_of_a_recipe_is_named(tmp_path: Path, block: str, said: str) -> None:
+    recipe = changed(tmp_path, lambda text: f"{text}\n{block}")
+    with pytest.raises(SetupError, match=rf"laptop\.yaml line [0-9]+: {re.escape(said)}"):
+        compose_recipe(recipe, "laptop")
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "mine:\n  trainer_notes: 3\n",  # nobody's key
+        "mine:\n  trainer: 3\n  trainers: 4\n",  # in a block of one's own
+        "critic:\n  optim:\n    betas_of_mine: 1\n",
+        "ray_kwargs:\n  ray_init:\n    num_gpus: 1\n",  # one of Ray's, in a block that lists only some
+        "critic:\n  ppo_micro_batch_sise: 4\n  ppo_micro_batch_size_per_gpu: ${critic.ppo_micro_batch_sise}\n",
+    ],
+)
+def test_a_key_of_one_s_own_is_left_alone(tmp_path: Path, block: str) -> None:
+    compose_recipe(changed(tmp_path, lambda text: f"{text}\n{block}"), "laptop")
+
+
+def test_a_key_that_a_recipe_s_code_reads_is_left_alone(tmp_path: Path) -> None:
+    recipe = changed(tmp_path, lambda text: f"{text}\ncritic:\n  forward_micro_batch_sizes: [1]\n")
+    with pytest.raises(SetupError, match=r"did you mean critic\.forward_micro_batch_size\?"):
+        compose_recipe(recipe, "laptop")
+    (recipe / "mine.py").write_text("sizes = config['forward_micro_batch_sizes']", encoding="utf-8")
+    file = recipe / "config" / "laptop.yaml"
+    file.write_text(f"{file.read_text(encoding='utf-8')}# read again\n", encoding="utf-8")
+    compose_recipe(recipe, "laptop")

@@ -3,7 +3,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.config.features import check_verl_features
+from agentic_video.config.features import ESTIMATORS, LOGGERS, check_verl_features
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import PROFILES, SYSTEMS, composed, set_environment
 
@@ -39,6 +39,12 @@ def test_the_recipes_can_be_had(system: str, profile: str) -> None:
         [f"{ROLLOUT}.name=sglang"],
         ["agentic_video.system.frames_as=video"],
         ["actor_rollout_ref.actor.strategy=fsdp"],
+        ["trainer.logger=console"],
+        ["trainer.logger=[console,wandb,tracking]"],
+        ["trainer.resume_mode=resume_path", "trainer.resume_from_path=/runs/checkpoints/global_step_20"],
+        ["algorithm.adv_estimator=rloo"],
+        ["algorithm.adv_estimator=mine", f"{MODEL}.external_lib=mine"],
+        ["data.check_videos=probe"],
         ["trainer.v1.trainer_mode=agentic_video_colocate_async"],
         OWN_GPUS,
         [*OWN_GPUS, LORA, f"{MODEL}.lora.merge=True"],
@@ -62,6 +68,23 @@ def test_what_can_be_had(overrides: list[str]) -> None:
         ),
         (["trainer.v1.trainer_mode=sync"], r"^trainer\.v1\.trainer_mode: sync is verl's own .*; set agentic_video$"),
         (["trainer.v1.trainer_mode=agentic_vidoe"], r"agentic_vidoe: did you mean agentic_video\? there are"),
+        (
+            ["trainer.logger=[console,wandbb]"],
+            r"^trainer\.logger: wandbb: did you mean wandb\? there are console, tensorboard, ",
+        ),
+        (["trainer.logger=tensorbord"], r"^trainer\.logger: tensorbord: did you mean tensorboard\?"),
+        (
+            ["trainer.logger='[console, wandb]'"],
+            r"is a text; write a list without quotes around it: 'trainer\.logger=\[console,wandb\]'$",
+        ),
+        (["algorithm.adv_estimator=grpoo"], r"^algorithm\.adv_estimator: grpoo: did you mean grpo\? there are grpo, "),
+        (["data.check_videos=prob"], r"^data\.check_videos: prob: did you mean probe\? there are exists, probe$"),
+        (["trainer.resume_mode=yes"], r"^trainer\.resume_mode: (yes|True): there are auto, disable, resume_path$"),
+        (["trainer.resume_mode=resume_path"], r"^trainer\.resume_from_path: not set: .* needs a checkpoint's folder"),
+        (
+            ["trainer.resume_mode=resume_path", "trainer.resume_from_path=/runs/checkpoints"],
+            r"^trainer\.resume_from_path: /runs/checkpoints: .* \.\.\./global_step_N$",
+        ),
         (["trainer.use_v1=False"], r"^trainer\.use_v1: "),
         (["+async_training.partial_rollout=True"], r"^async_training: belongs to verl's fully asynchronous program"),
         (["trainer.default_hdfs_dir=hdfs://x/y"], r"^trainer\.default_hdfs_dir: .* set trainer\.default_local_dir"),
@@ -122,6 +145,38 @@ def test_what_needs_a_gpu(override: str, message: str) -> None:
 
 def test_stages_without_rollouts_are_left_alone() -> None:
     check_verl_features(OmegaConf.create({"trainer": {"default_hdfs_dir": "hdfs://x"}}))
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("trainer.logger=[console,wandbb]", r"^trainer\.logger: wandbb: did you mean wandb\?"),
+        ("data.check_videos=prob", r"^data\.check_videos: prob: did you mean probe\?"),
+        ("trainer.resume_mode=resume_path", r"^trainer\.resume_from_path: not set"),
+    ],
+)
+def test_words_that_all_stages_read(override: str, said: str) -> None:
+    check_verl_features(composed("videozoomer", "sft_laptop", "data.train_files=none"))
+    with pytest.raises(SetupError, match=said):
+        check_verl_features(composed("videozoomer", "sft_laptop", "data.train_files=none", override))
+
+
+def test_the_words_are_verl_s() -> None:
+    from verl.trainer.ppo.core_algos import AdvantageEstimator
+    from verl.utils.tracking import Tracking
+
+    assert set(ESTIMATORS) == {one.value for one in AdvantageEstimator}
+    assert set(LOGGERS) == {*Tracking.supported_backend, "tracking"}
+
+
+def test_an_advantage_of_one_s_own_can_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    from verl.trainer.ppo import core_algos
+
+    config = composed("videozoomer", "cluster", "algorithm.adv_estimator=mine")
+    with pytest.raises(SetupError, match=r"^algorithm\.adv_estimator: mine: there are"):
+        check_verl_features(config)
+    monkeypatch.setitem(core_algos.ADV_ESTIMATOR_REGISTRY, "mine", print)
+    check_verl_features(config)
 
 
 @pytest.mark.parametrize(

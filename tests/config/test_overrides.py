@@ -6,7 +6,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.config.overrides import REPLACED, UNREAD, check_against, check_overrides, parse_overrides
+from agentic_video.config.overrides import OF_NULL, REPLACED, UNREAD, check_against, check_overrides, parse_overrides
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -55,6 +55,11 @@ def test_what_hydra_can_t_read_costs_one_line(text: str, message: str) -> None:
             "actor_rollout_ref.rollout.val_kwargs=3",
             r"expected keys and values, e\.g\. .*val_kwargs\.\w+=\.\.\., got 3$",
         ),
+        ("trainer.total_training_steps=ten", r"^trainer\.total_training_steps: expected a whole number, got 'ten'$"),
+        ("trainer.total_training_steps='10'", r"^trainer\.total_training_steps: expected a whole number, got '10'$"),
+        ("data.gen_batch_size=ten", r"^data\.gen_batch_size: expected a whole number, got 'ten'$"),
+        ("data.seed=0.5", r"^data\.seed: expected a whole number, got 0\.5$"),
+        ("critic.enable=maybe", r"^critic\.enable: expected true or false, got 'maybe'$"),
         ("trainer.logger=7", r"expected a list, e\.g\. \[a,b\], got 7$"),
         (
             "actor_rollout_ref.actor.grad_clip=0.5",
@@ -77,6 +82,9 @@ def test_mistakes_are_named_with_what_was_meant(config: DictConfig, text: str, m
         "trainer.logger=[console]",
         "trainer.experiment_name=5",
         "trainer.total_training_steps=null",
+        "trainer.total_training_steps=7",
+        "data.gen_batch_size=${data.train_batch_size}",
+        "actor_rollout_ref.model.tokenizer_path=7b",  # null that may be many things
         "trainer.test_freq=after_each_epoch",
         "data.train_batch_size=${trainer.nnodes}",
         "+trainer.mine=1",
@@ -105,6 +113,13 @@ def test_a_key_is_called_unread_as_long_as_verl_doesn_t_read_it(config: DictConf
         if "config" not in file.relative_to(workers).parts and key.rpartition(".")[2] in file.read_text("utf-8")
     ]
     assert read == []
+
+
+@pytest.mark.parametrize("key", OF_NULL)
+def test_what_null_stands_for_are_keys_of_verl(config: DictConfig, key: str) -> None:
+    check_against(config, parse_overrides([f"{key}=null"]))
+    with pytest.raises(SetupError, match=rf"^{re.escape(key)}: expected "):
+        check_against(config, parse_overrides([f"{key}=ten"]))
 
 
 @pytest.mark.parametrize("key", REPLACED)

@@ -1,5 +1,6 @@
 """Which model is evaluated, what runs it, and how it is sampled."""
 
+import json
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -54,8 +55,34 @@ def test_a_folder_that_is_not_there_is_named(model: str) -> None:
 
 def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
-    with pytest.raises(SetupError, match="no such folder"):
+    with pytest.raises(SetupError, match=r"^--model .*model\.safetensors: a file; name its folder$"):
         engine_of(str(tmp_path / "model.safetensors"), "auto")
+
+
+@pytest.mark.parametrize(
+    ("named", "kind"),
+    [
+        ("", "a run's folder"),
+        ("checkpoints", "a folder of verl's"),
+        ("checkpoints/global_step_10", "a folder of verl's"),
+        ("checkpoints/global_step_10/actor", "a folder of verl's"),
+    ],
+)
+def test_where_the_model_of_a_run_is_is_said(tmp_path: Path, named: str, kind: str) -> None:
+    for step in (9, 10):
+        folder = tmp_path / "checkpoints" / f"global_step_{step}" / "actor" / "huggingface"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        with pytest.raises(SetupError, match="model_merger"):
+            engine_of(str(folder), "auto")
+        (folder / "model.safetensors").write_bytes(b"small")
+    with pytest.raises(SetupError, match=rf" is {kind}; its model is {folder}$"):
+        engine_of(str(tmp_path / named), "auto")
+    assert engine_of(str(folder), "auto") == "vllm"
+    (tmp_path / "model").symlink_to(folder)
+    if not named:
+        with pytest.raises(SetupError, match=rf"^--model {tmp_path} is {kind}; its model is {tmp_path}/model$"):
+            engine_of(str(tmp_path), "auto")
 
 
 def test_a_model_that_the_hub_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,3 +207,32 @@ def test_an_episode_s_seeds_depend_on_it_and_its_turn_alone() -> None:
     nothing = [None, None, None]
     assert first(sampled, None) == first(ModelSpec("vllm", "m"), "a") == nothing
     assert first(ModelSpec("vllm", "m", temperature=1.0, seed=-1), "a") == nothing
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"),
+    [
+        ({"model_type": "qwen2"}, False),
+        ({"model_type": "qwen2", "auto_map": {}}, True),  # code of its own, which may see
+        ({"model_type": "qwen2_5_vl"}, True),
+        ({"model_type": "somebody_s"}, True),
+        ([], True),
+    ],
+)
+def test_a_model_of_text_alone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: object, fits: bool
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(values))
+    (tmp_path / "model.safetensors").write_bytes(b"small")
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda model, file: str(config))
+    for model in (str(tmp_path), "owner/name"):
+
+        def look(model: str = model) -> None:
+            require_model(ModelOptions(model, engine_of(model, "auto")))
+
+        if fits:
+            look()
+            continue
+        with pytest.raises(SetupError, match=rf"^--model {model}: its model_type is 'qwen2', a model of text alone"):
+            look()

@@ -176,6 +176,7 @@ def test_reasoning_models_get_no_limit_and_no_temperature(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
+        ("base_url", "judge:8000"),
         ("on_failure", "ignore"),
         ("timeout", 0),
         ("timeout", float("nan")),

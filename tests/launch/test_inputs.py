@@ -171,6 +171,16 @@ def test_a_user_s_files_are_handed_over_by_their_whole_paths(tmp_path: Path, mon
     assert handed_over([elsewhere], "grpo") == [elsewhere]
 
 
+def test_a_checkpoint_to_go_on_from_must_be_there(tmp_path: Path) -> None:
+    folder = tmp_path / "global_step_2"
+    config = config_of(trainer={"resume_mode": "resume_path", "resume_from_path": str(folder)})
+    check(Inputs(), config=config, elsewhere=True)
+    with pytest.raises(SetupError, match=rf"^trainer\.resume_from_path: {folder}: no such folder$"):
+        check(Inputs(), config=config)
+    folder.mkdir()
+    check(Inputs(), config=config)
+
+
 @pytest.mark.parametrize("profile", ["laptop", "cluster"])
 @pytest.mark.parametrize("model", ["/no/such", "./none", "none"])
 def test_a_model_that_is_not_there_is_refused(model: str, profile: Profile) -> None:
@@ -187,6 +197,20 @@ def test_a_name_on_the_hub_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None
         check(Inputs("owner/model"), "laptop")
 
 
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3_vl"])
+def test_what_is_in_the_hub_s_cache_must_be_trainable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": kind}))
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda model, file: str(config))
+    if kind == "qwen3_vl":
+        check(Inputs("owner/model"), "cluster")
+    else:
+        with pytest.raises(SetupError, match=r"^MODEL_PATH=owner/model: its model_type is 'qwen2'; what can be"):
+            check(Inputs("owner/model"), "cluster")
+
+
 def test_a_hub_that_can_t_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub import HfApi
 
@@ -196,6 +220,16 @@ def test_a_hub_that_can_t_be_reached_is_said(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(HfApi, "model_info", refuse)
     with pytest.raises(SetupError, match=r"the hub can't be reached \(ConnectionError\)"):
         check(Inputs("owner/none-such"), "cluster")
+
+
+@pytest.mark.parametrize("profile", ["laptop", "cluster"])
+def test_where_the_model_of_a_run_is_is_said(tmp_path: Path, profile: Profile) -> None:
+    model = write_checkpoint(tmp_path / "model")
+    with pytest.raises(SetupError, match=rf"^MODEL_PATH={tmp_path} is a run's folder; its model is {model}$"):
+        check(Inputs(str(tmp_path)), profile, elsewhere=True)
+    with pytest.raises(SetupError, match=r"^MODEL_PATH=.*config\.json: a file; name its folder$"):
+        check(Inputs(str(model / "config.json")), profile, elsewhere=True)
+    check(Inputs(str(model)), profile)
 
 
 def test_a_folder_must_be_a_checkpoint(tmp_path: Path) -> None:

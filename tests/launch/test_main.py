@@ -92,6 +92,18 @@ def test_a_wrong_key_costs_no_build(builds: list[Asked]) -> None:
     assert builds == []
 
 
+@pytest.mark.parametrize("below", ["", "runs"])
+def test_a_file_in_place_of_the_outputs_is_named_by_a_dry_run_too(
+    builds: list[Asked], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    file = tmp_path / "afile"
+    file.touch()
+    monkeypatch.setenv("OUTPUT_DIR", str(file / below))
+    with pytest.raises(SetupError, match=rf"^{file}: a file, .*; set OUTPUT_DIR to another$"):
+        launch(LaunchOptions(RECIPE, dry_run=True))
+    assert builds == []
+
+
 def test_a_named_checkpoint_needs_no_cold_start(
     builds: list[Asked], checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import example, given
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.launch.options import LaunchOptions, Profile
@@ -459,6 +459,18 @@ def test_variables_that_are_no_counts_are_named(name: str, value: str) -> None:
     with pytest.raises(SetupError, match=f"^{name}={value}: must be the number of "):
         checked_config(LaunchOptions(RECIPE), "cluster", 8, {"RAY_ADDRESS": "auto", name: value})
     assert checked_config(LaunchOptions(RECIPE), "laptop", 0, {name: value})
+
+
+@pytest.mark.parametrize("key", ["trainer.total_training_steps", "data.gen_batch_size", "trainer.nnodes"])
+@pytest.mark.parametrize(("value", "said"), [("ten", "'ten'"), ("10", "'10'"), (True, "true"), (1.5, r"1\.5")])
+def test_a_recipe_s_counts_are_whole_numbers(
+    monkeypatch: pytest.MonkeyPatch, key: str, value: object, said: str
+) -> None:
+    set_environment(monkeypatch)
+    config = composed("videozoomer", "cluster")
+    OmegaConf.update(config, key, value)  # as a recipe's file may have it
+    with pytest.raises(SetupError, match=rf"^{key}: expected a whole number, got {said}$"):
+        check_sizes(config, "grpo")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
     monkeypatch.chdir(tmp_path)
     assert output_folder({"OUTPUT_DIR": "/elsewhere"}) == Path("/elsewhere")
     assert output_folder({"OUTPUT_DIR": "below"}) == tmp_path / "below"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert output_folder({"OUTPUT_DIR": "~/runs"}) == tmp_path / "runs"
     assert output_folder({}) == output_folder({"OUTPUT_DIR": ""}) == tmp_path / "outputs"
     with pytest.raises(SetupError, match=r"^/a\$\{b: a config can't hold a path with \$\{; set OUTPUT_DIR to another$"):
         output_folder({"OUTPUT_DIR": "/a${b"})

@@ -89,8 +89,8 @@ def test_what_a_model_plays_for_training_can_be_graded(name: str, qa: VideoQA, m
         if stage.words[0] not in ("distill", "classify", "reflect", "eval"):
             continue
         for variable in ("JUDGE_BASE_URL", "JUDGE_MODEL"):
-            monkeypatch.setenv(variable, "there" if variable in stage.variables else "")
-        words = [re.sub(r"\{[\w.-]+\}", "there", word) for word in stage.words]
+            monkeypatch.setenv(variable, "http://there" if variable in stage.variables else "")
+        words = [re.sub(r"\{[\w.-]+\}", "http://there", word) for word in stage.words]
         overrides = [word for word in words if "=" in word and not word.startswith("-")]
         settings = settings_of(compose_recipe(RECIPES / name, "cluster", overrides))
         missing = set() if settings.judge.base_url and settings.judge.model else {"judge"}
@@ -141,7 +141,7 @@ def test_every_evaluation_s_first_view_fits(name: str, qa: VideoQA, monkeypatch:
     for stage in chain.stages:
         if stage.words[:1] != ("eval",):
             continue
-        words = [re.sub(r"\{[\w.-]+\}", "there", word) for word in stage.words]
+        words = [re.sub(r"\{[\w.-]+\}", "http://there", word) for word in stage.words]
         frames = words[words.index("--baseline") + 1] if "--baseline" in words else "0"
         overrides = tuple(word for word in words if "=" in word and not word.startswith("-"))
         rows = f"rows-{stage.row.benchmark}" if stage.row else ""

@@ -1,0 +1,84 @@
+"""Keys of a recipe's own files that are almost those of verl's config, or of ours: they would change nothing."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from agentic_video.utils.errors import SetupError
+
+PACKAGE = Path(__file__).resolve().parents[1]
+CLOSE = 0.85
+"""How like another key is a slip of the finger; what is less like one may be somebody's own."""
+FREE = re.compile(r"agentic_video|hydra|override_\w+|\w*_kwargs|env_vars")
+"""Blocks whose keys aren't listed in verl's config, or, of our own, are checked where they are read."""
+KEY = re.compile(r"^\s*(\w+)\s*:(?:\s|$)", re.MULTILINE)
+
+
+def check_keys(recipe: Path, config: DictConfig) -> None:
+    """Make sure that a recipe's files misspell no key.
+
+    A key that is like no other is left alone, and so is one that code reads: verl's, ours or the recipe's own.
+
+    Args:
+        recipe: Its folder.
+        config: Composed of its files, and without overrides.
+
+    Raises:
+        SetupError: They do; the message has the file, the line and what is meant.
+    """
+    files = sorted((recipe / "config").rglob("*.yaml"))
+    texts = {file: file.read_text(encoding="utf-8", errors="replace") for file in files}
+    known = _known()
+    own = {name for text in texts.values() for name in KEY.findall(text)} - known
+    for path, names in _blocks(config, own) if own else ():
+        for name in own.intersection(names):
+            near = get_close_matches(name, known.intersection(names), n=1, cutoff=CLOSE)
+            if near and not _is_read(name, recipe, texts.values()):
+                raise SetupError(f"{_place(name, texts)}: {path}{name}: no such key; did you mean {path}{near[0]}?")
+
+
+@lru_cache(maxsize=1)
+def _known() -> frozenset[str]:
+    """Every key in verl's files, and in ours that recipes stand on, wherever it stands."""
+    folders = (*(place / "trainer" / "config" for place in _verl()), Path(__file__).parent)
+    texts = (file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.yaml"))
+    return frozenset(name for text in texts for name in re.findall(r"(\w+)\s*:", text))
+
+
+def _verl() -> list[Path]:
+    spec = find_spec("verl")
+    return [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
+
+
+def _blocks(block: DictConfig, own: Collection[str], path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """A config's blocks, each by the start of its keys, with their names; not those of the recipe's own names."""
+    yield path, [str(name) for name in block]
+    for name in map(str, block):
+        child = (
+            None if name in own or FREE.fullmatch(name) or OmegaConf.is_missing(block, name) else block._get_node(name)
+        )
+        if isinstance(child, DictConfig) and not child._is_none() and not child._is_interpolation():
+            yield from _blocks(child, own, f"{path}{name}.")
+
+
+def _is_read(name: str, recipe: Path, texts: Iterable[str]) -> bool:
+    """Whether a key that isn't in verl's config is read all the same: by a file of the recipe, or by code."""
+    if any(re.search(rf"\$\{{[^}}]*\b{name}\b", text) for text in texts):
+        return True
+    pattern = re.compile(rf"\.{name}\b(?!\s*\()|[\"']{name}[\"']|^    {name}: ", re.MULTILINE)
+    files = (file for folder in (*_verl(), PACKAGE, recipe) for file in folder.rglob("*.py"))
+    return any(pattern.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
+
+
+def _place(name: str, texts: Mapping[Path, str]) -> str:
+    """The file and line of a key."""
+    for file, text in texts.items():
+        for key in KEY.finditer(text):
+            if key[1] == name:
+                return f"{file} line {text.count(chr(10), 0, key.start(1)) + 1}"
+    raise AssertionError(f"{name} stands in no file")

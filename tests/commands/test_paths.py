@@ -1,0 +1,48 @@
+import argparse
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from agentic_video.cli import COMMANDS
+from agentic_video.commands.eval import add_arguments, options_of
+from agentic_video.commands.paths import model, path
+from tests.config.configs import RECIPES
+from tests.launch.checkpoints import write_checkpoint
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_home_folder_is_put_in_for_its_sign(home: Path) -> None:
+    assert path("~/x") == home / "x" and path("a/~b") == Path("a/~b") and path("/x") == Path("/x")
+    assert model("~/x") == f"{home}/x"
+    assert [model(one) for one in ("owner/name", "http://h/v1", "")] == ["owner/name", "http://h/v1", ""]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_s_paths_are_read_so(name: str) -> None:
+    parser = argparse.ArgumentParser()
+    import_module(f"agentic_video.commands.{name}").add_arguments(parser)
+    assert [action.dest for action in parser._actions if action.type is Path] == []
+
+
+@pytest.mark.parametrize("by_variable", [True, False])
+def test_an_evaluation_s_places_are_in_the_home_folder(
+    home: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    folder = write_checkpoint(home / "model")
+    words = ["--recipe", str(RECIPES / "eva"), "--data=~/rows.jsonl", "--out=~/out"]
+    if by_variable:
+        monkeypatch.setenv("MODEL_PATH", "~/model")
+    else:
+        words.append("--model=~/model")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    arguments = parser.parse_args(words)
+    arguments.overrides = []
+    options = options_of(arguments, 0)
+    assert (options.model.model, options.data, options.out) == (str(folder), (home / "rows.jsonl",), home / "out")

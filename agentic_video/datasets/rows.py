@@ -52,6 +52,11 @@ def reported(problems: Sequence[object], what: str, total: int | None = None) ->
     return lines
 
 
+def empty(paths: Sequence[object]) -> str:
+    """What is said behind a message that nothing in some files can be used, where there was nothing in them."""
+    return f": the {'file is' if len(paths) == 1 else 'files are'} empty"
+
+
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """All rows of a parquet or jsonl file.
 
@@ -165,11 +170,7 @@ def load_rows(
                 continue
             rows.append(qa)
     if not rows:
-        first = (
-            f"; the first problem: {problems[0]}"
-            if problems
-            else f": the {'file is' if len(paths) == 1 else 'files are'} empty"
-        )
+        first = f"; the first problem: {problems[0]}" if problems else empty(paths)
         raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")
     return rows, problems
 

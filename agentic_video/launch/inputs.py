@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of
-from agentic_video.datasets.rows import load_rows, reported
+from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, repeated
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
@@ -21,7 +21,7 @@ from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, St
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
-from agentic_video.types.record import RecordError, RowInstead, each_record
+from agentic_video.types.record import RecordError, RowInstead, each_record, rows_instead
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError, one_line
@@ -314,11 +314,7 @@ def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> l
     for line in reported(problems, kind, len(found) + len(problems)):
         print(line, flush=True)
     if not found:
-        first = (
-            f"; the first: {problems[0]}"
-            if problems
-            else f": the {'file is' if len(files) == 1 else 'files are'} empty"
-        )
+        first = f"; the first: {problems[0]}" if problems else empty(files)
         raise SetupError(f"{variable}: {', '.join(files)}: no usable {kind}{first}")
     return found
 
@@ -379,10 +375,7 @@ def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[li
             else:
                 problems.append(f"{record.qa.where}: field 'video': {video}: no such file")
         if rows and rows == lines:
-            raise RecordError(
-                f"{file}: these are rows (questions), but {stage} reads records (finished episodes), which "
-                "`agentic-video distill` makes of rows"
-            )
+            raise RecordError(rows_instead(file, f"{stage} reads records (finished episodes)"))
     if others := [name for name in systems if name != system]:
         raise SetupError(
             f"{', '.join(files)}: {systems.total() - systems[system]} of {systems.total()} records are episodes of "

@@ -18,6 +18,7 @@ from agentic_video.launch.inputs import named_inputs, require_inputs
 from agentic_video.launch.nodes import asked_in_all
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.launch.profile import changes, config_name, on_ray_cluster
+from agentic_video.launch.toyworld import PACKAGE
 from agentic_video.planning.job import MODEL, ROLLOUT, check_share, gpus_beside, sizes_of
 from agentic_video.planning.plan import impossible
 from agentic_video.planning.shapes import shape_of
@@ -453,7 +454,7 @@ def scorer_overrides(config: DictConfig, overrides: Sequence[str]) -> list[str]:
     """
     own = (
         bool(config.agentic_video.reward.path)
-        or not str(config.agentic_video.system._target_).startswith("agentic_video.")
+        or not str(config.agentic_video.system._target_).startswith(PACKAGE)
         or config.reward.reward_manager.source != "register"
     )
     return (

@@ -79,6 +79,16 @@ class RowInstead(RecordError):
     """A row, which is a question, where a record was to be."""
 
 
+def rows_instead(files: str, read: str) -> str:
+    """The message about files of rows where records were to be.
+
+    Args:
+        files: Their names.
+        read: What is read there, e.g. "sft reads records (finished episodes)".
+    """
+    return f"{files}: these are rows (questions), but {read}, which `agentic-video distill` makes of rows"
+
+
 @dataclass(frozen=True)
 class Record:
     """One finished episode.

@@ -6,7 +6,6 @@ each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
@@ -27,7 +26,7 @@ from agentic_video.evaluation.model import (
     ModelOptions,
     ModelSpec,
     fit_images,
-    list_entries,
+    list_models,
     model_spec,
     require_model,
 )
@@ -393,10 +392,10 @@ def _root_of(options: ModelOptions, name: str) -> str:
     if options.engine not in SERVED:
         return ""
     try:
-        entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout=10.0, option="--model")
+        found = list_models(options.model, options.api_key_env, timeout=10.0)
     except SetupError:  # nothing may be left to play; else it is named when the model is needed
         return ""
-    return next((entry["root"] for entry in entries or () if entry["id"] == name), "")
+    return (found.roots or {}).get(name, "")
 
 
 def missing_note(results: Sequence[PartResult]) -> str:

@@ -3,7 +3,6 @@
 import http.client
 import itertools
 import json
-import os
 import re
 import urllib.error
 import urllib.request
@@ -15,7 +14,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.graders.connection import MAX_REPLY_BYTES
+from agentic_video.graders.connection import MAX_REPLY_BYTES, api_key
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.utils.errors import SetupError
 
@@ -30,6 +29,8 @@ VLLM_KEYS = (
     "enable_prefix_caching",
 )
 """Keys of verl's rollout config that vLLM's engine knows by the same name."""
+_NO_SCHEME = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/\S*)?")
+"""``host:port/...``: an address without ``http://``."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 OF_TEXT = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "llama", "mistral")
 """``model_type`` of models that see nothing; of others it isn't known."""
@@ -107,7 +108,7 @@ class ModelOptions:
 
 def is_address(model: str) -> bool:
     """Whether a model is named by the address of its server."""
-    return model.startswith(("http://", "https://"))
+    return model.lower().startswith(("http://", "https://"))
 
 
 def engine_of(model: str, asked: str, option: str = "--model") -> str:
@@ -150,6 +151,8 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
     folder = Path(model)
     check_place(folder, f"{option} {folder}")
     if not folder.is_dir():
+        if _NO_SCHEME.fullmatch(model) and not folder.exists():
+            raise SetupError(f"{option} {model}: no such folder; the address of a server begins with http://{model}")
         if folder.exists() or not _HUB_NAME.fullmatch(model):
             raise SetupError(
                 f"{option} {model}: no such folder; name that of a checkpoint, or a model of the hub as OWNER/NAME"
@@ -234,7 +237,7 @@ def require_model(options: ModelOptions, option: str = "--model") -> None:
         SetupError: It can't be had.
     """
     if options.engine in SERVED:
-        list_models(options.model, os.environ.get(options.api_key_env), option=option)
+        list_models(options.model, options.api_key_env, option=option)
     elif options.engine == "vllm" and not Path(options.model).is_dir():
         _require_hub_model(options.model, option)
 
@@ -287,26 +290,45 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:
-    """The names of a server's models; None where it answers, but has no list.
+@dataclass(frozen=True)
+class ModelList:
+    """What a server says of its models.
 
-    See :func:`list_entries`.
+    Attributes:
+        roots: What it loaded under each name; empty where it doesn't say. None where it answers, but has no list.
+        missing: Why there are no names, in a few words.
     """
-    entries = list_entries(base_url, key, timeout, option)
-    return None if entries is None else [entry["id"] for entry in entries]
+
+    roots: Mapping[str, str] | None
+    missing: str = "it is empty"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its models."""
+        return list(self.roots or ())
 
 
-def list_entries(base_url: str, key: str | None, timeout: float, option: str) -> list[dict[str, str]] | None:
-    """What a server says of its models: ``id``, and ``root`` where it says what it loaded.
+def list_models(
+    base_url: str,
+    key_env: str,
+    timeout: float = 30.0,
+    option: str = "--model",
+    key_option: str = "--api-key-env",
+) -> ModelList:
+    """Ask a server for its models.
 
     Args:
-        key: Of the server; None where it asks for none.
+        key_env: Environment variable that holds its key; one that isn't set, where it asks for none.
         timeout: Seconds.
         option: How messages call the option that names the server.
+        key_option: The same for the option that names the variable.
 
     Raises:
-        SetupError: Nothing answers there, it refuses the key, or it redirects.
+        SetupError: Nothing answers there, it refuses the key, or it redirects; or the address or the key is none.
     """
+    if not is_address(base_url):
+        raise SetupError(f"{option} {base_url}: no address of a server; name one as {_with_scheme(base_url)}")
+    key = api_key(key_env)
     try:
         request = urllib.request.Request(base_url.rstrip("/") + "/models")
         if key:
@@ -318,27 +340,39 @@ def list_entries(base_url: str, key: str | None, timeout: float, option: str) ->
             where = error.headers.get("Location")
             raise SetupError(f"{option} {base_url}: redirects to {where}; give the address that answers") from error
         if error.code in (401, 403):
-            raise SetupError(
-                f"{option} {base_url}: the server refuses the key (HTTP {error.code}); --api-key-env names its variable"
-            ) from error
-        return None
+            said = f"refuses the key in {key_env} (HTTP {error.code})"
+            if not key:
+                said = f"asks for a key (HTTP {error.code}), and the variable {key_env} is not set"
+            raise SetupError(f"{option} {base_url}: the server {said}; {key_option} names another variable") from error
+        return ModelList(None, f"HTTP {error.code}{_ask_for_v1(base_url) if error.code == 404 else ''}")
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
     try:
         entries = json.loads(text)["data"]
-        return [{"id": str(entry["id"]), "root": str(entry.get("root") or "")} for entry in entries]
+        return ModelList({str(entry["id"]): str(entry.get("root") or "") for entry in entries})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        page = text.lstrip()[:1] == b"<"
+        return ModelList(None, f"a web page{_ask_for_v1(base_url)}" if page else "another reply")
+
+
+def _ask_for_v1(base_url: str) -> str:
+    """What to ask of an address where no list of models is."""
+    return "" if base_url.rstrip("/").endswith("/v1") else "; should the address end in /v1?"
+
+
+def _with_scheme(address: str) -> str:
+    """An address that lacks ``http://`` with it; an example where it lacks more."""
+    return f"http://{address}" if _NO_SCHEME.fullmatch(address) else "http://host:8000/v1"
 
 
 def served_model(
-    base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
+    base_url: str, key_env: str, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
 ) -> str:
     """The name of the one model that a server has.
 
     Args:
-        key: Of the server; None where it asks for none.
+        key_env: Environment variable that holds its key.
         timeout: Seconds.
         option: How messages call the option that names the server.
         name_option: The same for the option that names the model.
@@ -346,9 +380,10 @@ def served_model(
     Raises:
         SetupError: The server can't be reached, or has several.
     """
-    names = list_models(base_url, key, timeout, option)
-    if names is None:
-        raise SetupError(f"{option} {base_url}: no list of models there; name one with {name_option}")
+    found = list_models(base_url, key_env, timeout, option)
+    names = found.names
+    if not names:
+        raise SetupError(f"{option} {base_url}: no list of models there ({found.missing}); name one with {name_option}")
     if len(names) != 1:
         raise SetupError(f"{option} {base_url} serves {len(names)} models: choose one with {name_option}: {names[:10]}")
     return names[0]
@@ -390,8 +425,8 @@ def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
     """
     if options.processor:
         return options.processor
-    entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout, "server") or []
-    roots = {one["root"] for one in entries if one["root"] and options.model_name in ("", one["id"])}
+    found = list_models(options.model, options.api_key_env, timeout).roots or {}
+    roots = {root for name, root in found.items() if root and options.model_name in ("", name)}
     if len(roots) != 1:
         raise SetupError(
             f"{options.model}: the server doesn't say which model it loaded; name whose processor it has with "
@@ -401,10 +436,9 @@ def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
 
 
 def _chat_config(options: ModelOptions, spec: ModelSpec, max_turn_tokens: int) -> ChatConfig:
-    key = os.environ.get(options.api_key_env)
     return ChatConfig(
         base_url=options.model,
-        model=options.model_name or served_model(options.model, key),
+        model=options.model_name or served_model(options.model, options.api_key_env),
         api_key_env=options.api_key_env,
         concurrency=options.concurrency,
         temperature=spec.temperature,

@@ -5,7 +5,6 @@ reaches another one as JSON only (:func:`transcript`), and what comes back is re
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -61,12 +60,11 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
     Raises:
         SetupError: The server can't be reached, or has several models.
     """
-    key = os.environ.get(server.api_key_env)
     if server.name:
-        list_models(server.url, key, option=option)  # it answers at least
+        list_models(server.url, server.api_key_env, option=option)  # it answers at least
     return ChatConfig(
         base_url=server.url,
-        model=server.name or served_model(server.url, key, option=option, name_option=name_option),
+        model=server.name or served_model(server.url, server.api_key_env, option=option, name_option=name_option),
         api_key_env=server.api_key_env,
         timeout=server.timeout,
         concurrency=server.concurrency,

@@ -3,7 +3,6 @@
 A teacher is any model that an evaluation can play: an OpenAI-compatible server, or a checkpoint in this process.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -172,8 +171,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         settings = settings_of(config)
     limits = limits_of(config)
     if model.engine == "chat" and not model.model_name:
-        key = os.environ.get(model.api_key_env)
-        name = served_model(model.model, key, option=options.option, name_option=f"{options.option}-name")
+        name = served_model(model.model, model.api_key_env, option=options.option, name_option=f"{options.option}-name")
         model = replace(model, model_name=name)
     spec = fit_images(model_spec(model, config), settings.system.max_images, shows_clips(settings.system))
     if model.engine == "chat":

@@ -114,7 +114,9 @@ def test_a_server_that_is_not_there_is_named_with_its_option(name: str) -> None:
 
 
 def test_a_server_without_a_list_of_models_needs_their_name(url: str) -> None:
-    with pytest.raises(SetupError, match=rf"^--base {url}: no list of models there; name one with --base-name"):
+    with pytest.raises(
+        SetupError, match=rf"^--base {url}: no list of models there \(HTTP 501\); name one with --base-name"
+    ):
         prepare(options(url, name="", option="--base"))
 
 

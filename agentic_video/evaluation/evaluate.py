@@ -462,6 +462,8 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     kind = options.sweep.kind
     if kind == "frames" and options.sweep.values[0] < 1 and options.variant.kind != "baseline":
         raise SetupError("--sweep frames 0: only --baseline asks without frames")
+    if kind == "calls" and options.variant.kind == "no-tools":
+        raise SetupError("--sweep calls: --no-tools makes no calls; leave one of them out (calls 0 is --no-tools)")
     parts = []
     for value in options.sweep.values:
         changed = swept(system, kind, value)

@@ -101,6 +101,7 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
         (["--sweep", "frames", "8,x"], "expected whole numbers"),
         (["--sweep", "turns", "1"], "frames and calls"),
         (["--baseline", "2", "--sweep", "calls", "1"], "makes no calls"),
+        (["--no-tools", "--sweep", "calls", "1,2"], "--sweep calls: --no-tools makes no calls; leave one of them out"),
         (["agentic_video.system.no_such_key=1"], "no_such_key"),
         (["stray"], "nor a Hydra override"),
         (["--temperature", "0.5", "--data", "nope.jsonl"], "--data nope.jsonl: no such file; name a parquet or jsonl"),

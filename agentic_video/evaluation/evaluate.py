@@ -20,6 +20,7 @@ from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reporte
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
+from agentic_video.evaluation.context import require_encoder
 from agentic_video.evaluation.fitting import FirstViews, NothingFits
 from agentic_video.evaluation.model import (
     SERVED,
@@ -314,6 +315,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     job, parts = prepare(options)
     if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
         require_model(options.model)  # before a folder is made for it
+        require_encoder(job.retrieval)
     with LocalEngine() as engine:
         results = evaluate_parts(job, parts, engine)
     if options.sweep and any(result.point for result in results):
@@ -577,6 +579,7 @@ def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> No
     if now.missing:
         first = FirstViews(job.rows, now.played)
         require_model(job.options.model)
+        require_encoder(job.retrieval)
     if now.missing and job.shards == 1:
         engine.load(plan)
     forget_failures(plan.folder)

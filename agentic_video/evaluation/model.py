@@ -197,6 +197,19 @@ def cached_config(model: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
+def has_cached_weights(model: str) -> bool:
+    """Whether the hub's cache has weights of a model, in whichever format.
+
+    Args:
+        model: Its name on the hub.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    snapshots = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=model, repo_type="model") / "snapshots"
+    return any(one.suffix in (".safetensors", ".bin", ".pt", ".pth") for one in snapshots.glob("*/*"))
+
+
 def check_place(folder: Path, named: str) -> None:
     """Make sure that what is named as a model isn't a file, or a folder which only has one further below.
 
@@ -242,28 +255,34 @@ def require_model(options: ModelOptions, option: str = "--model") -> None:
         _require_hub_model(options.model, option)
 
 
-def _require_hub_model(model: str, option: str, timeout: float = 20.0) -> None:
+def _require_hub_model(model: str, option: str) -> None:
     """Make sure that a model is in the hub's cache, or on the hub.
 
     Raises:
         SetupError: It isn't, or the hub can't be reached; or it is a model of text alone.
     """
+    if problem := hub_problem(model):
+        raise SetupError(f"{option} {model}: no such folder here, {problem}")
+    if config := cached_config(model):
+        _check_sees(config, f"{option} {model}")
+
+
+def hub_problem(model: str, timeout: float = 20.0) -> str:
+    """What stands in the way of a model of the hub, and what to do about it; empty where nothing does.
+
+    Args:
+        model: Its name on the hub.
+        timeout: Seconds.
+    """
     from huggingface_hub import is_offline_mode
 
     error = hub_error(model, timeout)
     if error is None:
-        if config := cached_config(model):
-            _check_sees(config, f"{option} {model}")
-        return
+        return ""
     if is_offline_mode():
-        raise SetupError(
-            f"{option} {model}: no such folder here, and not in the hub's cache (offline); download it first: "
-            f"hf download {model}"
-        )
+        return f"not in the hub's cache (offline); download it first: hf download {model}"
     why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    raise SetupError(
-        f"{option} {model}: no such folder here, not in the hub's cache, and not to be had from the hub: {why}"
-    ) from error
+    return f"not in the hub's cache, and not to be had from the hub: {why}"
 
 
 def hub_error(model: str, timeout: float) -> Exception | None:

@@ -42,7 +42,9 @@ def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent(url: str) 
     assert seeded.identity()["system"]["class"] == "VideoZoomer"
 
 
-def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: str) -> None:
+def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: str, tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").touch()
+
     def identity(*overrides: str) -> dict[str, Any]:
         words = tuple(f"agentic_video.{word}" for word in overrides)
         return prepare(options(url, overrides=words)).identity()
@@ -55,7 +57,7 @@ def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: s
     for changed in (
         (*there, "judge.model=n"),
         (*there, "judge.temperature=0.3"),
-        (*there, "retrieval.model=ViT-B-32", "retrieval.pretrained=openai"),
+        (*there, "retrieval.model=ViT-B-32", f"retrieval.pretrained={tmp_path}/weights.pt"),
     ):
         assert identity(*changed) != identity(*there)
 

@@ -314,7 +314,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     """
     job, parts = prepare(options)
     if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
-        require_model(options.model)  # before a folder is made for it
+        require_model(options.model, name_option="--model-name")  # before a folder is made for it
         require_encoder(job.retrieval)
     with LocalEngine() as engine:
         results = evaluate_parts(job, parts, engine)

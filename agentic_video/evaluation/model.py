@@ -4,6 +4,7 @@ import http.client
 import itertools
 import json
 import re
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES, api_key
 from agentic_video.rollout.chat_policy import ChatConfig
+from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 
 VLLM_KEYS = (
@@ -238,19 +240,22 @@ def _has_model(folder: Path) -> bool:
     return weights and (folder / "config.json").is_file()
 
 
-def require_model(options: ModelOptions, option: str = "--model") -> None:
+def require_model(options: ModelOptions, option: str = "--model", name_option: str = "") -> None:
     """Make sure that a model can be had, before anything is read or made for it: that a server answers, or that a hub
     has it.
 
     Args:
         options: The model.
         option: How messages call the option that names it.
+        name_option: The same for the option of its name on a server, which is then looked up in the server's list.
 
     Raises:
         SetupError: It can't be had.
     """
     if options.engine in SERVED:
-        list_models(options.model, options.api_key_env, option=option)
+        found = list_models(options.model, options.api_key_env, option=option)
+        if name_option and options.model_name:
+            warn_of_name(found, options.model, f"{name_option} {options.model_name}", options.model_name)
     elif options.engine == "vllm" and not Path(options.model).is_dir():
         _require_hub_model(options.model, option)
 
@@ -373,6 +378,22 @@ def list_models(
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         page = text.lstrip()[:1] == b"<"
         return ModelList(None, f"a web page{_ask_for_v1(base_url)}" if page else "another reply")
+
+
+def warn_of_name(found: ModelList, base_url: str, named: str, name: str) -> None:
+    """Say on standard error that a server doesn't list a model. That is no mistake for certain: some take names that
+    they don't list (an alias, an adapter that is loaded when it is asked for).
+
+    Args:
+        found: What the server says.
+        base_url: The server.
+        named: How the message calls what names the model, with the name.
+        name: Of the model.
+    """
+    if found.names and name not in found.names:
+        more = f" and {len(found.names) - 10} more" if len(found.names) > 10 else ""
+        known = printable(", ".join(found.names[:10]) + more)
+        print(f"{named}: {base_url} lists {known}, and none of that name: its requests may all fail", file=sys.stderr)
 
 
 def _ask_for_v1(base_url: str) -> str:

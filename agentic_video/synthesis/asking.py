@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
-from agentic_video.evaluation.model import list_models, served_model
+from agentic_video.evaluation.model import list_models, served_model, warn_of_name
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
@@ -61,7 +61,8 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
         SetupError: The server can't be reached, or has several models.
     """
     if server.name:
-        list_models(server.url, server.api_key_env, option=option)  # it answers at least
+        found = list_models(server.url, server.api_key_env, option=option)  # it answers at least
+        warn_of_name(found, server.url, f"{name_option} {server.name}", server.name)
     return ChatConfig(
         base_url=server.url,
         model=server.name or served_model(server.url, server.api_key_env, option=option, name_option=name_option),

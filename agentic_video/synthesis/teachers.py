@@ -161,7 +161,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         ValueError: A key of the config is wrong.
     """
     make_importable(options.recipe)
-    require_model(options.model, options.option)
+    require_model(options.model, options.option, f"{options.option}-name")
     model = options.model
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)

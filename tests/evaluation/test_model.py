@@ -189,6 +189,20 @@ def test_a_refused_key_is_said_before_anything_is_played(monkeypatch: pytest.Mon
             assert key not in str(said.value)
 
 
+def test_a_name_that_a_server_does_not_list_is_said_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"m{number}" for number in range(12)]
+    with lists(200, json.dumps({"data": [{"id": name} for name in names]}).encode()) as url:
+        require_model(ModelOptions(url, "chat", "m11"), "--teacher", "--teacher-name")
+        require_model(ModelOptions(url, "chat"), "--teacher", "--teacher-name")
+        assert not capsys.readouterr().err
+        require_model(ModelOptions(url, "chat", "m"), "--teacher", "--teacher-name")
+    said = f"--teacher-name m: {url} lists {', '.join(names[:10])} and 2 more, and none of that name: its requests may"
+    assert capsys.readouterr().err == f"{said} all fail\n"
+    with lists(200, b'{"data": []}') as url:
+        require_model(ModelOptions(url, "chat", "m"), "--teacher", "--teacher-name")
+    assert not capsys.readouterr().err
+
+
 def test_a_server_that_redirects_does_not_send_the_key_elsewhere() -> None:
     class Redirects(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -15,7 +15,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.sampling import uniform_indices
+from agentic_video.video.sampling import MAX_COUNT, uniform_indices
 from agentic_video.video.sizes import PixelBudget, fit_size
 
 _ANSWER_CLOSE = "</answer>"
@@ -53,8 +53,8 @@ class Baseline(System):
     stop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.frames < 0:
-            raise ValueError(f"the baseline needs 0 frames or more, got {self.frames}")
+        if not 0 <= self.frames <= MAX_COUNT:
+            raise ValueError(f"the baseline shows from 0 to {MAX_COUNT} frames, got {self.frames}")
         check_frames_as(self.frames_as)
         object.__setattr__(self, "max_images", self.frames)
 

@@ -4,6 +4,7 @@ import copy
 
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import make_backend
+from agentic_video.evaluation.model import has_cached_weights, hub_problem
 from agentic_video.evaluation.plan import Plan
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import Judge
@@ -59,6 +60,24 @@ class EvalContext:
 def make_graders(plan: Plan, source: FrameSource) -> Graders:
     """What grades answers, in the event loop that asks it first."""
     return Graders(judge=Judge(plan.judge), source=source)
+
+
+def require_encoder(config: RetrievalConfig) -> None:
+    """Make sure that the model which finds frames by text can be had, before anything is made for it; it isn't loaded.
+
+    Raises:
+        SetupError: It can't be had.
+    """
+    if not config.model:
+        return
+    from agentic_video.video.retrieval.encoder import hub_name
+
+    try:
+        name = hub_name(config)
+    except ValueError as error:
+        raise SetupError(f"agentic_video.retrieval.model={config.model}: {error}") from error
+    if name and not has_cached_weights(name) and (problem := hub_problem(name)):
+        raise SetupError(f"agentic_video.retrieval.model={config.model}: {name} is {problem}")
 
 
 def make_retriever(config: RetrievalConfig, source: FrameSource) -> Retriever | None:

@@ -6,8 +6,8 @@ each shard, behind :func:`~agentic_video.evaluation.shards.play_sharded`.
 
 import asyncio
 import json
-import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from hashlib import sha256
@@ -21,15 +21,17 @@ from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reporte
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.make import backend_class, make_backend
 from agentic_video.evaluation.baseline import baseline_of
+from agentic_video.evaluation.context import require_encoder
 from agentic_video.evaluation.fitting import FirstViews, NothingFits
 from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
     ModelSpec,
     fit_images,
-    list_entries,
+    list_models,
     model_spec,
     require_model,
+    warn_of_name,
 )
 from agentic_video.evaluation.options import EvalOptions, Variant, check_files
 from agentic_video.evaluation.plan import Plan, fit_limits
@@ -57,9 +59,11 @@ from agentic_video.evaluation.results import (
 from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.submission import write_submissions
+from agentic_video.evaluation.suites import JUDGED
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.systems.base import System
+from agentic_video.systems.base import OPEN_ENDED, System
+from agentic_video.systems.needs import judged
 from agentic_video.systems.prompts import load_prompt, packaged_prompts
 from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
@@ -314,7 +318,10 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     """
     job, parts = prepare(options)
     if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
-        require_model(options.model)  # before a folder is made for it
+        require_model(options.model, name_option="--model-name")  # before a folder is made for it
+        require_encoder(job.retrieval)
+        require_judge(job, parts[0].system)
+    warn_of_judge(job, parts[0].system)
     with LocalEngine() as engine:
         results = evaluate_parts(job, parts, engine)
     if options.sweep and any(result.point for result in results):
@@ -326,6 +333,54 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         if kind == "frames" and options.variant.kind == "baseline":
             write_required_frames(options.folder, job, results)
     return results
+
+
+def judged_rows(job: Job, system: System) -> Counter[str]:
+    """How many of the questions need a judge, by what they are (``are open ended``).
+
+    Args:
+        system: That plays them.
+    """
+    always = OPEN_ENDED["judge"]
+    kinds = (
+        always if qa.answer_type == "open_ended" and qa.data_source in JUDGED else judged(system, qa)
+        for qa in job.rows
+        if not qa.hidden
+    )
+    return Counter(filter(None, kinds))
+
+
+def require_judge(job: Job, system: System) -> None:
+    """Make sure that a judge who is named and needed answers.
+
+    Args:
+        system: That plays.
+
+    Raises:
+        SetupError: Nobody answers there, or the key is refused.
+    """
+    block, judge = "agentic_video.judge", job.settings.judge
+    if job.judge is None or not judged_rows(job, system):
+        return
+    found = list_models(
+        judge.base_url, judge.api_key_env, option=f"{block}.base_url", key_option=f"{block}.api_key_env"
+    )
+    warn_of_name(found, judge.base_url, f"{block}.model={judge.model}", judge.model)
+
+
+def warn_of_judge(job: Job, system: System) -> None:
+    """Say on standard error that rows need a judge, where there is none. What is played waits for its grade.
+
+    Args:
+        system: That plays.
+    """
+    if job.judge is None:
+        for what, count in judged_rows(job, system).items():
+            print(
+                f"{count} of {len(job.rows)} rows {what}, and there is no judge: their episodes get no grade. The same "
+                "command with agentic_video.judge.base_url and agentic_video.judge.model grades them, now or later",
+                file=sys.stderr,
+            )
 
 
 def evaluate_parts(job: Job, parts: Sequence[Part], engine: LocalEngine) -> list[PartResult]:
@@ -393,10 +448,10 @@ def _root_of(options: ModelOptions, name: str) -> str:
     if options.engine not in SERVED:
         return ""
     try:
-        entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout=10.0, option="--model")
+        found = list_models(options.model, options.api_key_env, timeout=10.0)
     except SetupError:  # nothing may be left to play; else it is named when the model is needed
         return ""
-    return next((entry["root"] for entry in entries or () if entry["id"] == name), "")
+    return (found.roots or {}).get(name, "")
 
 
 def missing_note(results: Sequence[PartResult]) -> str:
@@ -463,6 +518,8 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     kind = options.sweep.kind
     if kind == "frames" and options.sweep.values[0] < 1 and options.variant.kind != "baseline":
         raise SetupError("--sweep frames 0: only --baseline asks without frames")
+    if kind == "calls" and options.variant.kind == "no-tools":
+        raise SetupError("--sweep calls: --no-tools makes no calls; leave one of them out (calls 0 is --no-tools)")
     parts = []
     for value in options.sweep.values:
         changed = swept(system, kind, value)
@@ -576,6 +633,7 @@ def play_missing(job: Job, plan: Plan, now: Standing, engine: LocalEngine) -> No
     if now.missing:
         first = FirstViews(job.rows, now.played)
         require_model(job.options.model)
+        require_encoder(job.retrieval)
     if now.missing and job.shards == 1:
         engine.load(plan)
     forget_failures(plan.folder)

@@ -26,7 +26,7 @@ from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
-from agentic_video.evaluation.context import EvalContext
+from agentic_video.evaluation.context import EvalContext, require_encoder
 from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.runner import play_question
@@ -106,6 +106,7 @@ class AgenticVideo(lmms):
         make_importable(Path(recipe))
         config = compose_recipe(Path(recipe), profile, overrides.split())
         settings = settings_of(config)
+        require_encoder(settings.retrieval)
         system = settings.system if _true(tools) else settings.system.direct()
         if int(baseline):
             system = baseline_of(settings.system, int(baseline), tiny=backend_class(options.engine).one_token_frames)

@@ -3,8 +3,8 @@
 import http.client
 import itertools
 import json
-import os
 import re
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -15,8 +15,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.graders.connection import MAX_REPLY_BYTES
+from agentic_video.graders.connection import MAX_REPLY_BYTES, api_key
 from agentic_video.rollout.chat_policy import ChatConfig
+from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 
 VLLM_KEYS = (
@@ -30,6 +31,8 @@ VLLM_KEYS = (
     "enable_prefix_caching",
 )
 """Keys of verl's rollout config that vLLM's engine knows by the same name."""
+_NO_SCHEME = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/\S*)?")
+"""``host:port/...``: an address without ``http://``."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 OF_TEXT = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "llama", "mistral")
 """``model_type`` of models that see nothing; of others it isn't known."""
@@ -107,7 +110,7 @@ class ModelOptions:
 
 def is_address(model: str) -> bool:
     """Whether a model is named by the address of its server."""
-    return model.startswith(("http://", "https://"))
+    return model.lower().startswith(("http://", "https://"))
 
 
 def engine_of(model: str, asked: str, option: str = "--model") -> str:
@@ -150,6 +153,8 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
     folder = Path(model)
     check_place(folder, f"{option} {folder}")
     if not folder.is_dir():
+        if _NO_SCHEME.fullmatch(model) and not folder.exists():
+            raise SetupError(f"{option} {model}: no such folder; the address of a server begins with http://{model}")
         if folder.exists() or not _HUB_NAME.fullmatch(model):
             raise SetupError(
                 f"{option} {model}: no such folder; name that of a checkpoint, or a model of the hub as OWNER/NAME"
@@ -194,6 +199,19 @@ def cached_config(model: str) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
+def has_cached_weights(model: str) -> bool:
+    """Whether the hub's cache has weights of a model, in whichever format.
+
+    Args:
+        model: Its name on the hub.
+    """
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    snapshots = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=model, repo_type="model") / "snapshots"
+    return any(one.suffix in (".safetensors", ".bin", ".pt", ".pth") for one in snapshots.glob("*/*"))
+
+
 def check_place(folder: Path, named: str) -> None:
     """Make sure that what is named as a model isn't a file, or a folder which only has one further below.
 
@@ -222,45 +240,54 @@ def _has_model(folder: Path) -> bool:
     return weights and (folder / "config.json").is_file()
 
 
-def require_model(options: ModelOptions, option: str = "--model") -> None:
+def require_model(options: ModelOptions, option: str = "--model", name_option: str = "") -> None:
     """Make sure that a model can be had, before anything is read or made for it: that a server answers, or that a hub
     has it.
 
     Args:
         options: The model.
         option: How messages call the option that names it.
+        name_option: The same for the option of its name on a server, which is then looked up in the server's list.
 
     Raises:
         SetupError: It can't be had.
     """
     if options.engine in SERVED:
-        list_models(options.model, os.environ.get(options.api_key_env), option=option)
+        found = list_models(options.model, options.api_key_env, option=option)
+        if name_option and options.model_name:
+            warn_of_name(found, options.model, f"{name_option} {options.model_name}", options.model_name)
     elif options.engine == "vllm" and not Path(options.model).is_dir():
         _require_hub_model(options.model, option)
 
 
-def _require_hub_model(model: str, option: str, timeout: float = 20.0) -> None:
+def _require_hub_model(model: str, option: str) -> None:
     """Make sure that a model is in the hub's cache, or on the hub.
 
     Raises:
         SetupError: It isn't, or the hub can't be reached; or it is a model of text alone.
     """
+    if problem := hub_problem(model):
+        raise SetupError(f"{option} {model}: no such folder here, {problem}")
+    if config := cached_config(model):
+        _check_sees(config, f"{option} {model}")
+
+
+def hub_problem(model: str, timeout: float = 20.0) -> str:
+    """What stands in the way of a model of the hub, and what to do about it; empty where nothing does.
+
+    Args:
+        model: Its name on the hub.
+        timeout: Seconds.
+    """
     from huggingface_hub import is_offline_mode
 
     error = hub_error(model, timeout)
     if error is None:
-        if config := cached_config(model):
-            _check_sees(config, f"{option} {model}")
-        return
+        return ""
     if is_offline_mode():
-        raise SetupError(
-            f"{option} {model}: no such folder here, and not in the hub's cache (offline); download it first: "
-            f"hf download {model}"
-        )
+        return f"not in the hub's cache (offline); download it first: hf download {model}"
     why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    raise SetupError(
-        f"{option} {model}: no such folder here, not in the hub's cache, and not to be had from the hub: {why}"
-    ) from error
+    return f"not in the hub's cache, and not to be had from the hub: {why}"
 
 
 def hub_error(model: str, timeout: float) -> Exception | None:
@@ -287,26 +314,45 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def list_models(base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model") -> list[str] | None:
-    """The names of a server's models; None where it answers, but has no list.
+@dataclass(frozen=True)
+class ModelList:
+    """What a server says of its models.
 
-    See :func:`list_entries`.
+    Attributes:
+        roots: What it loaded under each name; empty where it doesn't say. None where it answers, but has no list.
+        missing: Why there are no names, in a few words.
     """
-    entries = list_entries(base_url, key, timeout, option)
-    return None if entries is None else [entry["id"] for entry in entries]
+
+    roots: Mapping[str, str] | None
+    missing: str = "it is empty"
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its models."""
+        return list(self.roots or ())
 
 
-def list_entries(base_url: str, key: str | None, timeout: float, option: str) -> list[dict[str, str]] | None:
-    """What a server says of its models: ``id``, and ``root`` where it says what it loaded.
+def list_models(
+    base_url: str,
+    key_env: str,
+    timeout: float = 30.0,
+    option: str = "--model",
+    key_option: str = "--api-key-env",
+) -> ModelList:
+    """Ask a server for its models.
 
     Args:
-        key: Of the server; None where it asks for none.
+        key_env: Environment variable that holds its key; one that isn't set, where it asks for none.
         timeout: Seconds.
         option: How messages call the option that names the server.
+        key_option: The same for the option that names the variable.
 
     Raises:
-        SetupError: Nothing answers there, it refuses the key, or it redirects.
+        SetupError: Nothing answers there, it refuses the key, or it redirects; or the address or the key is none.
     """
+    if not is_address(base_url):
+        raise SetupError(f"{option} {base_url}: no address of a server; name one as {_with_scheme(base_url)}")
+    key = api_key(key_env)
     try:
         request = urllib.request.Request(base_url.rstrip("/") + "/models")
         if key:
@@ -318,27 +364,55 @@ def list_entries(base_url: str, key: str | None, timeout: float, option: str) ->
             where = error.headers.get("Location")
             raise SetupError(f"{option} {base_url}: redirects to {where}; give the address that answers") from error
         if error.code in (401, 403):
-            raise SetupError(
-                f"{option} {base_url}: the server refuses the key (HTTP {error.code}); --api-key-env names its variable"
-            ) from error
-        return None
+            said = f"refuses the key in {key_env} (HTTP {error.code})"
+            if not key:
+                said = f"asks for a key (HTTP {error.code}), and the variable {key_env} is not set"
+            raise SetupError(f"{option} {base_url}: the server {said}; {key_option} names another variable") from error
+        return ModelList(None, f"HTTP {error.code}{_ask_for_v1(base_url) if error.code == 404 else ''}")
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
         raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
     try:
         entries = json.loads(text)["data"]
-        return [{"id": str(entry["id"]), "root": str(entry.get("root") or "")} for entry in entries]
+        return ModelList({str(entry["id"]): str(entry.get("root") or "") for entry in entries})
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
+        page = text.lstrip()[:1] == b"<"
+        return ModelList(None, f"a web page{_ask_for_v1(base_url)}" if page else "another reply")
+
+
+def warn_of_name(found: ModelList, base_url: str, named: str, name: str) -> None:
+    """Say on standard error that a server doesn't list a model. That is no mistake for certain: some take names that
+    they don't list (an alias, an adapter that is loaded when it is asked for).
+
+    Args:
+        found: What the server says.
+        base_url: The server.
+        named: How the message calls what names the model, with the name.
+        name: Of the model.
+    """
+    if found.names and name not in found.names:
+        more = f" and {len(found.names) - 10} more" if len(found.names) > 10 else ""
+        known = printable(", ".join(found.names[:10]) + more)
+        print(f"{named}: {base_url} lists {known}, and none of that name: its requests may all fail", file=sys.stderr)
+
+
+def _ask_for_v1(base_url: str) -> str:
+    """What to ask of an address where no list of models is."""
+    return "" if base_url.rstrip("/").endswith("/v1") else "; should the address end in /v1?"
+
+
+def _with_scheme(address: str) -> str:
+    """An address that lacks ``http://`` with it; an example where it lacks more."""
+    return f"http://{address}" if _NO_SCHEME.fullmatch(address) else "http://host:8000/v1"
 
 
 def served_model(
-    base_url: str, key: str | None, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
+    base_url: str, key_env: str, timeout: float = 30.0, option: str = "--model", name_option: str = "--model-name"
 ) -> str:
     """The name of the one model that a server has.
 
     Args:
-        key: Of the server; None where it asks for none.
+        key_env: Environment variable that holds its key.
         timeout: Seconds.
         option: How messages call the option that names the server.
         name_option: The same for the option that names the model.
@@ -346,9 +420,10 @@ def served_model(
     Raises:
         SetupError: The server can't be reached, or has several.
     """
-    names = list_models(base_url, key, timeout, option)
-    if names is None:
-        raise SetupError(f"{option} {base_url}: no list of models there; name one with {name_option}")
+    found = list_models(base_url, key_env, timeout, option)
+    names = found.names
+    if not names:
+        raise SetupError(f"{option} {base_url}: no list of models there ({found.missing}); name one with {name_option}")
     if len(names) != 1:
         raise SetupError(f"{option} {base_url} serves {len(names)} models: choose one with {name_option}: {names[:10]}")
     return names[0]
@@ -390,8 +465,8 @@ def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
     """
     if options.processor:
         return options.processor
-    entries = list_entries(options.model, os.environ.get(options.api_key_env), timeout, "server") or []
-    roots = {one["root"] for one in entries if one["root"] and options.model_name in ("", one["id"])}
+    found = list_models(options.model, options.api_key_env, timeout).roots or {}
+    roots = {root for name, root in found.items() if root and options.model_name in ("", name)}
     if len(roots) != 1:
         raise SetupError(
             f"{options.model}: the server doesn't say which model it loaded; name whose processor it has with "
@@ -401,10 +476,9 @@ def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
 
 
 def _chat_config(options: ModelOptions, spec: ModelSpec, max_turn_tokens: int) -> ChatConfig:
-    key = os.environ.get(options.api_key_env)
     return ChatConfig(
         base_url=options.model,
-        model=options.model_name or served_model(options.model, key),
+        model=options.model_name or served_model(options.model, options.api_key_env),
         api_key_env=options.api_key_env,
         concurrency=options.concurrency,
         temperature=spec.temperature,

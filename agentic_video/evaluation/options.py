@@ -11,6 +11,7 @@ from agentic_video.config.overrides import check_overrides
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.utils.environment import output_folder
 from agentic_video.utils.errors import SetupError
+from agentic_video.video.sampling import MAX_COUNT
 
 SWEEPS = ("frames", "calls")
 """What can be swept."""
@@ -60,8 +61,8 @@ def read_sweep(kind: str, text: str) -> Sweep:
         values = sorted({int(value) for value in text.split(",")})
     except ValueError:
         values = []
-    if not values or values[0] < 0:
-        raise SetupError(f"--sweep {kind} {text}: expected whole numbers from 0, e.g. {kind} 1,2,4")
+    if not values or values[0] < 0 or values[-1] > MAX_COUNT:
+        raise SetupError(f"--sweep {kind} {text}: expected whole numbers from 0 to {MAX_COUNT}, e.g. {kind} 1,2,4")
     return Sweep(kind, tuple(values))
 
 

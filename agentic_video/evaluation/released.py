@@ -11,6 +11,7 @@ from agentic_video.config.compose import compose_recipe, recipe_at
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.checkpoints import Checkpoint
+from agentic_video.evaluation.context import require_encoder
 from agentic_video.evaluation.model import ModelOptions, require_model
 from agentic_video.evaluation.options import Variant
 from agentic_video.evaluation.plan import fit_limits
@@ -72,10 +73,13 @@ def stage_of(
         recipe = recipe_at(checkpoint.recipe)
         make_importable(recipe)
         config = compose_recipe(recipe, profile, [*checkpoint.overrides, *overrides])
-        system, limits = settings_of(config).system, limits_of(config)
+        settings, limits = settings_of(config), limits_of(config)
         require_model(ModelOptions(checkpoint.model, engine, api_key_env=api_key_env), option)
+        if variant.kind != "baseline":  # which finds no frames by text
+            require_encoder(settings.retrieval)
     except (SetupError, HydraException, OmegaConfBaseException, ValueError) as error:
         return Stage(checkpoint, folder, len(rows), problem=one_line(error))
+    system = settings.system
     if variant.kind != "agent":
         system = system.direct() if variant.kind == "no-tools" else baseline_of(system, variant.frames, tiny=False)
     limits = fit_limits(system, limits)

@@ -1,6 +1,9 @@
 """The HTTP connection of a model's client: a reply has a largest size, and the key goes to one server only."""
 
+import os
 from typing import TYPE_CHECKING, Any
+
+from agentic_video.utils.errors import SetupError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -11,6 +14,27 @@ MAX_REPLY_BYTES = 4 * 2**20
 
 class RefusedReply(Exception):
     """A server's answer that is not read; the message says why."""
+
+
+def api_key(variable: str) -> str:
+    """The key that an environment variable holds, without the white space that a file's end leaves around it.
+
+    Args:
+        variable: Its name.
+
+    Returns:
+        The key; empty where the variable isn't set.
+
+    Raises:
+        SetupError: No request can carry it. The message names the variable, never what it holds.
+    """
+    key = os.environ.get(variable, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise SetupError(
+            f"{variable}: no key: it holds line breaks, or characters other than plain letters, digits and signs; "
+            "set it to the key alone"
+        )
+    return key
 
 
 def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_REPLY_BYTES) -> "AsyncOpenAI":

@@ -7,16 +7,16 @@ The judge and the verifier share it. Nothing that the server does makes a reques
 import asyncio
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
-from agentic_video.graders.connection import MAX_REPLY_BYTES, RefusedReply, connect, without_key
+from agentic_video.graders.connection import MAX_REPLY_BYTES, RefusedReply, api_key, connect, without_key
 from agentic_video.graders.plain import plain_message
 from agentic_video.utils.choices import check_choice
+from agentic_video.utils.errors import SetupError
 
 logger = logging.getLogger(__name__)
 
@@ -101,19 +101,21 @@ class Endpoint:
         self._key = key
         self._max_reply_bytes = max_reply_bytes
         self._client: Any = None
+        self._sent = ""
         self._slots = asyncio.Semaphore(config.concurrency)
 
     def _connect(self) -> Any:
         if not self.config.base_url or not self.config.model:
             raise EndpointError(f"there is no {self._key}: set agentic_video.{self._key}.base_url and .model")
         if self._client is None:
+            try:
+                self._sent = api_key(self.config.api_key_env)
+            except SetupError as error:
+                raise EndpointError(f"{self._key}: {error}") from error
             self._client = connect(
-                self.config.base_url, self._api_key() or "none", self.config.timeout, self._max_reply_bytes
+                self.config.base_url, self._sent or "none", self.config.timeout, self._max_reply_bytes
             )
         return self._client
-
-    def _api_key(self) -> str:
-        return os.environ.get(self.config.api_key_env, "")
 
     async def chat(self, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> T:
         """Ask until a readable reply comes, a bounded number of times.
@@ -189,7 +191,7 @@ class Endpoint:
             problem = str(error)
         except Exception as error:  # whatever a server can make the client raise
             problem = str(refused) if (refused := _refusal(error)) else f"{type(error).__name__}: {error}"
-        problem = without_key(problem, self._api_key())[:300]
+        problem = without_key(problem, self._sent)[:300]
         problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem}"
         logger.warning(problem)
         raise EndpointError(problem)

@@ -15,6 +15,7 @@ from agentic_video.config.overrides import parse_overrides
 from agentic_video.config.settings import Settings, settings_of
 from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, repeated
+from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
@@ -155,6 +156,9 @@ def check_inputs(
     if there:
         settings = settings_of(config)
         asked = _missing_graders(config, settings, profile)
+        for one in (settings.judge, settings.verifier):
+            if one.base_url:
+                api_key(one.api_key_env)
         for variable, files in there:
             rows = _usable(variable, files, options.stage, settings.system.name)
             # a reward of the user's own in its place may ask nobody

@@ -5,14 +5,13 @@ reaches another one as JSON only (:func:`transcript`), and what comes back is re
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
-from agentic_video.evaluation.model import list_models, served_model
+from agentic_video.evaluation.model import list_models, served_model, warn_of_name
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
@@ -61,12 +60,12 @@ def chat_config(server: ServerOptions, option: str, name_option: str) -> ChatCon
     Raises:
         SetupError: The server can't be reached, or has several models.
     """
-    key = os.environ.get(server.api_key_env)
     if server.name:
-        list_models(server.url, key, option=option)  # it answers at least
+        found = list_models(server.url, server.api_key_env, option=option)  # it answers at least
+        warn_of_name(found, server.url, f"{name_option} {server.name}", server.name)
     return ChatConfig(
         base_url=server.url,
-        model=server.name or served_model(server.url, key, option=option, name_option=name_option),
+        model=server.name or served_model(server.url, server.api_key_env, option=option, name_option=name_option),
         api_key_env=server.api_key_env,
         timeout=server.timeout,
         concurrency=server.concurrency,

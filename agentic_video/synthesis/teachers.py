@@ -3,7 +3,6 @@
 A teacher is any model that an evaluation can play: an OpenAI-compatible server, or a checkpoint in this process.
 """
 
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from agentic_video.config.overrides import check_overrides
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
-from agentic_video.evaluation.context import EvalContext
+from agentic_video.evaluation.context import EvalContext, require_encoder
 from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, require_model, served_model
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import key_of
@@ -162,7 +161,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         ValueError: A key of the config is wrong.
     """
     make_importable(options.recipe)
-    require_model(options.model, options.option)
+    require_model(options.model, options.option, f"{options.option}-name")
     model = options.model
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
@@ -170,10 +169,10 @@ def prepare(options: TeacherOptions) -> Teacher:
         # Most servers take a tool's message only after a call of their own API's kind. An override has the last word.
         config = compose_recipe(options.recipe, options.profile, [TOLD_BY_USER, *options.overrides])
         settings = settings_of(config)
+    require_encoder(settings.retrieval)
     limits = limits_of(config)
     if model.engine == "chat" and not model.model_name:
-        key = os.environ.get(model.api_key_env)
-        name = served_model(model.model, key, option=options.option, name_option=f"{options.option}-name")
+        name = served_model(model.model, model.api_key_env, option=options.option, name_option=f"{options.option}-name")
         model = replace(model, model_name=name)
     spec = fit_images(model_spec(model, config), settings.system.max_images, shows_clips(settings.system))
     if model.engine == "chat":

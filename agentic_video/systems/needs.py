@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from agentic_video.systems.base import Grader, System
+from agentic_video.systems.base import OPEN_ENDED, Grader, System
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.utils.errors import SetupError
 
@@ -49,6 +49,19 @@ def check_needs(
             f"{where}: {count} of {len(rows)} rows {what}: set agentic_video.{grader}.base_url and "
             f"agentic_video.{grader}.model, or leave them out"
         )
+
+
+def judged(system: System, qa: VideoQA) -> str:
+    """What a row is whose answers a judge reads in :meth:`System.grade` (``are open ended``); empty for any other, and
+    where the system doesn't say."""
+    if type(system).grade is System.grade:
+        return OPEN_ENDED["judge"] if qa.answer_type == "open_ended" else ""
+    if not _says_needs(system, demonstrations=True):
+        return ""
+    try:
+        return system.demonstration_needs(qa).get("judge", "")
+    except RowError:
+        return ""
 
 
 def _says_needs(system: System, demonstrations: bool) -> bool:

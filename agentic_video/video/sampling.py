@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 MAX_SAMPLES = 10_000_000
 """More samples than any video needs: a request beyond it is a mistake (a rate in place of a count, say)."""
+MAX_COUNT = MAX_SAMPLES * 10
+"""The same of frames that are asked for by their number."""
 
 FrameTimes = Literal["nearest", "released"]
 """What becomes of a place between two frames. ``nearest``: the closest frame. ``released``: frame numbers cut to whole
@@ -235,5 +237,5 @@ def _check_count(name: str, value: int) -> None:
         raise ValueError(f"{name} must be a whole number, got {value}")
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
-    if value > MAX_SAMPLES * 10:
-        raise ValueError(f"{name} must be at most {MAX_SAMPLES * 10}, got {value}")
+    if value > MAX_COUNT:
+        raise ValueError(f"{name} must be at most {MAX_COUNT}, got {value}")

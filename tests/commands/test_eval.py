@@ -101,6 +101,7 @@ def test_a_sampled_evaluation_gives_the_same_episodes_in_any_order(
         (["--sweep", "frames", "8,x"], "expected whole numbers"),
         (["--sweep", "turns", "1"], "frames and calls"),
         (["--baseline", "2", "--sweep", "calls", "1"], "makes no calls"),
+        (["--no-tools", "--sweep", "calls", "1,2"], "--sweep calls: --no-tools makes no calls; leave one of them out"),
         (["agentic_video.system.no_such_key=1"], "no_such_key"),
         (["stray"], "nor a Hydra override"),
         (["--temperature", "0.5", "--data", "nope.jsonl"], "--data nope.jsonl: no such file; name a parquet or jsonl"),
@@ -131,7 +132,8 @@ def test_what_a_recipe_takes_from_the_environment_is_named(
     assert "no server answers there" in capsys.readouterr().err
     words = [*words, "--engine", named("OracleBackend"), encoder]
     assert main(words) == 2
-    assert encoder in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {encoder}: ") and said.count("\n") == 1 and not list(tmp_path.iterdir())
     # the baseline needs no encoder: it gets as far as playing, which the scripted agent can't do without the system
     assert main([*words, "--baseline", "2", "--limit", "1", "--out", str(tmp_path / "baseline")]) == 1
     assert "1 question could not be played" in capsys.readouterr().out

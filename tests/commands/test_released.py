@@ -210,3 +210,18 @@ def test_a_bad_checkpoint_does_not_stop_the_others(
     assert "good: " not in capfd.readouterr().out
     assert (out / "good/agent/episodes-000.jsonl").read_bytes().startswith(journal)
     assert len((out / "good/agent/episodes-000.jsonl").read_text().splitlines()) == 6
+
+
+def test_an_encoder_that_cannot_be_had_is_in_the_plan(
+    small_world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "model.safetensors").touch()
+    words = ["eval", "--checkpoint", "timesearch-r-7b", "--plan", "--engine", "vllm", "--data"]
+    words += [str(small_world.heldout), "--model", str(model), "agentic_video.retrieval.model=no-such-encoder"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "- timesearch-r-7b: agentic_video.retrieval.model=no-such-encoder: open_clip has none of that name" in said
+    assert main([*words, "--baseline", "4"]) == 0
+    assert "1 of 1 checkpoints" in capsys.readouterr().out

@@ -107,5 +107,5 @@ def test_a_baseline_of_no_frames_asks_the_question_alone(frames_as: FramesAs, qa
     assert (trajectory.answer, trajectory.frames, system.max_images) == ("B", (), 0)
     (message,) = trajectory.opening
     assert len(message.parts) == 1 and qa.question in str(message.parts[0])
-    with pytest.raises(ValueError, match="0 frames or more"):
+    with pytest.raises(ValueError, match="from 0 to 100000000 frames"):
         Baseline(-1)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.evaluation.context import EvalContext, make_retriever
+from agentic_video.evaluation.context import EvalContext, make_retriever, require_encoder
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.plan import Plan
 from agentic_video.graders.judge import JudgeConfig
@@ -61,3 +61,32 @@ def test_frames_are_found_by_text_only_where_an_encoder_is_named(plan: Plan) -> 
     source: Any = MemorySource()
     with pytest.raises(SetupError, match=r"agentic_video\.retrieval\.model=no-such-encoder: "):
         make_retriever(RetrievalConfig(model="no-such-encoder", pretrained="no-such-tag"), source)
+
+
+def test_an_encoder_that_cannot_be_had_is_named_before_it_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.is_offline_mode", lambda: True)
+    monkeypatch.setattr("agentic_video.evaluation.model.hub_error", lambda model, timeout: OSError("offline"))
+    by_name = RetrievalConfig("ViT-B-16-SigLIP2", "webli")
+    for config, message in (
+        (by_name, "=ViT-B-16-SigLIP2: timm/ViT-B-16-SigLIP2 is not in the hub's cache .*: hf download timm/ViT-B-16-S"),
+        (RetrievalConfig("hf-hub:owner/name"), "=hf-hub:owner/name: owner/name is not in the hub's cache"),
+        (RetrievalConfig("ViT-B-16-SigLIP2", "weblo"), "=ViT-B-16-SigLIP2: open_clip has none .* pretrained=weblo"),
+        (RetrievalConfig("local-dir:/no/such"), "=local-dir:/no/such: no such folder: /no/such"),
+    ):
+        with pytest.raises(SetupError, match=rf"^agentic_video\.retrieval\.model{message}"):
+            require_encoder(config)
+    # what was downloaded, or is a file here, isn't asked for
+    snapshot = tmp_path / "hub" / "models--timm--ViT-B-16-SigLIP2" / "snapshots" / "0"
+    snapshot.mkdir(parents=True)
+    weights = snapshot / "open_clip_model.safetensors"
+    weights.touch()
+    for config in (
+        by_name,
+        RetrievalConfig("ViT-B-16-SigLIP2", str(weights)),
+        RetrievalConfig(f"local-dir:{snapshot}"),
+        RetrievalConfig(),
+    ):
+        require_encoder(config)

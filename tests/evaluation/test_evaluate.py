@@ -247,6 +247,8 @@ def test_what_the_judge_did_not_grade_it_is_asked_again(small_world: World, tmp_
     # where there is no judge, nobody is asked, and all is done that can be
     (result,) = evaluate(asked)
     assert (result.figures["ungraded"], result.complete) == (3, True)
+    said = capsys.readouterr().err
+    assert "3 of 3 rows are open ended, and there is no judge: their episodes get no grade. The same command" in said
     # with one the recorded episodes are graded: one reply can't be read
     server = Served("j", "1", "0", "no idea")
     judge = {"base_url": server.url, "model": "j", "max_retries": 0}
@@ -256,7 +258,7 @@ def test_what_the_judge_did_not_grade_it_is_asked_again(small_world: World, tmp_
     assert (result.figures["official"]["mean"], result.figures["ungraded"]) == (0.5, 1)
     assert (result.missing, result.ungraded, result.complete) == (0, 1, False)
     said = capsys.readouterr()
-    assert "3 episodes have no grade: the judge is asked again" in said.err
+    assert "3 episodes have no grade: the judge is asked again" in said.err and "no judge" not in said.err
     assert "1 episodes have no grade: the judge gave none; the same command asks it again" in said.out
     assert len(lines(out)) == 5, "nothing is written down anew that is as it was"
     # the same command again
@@ -266,6 +268,36 @@ def test_what_the_judge_did_not_grade_it_is_asked_again(small_world: World, tmp_
     assert len(finished(out)[0]) == 3 and len(lines(out)) == 6
     server.close()
     assert evaluate(asked)[0].complete
+
+
+def test_a_judge_who_is_needed_answers_before_anything_is_played(
+    small_world: World, tmp_path: Path, capsys: Any
+) -> None:
+    (qa,) = load_rows([small_world.heldout])[0][:1]
+    data, out = tmp_path / "rows.jsonl", tmp_path / "out"
+    data.write_text(json.dumps({**qa.to_row(), "answer_type": "open_ended", "options": []}) + "\n")
+    judge = "agentic_video.judge.base_url=http://127.0.0.1:9/v1"
+    asked = options((data,), out, overrides=(judge, "agentic_video.judge.model=j"))
+    with pytest.raises(
+        SetupError, match=r"^agentic_video\.judge\.base_url http://127\.0\.0\.1:9/v1: no server answers"
+    ):
+        evaluate(asked)
+    assert not out.exists()
+    # an address alone is no judge
+    evaluate(replace(asked, overrides=(judge,)))
+    assert "1 of 1 rows are open ended, and there is no judge" in capsys.readouterr().err
+    # one who is away later keeps nobody from going on
+    server = Served("j", "1")
+    elsewhere = tmp_path / "elsewhere"
+    there = replace(asked, out=elsewhere, overrides=(f"agentic_video.judge.base_url={server.url}", asked.overrides[1]))
+    evaluate(there)
+    said = f"agentic_video.judge.model=j: {server.url} lists policy, other, and none of that name"
+    assert said in capsys.readouterr().err
+    server.close()
+    assert evaluate(there)[0].complete
+    # where it isn't needed nobody asks it
+    evaluate(replace(asked, data=(Path(small_world.heldout),), limit=1, out=tmp_path / "choices"))
+    assert "judge" not in capsys.readouterr().err
 
 
 def test_a_sweep_of_a_library_call(small_world: World, tmp_path: Path) -> None:
@@ -434,8 +466,9 @@ def test_variants_of_a_system() -> None:
     assert variant_of(zoomer, Variant("no-tools"), tiny=False) == (zoomer.direct(), "videozoomer without tools")
     baseline, title = variant_of(zoomer, Variant("baseline", 8), tiny=False)
     assert isinstance(baseline, Baseline) and baseline.frames == 8 and title == "baseline of 8 frames"
-    with pytest.raises(ValueError, match="0 frames or more"):
-        variant_of(zoomer, Variant("baseline", -1), tiny=False)
+    for frames in (-1, 100_000_001):
+        with pytest.raises(ValueError, match=f"the baseline shows from 0 to 100000000 frames, got {frames}"):
+            variant_of(zoomer, Variant("baseline", frames), tiny=False)
 
 
 def test_parts_have_folders_titles_and_budgets_of_their_own(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Which model is evaluated, what runs it, and how it is sampled."""
 
 import json
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
@@ -108,32 +110,97 @@ def test_offline_a_model_must_be_in_the_hub_s_cache(monkeypatch: pytest.MonkeyPa
 
 def test_what_a_server_is_asked_before_anything_else(serve: Callable[[Script], FaultyServer]) -> None:
     with pytest.raises(SetupError, match=r"^--model http://127\.0\.0\.1:9/v1: no server answers there \(.*refused\)$"):
-        served_model("http://127.0.0.1:9/v1", None, timeout=2)
+        served_model("http://127.0.0.1:9/v1", "OPENAI_API_KEY", timeout=2)
     for address in ("http://", "http://[", "http://127.0.0.1:99999/v1"):
         with pytest.raises(SetupError, match="no server answers there"):
             require_model(ModelOptions(address, "chat", "named"))
     # one that answers is enough, whether it has a list or not; without a name it needs one
     url = serve(lambda body, request: Reply("x")).url
     require_model(ModelOptions(url, "chat", "named"))
-    with pytest.raises(SetupError, match="no list of models there; name one with --base-name"):
-        served_model(url, None, option="--base", name_option="--base-name")
+    with pytest.raises(SetupError, match=r"no list of models there \(HTTP 501\); name one with --base-name"):
+        served_model(url, "OPENAI_API_KEY", option="--base", name_option="--base-name")
 
 
-def test_a_refused_key_is_said_before_anything_is_played() -> None:
-    class Refuses(BaseHTTPRequestHandler):
+@pytest.mark.parametrize("address", ["localhost:8000", "127.0.0.1:8000/v1", "my-host.example.org:443/v1/", "[::1]:80"])
+def test_an_address_without_its_scheme_is_said_to_be_one(address: str) -> None:
+    with pytest.raises(SetupError, match=rf"^--base .*begins with http://{re.escape(address)}$"):
+        engine_of(address, "auto", "--base")
+    with pytest.raises(
+        SetupError, match=rf"^--judge .*: no address of a server; name one as http://{re.escape(address)}$"
+    ):
+        list_models(address, "OPENAI_API_KEY", option="--judge")
+
+
+@contextmanager
+def lists(status: int, body: bytes, key: str = "") -> Iterator[str]:
+    """The address, without ``/v1``, of a server that answers so to who asks for its models.
+
+    Args:
+        key: Without which it refuses.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_error(200 if self.headers["Authorization"] == "Bearer right" else 401)
+            refused = key and self.headers["Authorization"] != f"Bearer {key}"
+            self.send_response(401 if refused else status)
+            self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *args: Any) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/v1"
-        with pytest.raises(SetupError, match=r"refuses the key \(HTTP 401\); --api-key-env"):
-            list_models(url, "wrong")
-        assert list_models(url, "right") is None
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "below", "why"),
+    [
+        (404, b"{}", "", "HTTP 404; should the address end in /v1?"),
+        (404, b"{}", "/v1", "HTTP 404"),
+        (500, b"boom", "", "HTTP 500"),
+        (200, b"\n<!doctype html><html>hi</html>", "/ui/", "a web page; should the address end in /v1?"),
+        (200, b'{"data": "x"}', "", "another reply"),
+        (200, b'{"data": []}', "", "it is empty"),
+    ],
+)
+def test_why_a_server_has_no_list_of_models_is_said(status: int, body: bytes, below: str, why: str) -> None:
+    with lists(status, body) as url, pytest.raises(SetupError) as said:
+        served_model(url + below, "OPENAI_API_KEY")
+    assert str(said.value) == f"--model {url}{below}: no list of models there ({why}); name one with --model-name"
+
+
+def test_a_refused_key_is_said_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    with lists(200, b'{"data": [{"id": "m"}]}', key="right") as url:
+        monkeypatch.setenv("MINE", "wrong")
+        with pytest.raises(SetupError, match=r"the server refuses the key in MINE \(HTTP 401\); --api-key-env names"):
+            list_models(url, "MINE")
+        monkeypatch.delenv("MINE")
+        with pytest.raises(SetupError, match=r"asks for a key \(HTTP 401\), and the variable MINE is not set; --api"):
+            list_models(url, "MINE")
+        monkeypatch.setenv("MINE", " right\n")  # as it is read from a file
+        assert list_models(url, "MINE").names == ["m"]
+        for key in ("sek\nret", "s\xe9cret", "\udcff"):
+            monkeypatch.setenv("MINE", key)
+            with pytest.raises(SetupError, match=r"^MINE: no key: ") as said:
+                list_models(url, "MINE")
+            assert key not in str(said.value)
+
+
+def test_a_name_that_a_server_does_not_list_is_said_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"m{number}" for number in range(12)]
+    with lists(200, json.dumps({"data": [{"id": name} for name in names]}).encode()) as url:
+        require_model(ModelOptions(url, "chat", "m11"), "--teacher", "--teacher-name")
+        require_model(ModelOptions(url, "chat"), "--teacher", "--teacher-name")
+        assert not capsys.readouterr().err
+        require_model(ModelOptions(url, "chat", "m"), "--teacher", "--teacher-name")
+    said = f"--teacher-name m: {url} lists {', '.join(names[:10])} and 2 more, and none of that name: its requests may"
+    assert capsys.readouterr().err == f"{said} all fail\n"
+    with lists(200, b'{"data": []}') as url:
+        require_model(ModelOptions(url, "chat", "m"), "--teacher", "--teacher-name")
+    assert not capsys.readouterr().err
 
 
 def test_a_server_that_redirects_does_not_send_the_key_elsewhere() -> None:
@@ -149,7 +216,7 @@ def test_a_server_that_redirects_does_not_send_the_key_elsewhere() -> None:
     with HTTPServer(("127.0.0.1", 0), Redirects) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(SetupError, match=r"redirects to http://127\.0\.0\.1:9/v1/models; give the address"):
-            list_models(f"http://127.0.0.1:{server.server_port}/v1", "key")
+            list_models(f"http://127.0.0.1:{server.server_port}/v1", "OPENAI_API_KEY")
         server.shutdown()
 
 

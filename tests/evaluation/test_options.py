@@ -54,9 +54,11 @@ def test_the_values_of_a_sweep() -> None:
     assert read_sweep("frames", "8") == Sweep("frames", (8,))
     assert read_sweep("frames", "0,1") == Sweep("frames", (0, 1))
     for text in ("8,x", "", "-1,1", "1.5"):
-        with pytest.raises(SetupError, match=r"expected whole numbers from 0, e\.g\. frames 1,2,4"):
+        with pytest.raises(SetupError, match=r"expected whole numbers from 0 to 100000000, e\.g\. frames 1,2,4"):
             read_sweep("frames", text)
-    with pytest.raises(SetupError, match=r"expected whole numbers from 0, e\.g\. calls 1,2,4"):
+    with pytest.raises(SetupError, match=r"expected whole numbers from 0 to 100000000, e\.g\. calls 1,2,4"):
         read_sweep("calls", "-1")
+    with pytest.raises(SetupError, match="--sweep frames 8,999999999: expected whole numbers from 0 to 100000000"):
+        read_sweep("frames", "8,999999999")
     with pytest.raises(SetupError, match="--sweep turns: there are frames and calls"):
         read_sweep("turns", "1")

@@ -249,6 +249,20 @@ def test_a_redirect_carries_the_key_nowhere(serve: Serve) -> None:
     assert (len(server.bodies), len(other.bodies)) == (1, 0)
 
 
+@pytest.mark.parametrize(("key", "sent"), [(" right\n", True), ("sek\nret", False), ("s\xe9cret", False)])
+def test_a_key_is_sent_without_white_space_and_one_that_cannot_be_is_named(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, key: str, sent: bool
+) -> None:
+    monkeypatch.setenv("A_KEY", key)
+    server = serve(lambda body, number: Reply("7"))
+    if sent:
+        assert ask(server.url, api_key_env="A_KEY") == 7
+        return
+    with pytest.raises(EndpointError, match=r"^judge: A_KEY: no key: it holds line breaks") as said:
+        ask(server.url, api_key_env="A_KEY")
+    assert key not in str(said.value) and not server.bodies
+
+
 @pytest.mark.parametrize("cut", [None, 20])
 def test_a_key_that_a_server_echoes_is_not_logged(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, cut: int | None

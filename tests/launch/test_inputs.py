@@ -464,6 +464,14 @@ def test_a_grader_may_be_named_or_served_or_not_be_wanted(tmp_path: Path) -> Non
         check(Inputs(train=(train,)), "cluster", config=eva)
 
 
+def test_a_grader_s_key_that_no_request_can_carry_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = Inputs(train=(write_rows(tmp_path, 6),))
+    monkeypatch.setenv("A_KEY", "sek\nret")
+    with pytest.raises(SetupError, match=r"^A_KEY: no key: it holds line breaks"):
+        check(rows, config=config_of(agentic_video={"judge": {**SERVED, "api_key_env": "A_KEY"}}))
+    check(rows, config=config_of(agentic_video={"judge": {"api_key_env": "A_KEY"}}))
+
+
 def test_records_must_be_of_the_system_that_is_trained(tmp_path: Path) -> None:
     def write(*systems: str) -> Inputs:
         return Inputs(train=(write_records(tmp_path, *systems),))

@@ -337,7 +337,7 @@ def test_a_judge_that_is_not_there_is_said_with_its_own_option(
     assert "error: --judge http://127.0.0.1:1/v1: no server answers there" in capsys.readouterr().err
     # this one answers, and has no list of its models
     assert main([*words, serve(lambda body, request: Reply("x")).url]) == 2
-    assert "no list of models there; name one with --judge-name" in capsys.readouterr().err
+    assert "no list of models there (HTTP 501); name one with --judge-name" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

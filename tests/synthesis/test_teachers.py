@@ -42,7 +42,9 @@ def test_what_results_depend_on_knows_the_seed_only_where_one_is_sent(url: str) 
     assert seeded.identity()["system"]["class"] == "VideoZoomer"
 
 
-def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: str) -> None:
+def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: str, tmp_path: Path) -> None:
+    (tmp_path / "weights.pt").touch()
+
     def identity(*overrides: str) -> dict[str, Any]:
         words = tuple(f"agentic_video.{word}" for word in overrides)
         return prepare(options(url, overrides=words)).identity()
@@ -55,7 +57,7 @@ def test_what_results_depend_on_knows_who_grades_and_how_frames_are_found(url: s
     for changed in (
         (*there, "judge.model=n"),
         (*there, "judge.temperature=0.3"),
-        (*there, "retrieval.model=ViT-B-32", "retrieval.pretrained=openai"),
+        (*there, "retrieval.model=ViT-B-32", f"retrieval.pretrained={tmp_path}/weights.pt"),
     ):
         assert identity(*changed) != identity(*there)
 
@@ -114,7 +116,9 @@ def test_a_server_that_is_not_there_is_named_with_its_option(name: str) -> None:
 
 
 def test_a_server_without_a_list_of_models_needs_their_name(url: str) -> None:
-    with pytest.raises(SetupError, match=rf"^--base {url}: no list of models there; name one with --base-name"):
+    with pytest.raises(
+        SetupError, match=rf"^--base {url}: no list of models there \(HTTP 501\); name one with --base-name"
+    ):
         prepare(options(url, name="", option="--base"))
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import Grader, System
 from agentic_video.systems.eva import Eva
-from agentic_video.systems.needs import check_needs
+from agentic_video.systems.longvt import LongVT
+from agentic_video.systems.needs import check_needs, judged
+from agentic_video.systems.timesearch import TimeSearch
 from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
@@ -40,6 +43,27 @@ def test_a_demonstration_needs_the_judge_all_the_same(qa: VideoQA) -> None:
         (VideoZoomer(), free, "are open ended"),
     ):
         assert f"rows: 1 of 1 rows {fault}" in said(system, row, demonstrations=True)
+
+
+def test_whose_answers_a_judge_reads(qa: VideoQA) -> None:
+    free = replace(qa, answer_type="open_ended", answer="red", options=())
+    asking: tuple[System, ...] = (VideoZoomer(), LongVT(), TimeSearch())
+    for system in (*asking, *(one.direct() for one in asking), baseline_of(Eva(), 4, tiny=False), VideoBrain()):
+        assert judged(system, free) == "are open ended", system.name
+    for system in (*asking, Eva(), baseline_of(Eva(), 4, tiny=False), VideoBrain(answer_match="robust")):
+        assert judged(system, qa) == "", system.name
+    assert judged(VideoBrain(), qa).startswith("are multiple choice, judged unless")
+    assert judged(Eva(), free) == judged(OwnGrade(), free) == ""
+    # what is wrong with a row is said elsewhere
+    assert judged(VideoBrain(), replace(qa, extra={"class": "easy"})) == ""
+
+
+@dataclass(frozen=True)
+class OwnGrade(VideoZoomer):
+    """Grades in its own way, and doesn't say what that takes."""
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        return 1.0
 
 
 def test_a_demonstration_needs_no_verifier(qa: VideoQA) -> None:

@@ -6,6 +6,7 @@ Importing this touches neither the network nor a model library; :class:`ClipEnco
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -102,6 +103,27 @@ class ClipEncoder:
         tokens = self._tokenizer(list(texts)).to(self._device)
         with torch.inference_mode():
             return _rows(self._network.encode_text(tokens, normalize=True))
+
+
+def hub_name(config: RetrievalConfig) -> str:
+    """Where on the hub a model's weights are; empty where they are files here, or come from elsewhere.
+
+    Raises:
+        ValueError: There is no such folder, or open_clip knows no such weights.
+    """
+    schema, _, name = config.model.partition(":")
+    if schema == "hf-hub":
+        return name
+    if schema == "local-dir":
+        if not os.path.isdir(name):
+            raise ValueError(f"no such folder: {name}")
+        return ""
+    from open_clip.pretrained import get_pretrained_cfg
+
+    weights = get_pretrained_cfg(config.model.replace("/", "-"), config.pretrained)
+    if not weights and not os.path.isfile(config.pretrained):
+        raise ValueError(f"open_clip has none of that name with pretrained={config.pretrained}, nor is that a file")
+    return "" if "file" in weights else os.path.dirname(weights.get("hf_hub", ""))
 
 
 def _rows(features: Any) -> npt.NDArray[np.float32]:

@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from agentic_video.utils.environment import DISTRIBUTION
@@ -85,17 +84,6 @@ class Cluster:
 
     nodes: tuple[Node, ...] = ()
     problem: str = ""
-
-
-def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable that lets Ray show the token that this user has, where nothing else is said.
-
-    ``ray start --head`` asks for a token as soon as there is one; what joins the cluster shows it only when told to.
-    """
-    if environment.get("RAY_AUTH_MODE"):
-        return {}
-    named = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
-    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").is_file() else {}
 
 
 def unanswered(address: str) -> str:

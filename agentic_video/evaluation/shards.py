@@ -16,8 +16,9 @@ from agentic_video.evaluation.runner import play_rows
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
-from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, auth_mode
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.ray_cluster import unanswered
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys, load_secrets
 from agentic_video.utils.threads import take_image_threads
 
@@ -79,11 +80,22 @@ def count_shards(asked: int | None, model: ModelSpec) -> int:
 
 
 def _joined() -> Any:
-    """Ray, on the cluster at ``RAY_ADDRESS``."""
-    os.environ.update(auth_mode(os.environ))  # Ray looks for it while it is imported
+    """Ray, on the cluster at ``RAY_ADDRESS``.
+
+    Raises:
+        SetupError: None answers there.
+    """
     import ray
 
-    ray.init(ignore_reinit_error=True)
+    address = os.environ["RAY_ADDRESS"]
+    problem = unanswered(address)
+    if not problem:
+        try:
+            ray.init(ignore_reinit_error=True)
+        except ConnectionError as error:
+            problem = f"can't join the Ray cluster at {address}: {one_line(error)}"
+    if problem:
+        raise SetupError(f"{problem}; without RAY_ADDRESS this machine's GPUs play")
     return ray
 
 

@@ -29,8 +29,9 @@ from agentic_video.launch.stage import (
 )
 from agentic_video.launch.toyworld import verifier_server
 from agentic_video.planning.job import gpus_beside
-from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV, auth_mode
+from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
+from agentic_video.utils.ray_cluster import auth_mode
 from agentic_video.utils.resources import cpu_limit
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 

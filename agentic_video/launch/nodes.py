@@ -7,7 +7,6 @@
 import json
 import logging
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,11 +16,10 @@ from typing import Any
 
 from agentic_video.utils.environment import DISTRIBUTION
 from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.ray_cluster import unanswered
 
 JOIN_SECONDS = 60.0
 """How long nodes and GPUs that are missing are waited for."""
-CONNECT_SECONDS = 10.0
-"""How long the head node may take to answer at all."""
 LOOK_SECONDS = 60.0
 """How long one node may take to look at its files, the start of a process on it included."""
 FILE_SECONDS = 20.0
@@ -84,18 +82,6 @@ class Cluster:
 
     nodes: tuple[Node, ...] = ()
     problem: str = ""
-
-
-def unanswered(address: str) -> str:
-    """Why nothing can be asked at a Ray address; empty where something listens. Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():  # auto, or ray://
-        return ""
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        return f"no Ray cluster answers at {address}: {one_line(error)}"
-    return ""
 
 
 def check_cluster(address: str, wanted: Wanted, environment: Mapping[str, str]) -> Cluster:

@@ -43,17 +43,6 @@ COMMON_ENV: Mapping[str, str] = {
 """Everywhere."""
 
 
-def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable that lets Ray show the token that this user has, where nothing else is said.
-
-    ``ray start --head`` asks for a token as soon as there is one; what joins the cluster shows it only when told to.
-    """
-    if environment.get("RAY_AUTH_MODE"):
-        return {}
-    named = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
-    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").is_file() else {}
-
-
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """Where synthetic worlds and tiny models are kept: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
     return Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "agentic_video" / "toyworld"

@@ -18,6 +18,7 @@ from agentic_video.evaluation.shards import Follower, count_shards
 from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.toyworld.questions import World
 from agentic_video.types.record import Record
+from agentic_video.utils.errors import SetupError
 from agentic_video.utils.secrets import KEYS_FILE
 from tests.evaluation.conftest import RECIPES, command
 from tests.evaluation.records import record
@@ -104,3 +105,11 @@ def test_shards_on_a_cluster_have_what_the_command_has(
     assert server.keys == {"Bearer the-key"}
     assert json.loads((tmp_path / "out" / "report.json").read_text())["episodes"] == 2
     assert not (tmp_path / "out" / KEYS_FILE).exists()
+
+
+def test_a_cluster_that_is_not_there_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(
+        SetupError, match=r"^no Ray cluster answers at 127\.0\.0\.1:1: .*; without RAY_ADDRESS this machine"
+    ):
+        count_shards(None, ModelSpec("vllm", "m"))

@@ -7,7 +7,6 @@ import torch
 from agentic_video.utils.environment import (
     COMMON_ENV,
     LAPTOP_ENV,
-    auth_mode,
     cache_folder,
     output_folder,
     spawn_engines,
@@ -26,16 +25,6 @@ def test_outputs_go_where_the_variable_says_else_below_the_current_folder(
     assert output_folder({}) == output_folder({"OUTPUT_DIR": ""}) == tmp_path / "outputs"
     with pytest.raises(SetupError, match=r"^/a\$\{b: a config can't hold a path with \$\{; set OUTPUT_DIR to another$"):
         output_folder({"OUTPUT_DIR": "/a${b"})
-
-
-def test_a_token_is_shown_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert auth_mode({}) == {}
-    assert auth_mode({"RAY_AUTH_TOKEN": "t"}) == {"RAY_AUTH_MODE": "token"}
-    assert auth_mode({"RAY_AUTH_TOKEN": "t", "RAY_AUTH_MODE": "disabled"}) == {}
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").write_text("t")
-    assert auth_mode({}) == {"RAY_AUTH_MODE": "token"}
 
 
 def test_the_cache_is_at_home_unless_the_variable_says_where(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,8 @@ Script = Callable[[dict[str, Any], int], Reply]
 
 
 class FaultyServer:
-    """Answers each request with what ``script`` says, and keeps the bodies.
+    """Answers each request with what ``script`` says, and keeps the bodies,
+    the paths and the keys.
 
     Args:
         script: What it says.
@@ -43,6 +44,7 @@ class FaultyServer:
     def __init__(self, script: Script, port: int = 0):
         self.bodies: list[dict[str, Any]] = []
         self.paths: set[str] = set()
+        self.keys: set[str | None] = set()
         counter = itertools.count()
         outer = self
 
@@ -53,6 +55,7 @@ class FaultyServer:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.bodies.append(body)
                 outer.paths.add(self.path)
+                outer.keys.add(self.headers["Authorization"])
                 reply = script(body, next(counter))
                 if reply.hang_up:
                     self.close_connection = True

@@ -18,6 +18,7 @@ from agentic_video.commands.numbers import positive, seed_or_none
 from agentic_video.commands.paths import model as model_name
 from agentic_video.commands.paths import path
 from agentic_video.commands.released import add_checkpoint, chosen, evaluate_several, variant_of
+from agentic_video.utils.ray_cluster import auth_mode
 
 if TYPE_CHECKING:
     from agentic_video.evaluation.checkpoints import Checkpoint
@@ -117,6 +118,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.evaluation.evaluate import evaluate
     from agentic_video.utils.devices import count_gpus
 
+    if os.environ.get("RAY_ADDRESS"):
+        os.environ.update(auth_mode(os.environ))  # before Ray is imported, which looks for it then
     gpus = count_gpus()
     found = chosen(arguments)
     if len(found) > 1 or (found and arguments.plan):

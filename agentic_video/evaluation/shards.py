@@ -1,9 +1,11 @@
 """An evaluation on many GPUs: each shard is a Ray task with its own engine and its own journal."""
 
 import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.ray_cluster import unanswered
+from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys, load_secrets
 from agentic_video.utils.threads import take_image_threads
 
 POLL_SECONDS = 1.0
@@ -68,17 +72,65 @@ def count_shards(asked: int | None, model: ModelSpec) -> int:
     if asked is not None or model.engine != "vllm":
         return asked or 1
     if os.environ.get("RAY_ADDRESS"):
-        import ray
-
-        ray.init(ignore_reinit_error=True)
+        ray = _joined()
         gpus = int(ray.cluster_resources().get("GPU", 0))
     else:
         gpus = count_gpus()
     return max(1, gpus // int(model.vllm.get("tensor_parallel_size", 1)))
 
 
+def _joined() -> Any:
+    """Ray, on the cluster at ``RAY_ADDRESS``.
+
+    Raises:
+        SetupError: None answers there.
+    """
+    import ray
+
+    address = os.environ["RAY_ADDRESS"]
+    problem = unanswered(address)
+    if not problem:
+        try:
+            ray.init(ignore_reinit_error=True)
+        except ConnectionError as error:
+            problem = f"can't join the Ray cluster at {address}: {one_line(error)}"
+    if problem:
+        raise SetupError(f"{problem}; without RAY_ADDRESS this machine's GPUs play")
+    return ray
+
+
+def _key_names(part: Any) -> Iterator[str]:
+    """Names of the environment variables of keys, wherever a plan holds them: the judge's, the server's, a tool's."""
+    for name in (one.name for one in fields(part)) if is_dataclass(part) else ():
+        value = getattr(part, name)
+        if name == "api_key_env":
+            yield str(value)
+        else:
+            yield from _key_names(value)
+
+
+@contextlib.contextmanager
+def _handed_over(plan: Plan, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The variables that shards on a cluster get of this command's: those on this machine inherit them.
+
+    Args:
+        environment: Of this command.
+    """
+    if not environment.get("RAY_ADDRESS"):
+        yield {}
+        return
+    variables = forwarded(environment)
+    if path := environment.get("PYTHONPATH"):
+        variables["PYTHONPATH"] = path  # where a recipe's own modules are
+    try:
+        yield {**variables, **hand_keys(plan.folder, environment, _key_names(plan))}
+    finally:
+        (plan.folder / KEYS_FILE).unlink(missing_ok=True)
+
+
 def play_shard(plan: Plan, rows: Sequence[VideoQA], shard: int) -> None:
     """One shard, in a process of its own."""
+    load_secrets()
     if plan.model.engine == "vllm":
         take_image_threads(int(plan.model.vllm.get("tensor_parallel_size", 1)))
     asyncio.run(play_rows(plan, rows, shard, lambda one: None))
@@ -102,12 +154,31 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
         gpus_each = gpus_each if gpus else 0
         ray.init(num_cpus=shards, num_gpus=gpus, include_dashboard=False, ignore_reinit_error=True)
     else:
-        ray.init(ignore_reinit_error=True)
-    variables = {**COMMON_ENV, **({} if gpus_each else LAPTOP_ENV)}
-    if os.environ.get("RAY_ADDRESS") and (path := os.environ.get("PYTHONPATH")):
-        variables["PYTHONPATH"] = path  # where a recipe's own modules are; a Ray of this machine's inherits it
+        _joined()
+        if os.path.isdir(plan.model.model):  # the shards have another working directory
+            plan = replace(plan, model=replace(plan.model, model=os.path.abspath(plan.model.model)))
+    with _handed_over(plan, os.environ) as handed:
+        _play_tasks(plan, rows, shards, gpus_each, {**handed, **COMMON_ENV, **({} if gpus_each else LAPTOP_ENV)}, done)
+
+
+def _play_tasks(
+    plan: Plan,
+    rows: Sequence[VideoQA],
+    shards: int,
+    gpus_each: int,
+    variables: Mapping[str, str],
+    done: Callable[[Record | Failure], None],
+) -> None:
+    """The Ray tasks of :func:`play_sharded`.
+
+    Args:
+        gpus_each: GPUs of a shard.
+        variables: Environment variables of the shards.
+    """
+    import ray
+
     task: Any = ray.remote(play_shard).options(
-        num_cpus=1, num_gpus=gpus_each, max_retries=0, runtime_env={"env_vars": variables}
+        num_cpus=1, num_gpus=gpus_each, max_retries=0, runtime_env={"env_vars": dict(variables)}
     )
     follower = Follower(plan.folder)
     running = [task.remote(plan, list(rows[shard::shards]), shard) for shard in range(shards) if rows[shard::shards]]

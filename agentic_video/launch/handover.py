@@ -1,45 +1,15 @@
 """What a job's processes on other machines get from the launcher: they have the environment of the Ray node that
 started them, not the launcher's."""
 
-import os
 import re
 import socket
 from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.secrets import SECRETS_FILE, written
-
-FORWARDED = (
-    "AGENTIC_VIDEO_",
-    "CUBLAS_",
-    "GLOO_",
-    "HF_",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "NCCL_",
-    "NO_PROXY",
-    "PYTORCH_",
-    "TORCH_",
-    "VERL_",
-    "VLLM_",
-    "WANDB_",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-)
-"""Starts of the names of environment variables that a job's processes get as the launcher has them."""
-SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-"""A variable with one of these in its name is handed over in a file: Ray shows the others to whoever sees its
-dashboard, and writes them into its logs."""
-KEYS_FILE = "secrets.env"
-"""In a run's folder, as long as it runs."""
-KEYS = ("WANDB_API_KEY", "HF_TOKEN", "OPENAI_API_KEY")
-"""Variables with keys that a job's processes may need, beside those that the config names."""
 
 
 def quoted(value: Any) -> str:
@@ -91,47 +61,18 @@ def _from_environment(block: DictConfig, path: str = "") -> Iterator[str]:
             yield from _from_environment(node, f"{path}{name}.")
 
 
-def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of this command that its processes on a cluster get too; no secrets among them."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if value and name.startswith(FORWARDED) and not _is_secret(name) and name != SECRETS_FILE
-    }
-
-
-def secrets(environment: Mapping[str, str], config: DictConfig) -> dict[str, str]:
-    """The environment variables of this command that hold keys which the run may need.
+def key_names(block: DictConfig) -> Iterator[str]:
+    """Names of the environment variables of keys that a config holds: the judge's, a tool's, ...
 
     Args:
-        config: Of the run; its judge and its verifier name the variables of their keys.
+        block: The config, or a part of it, resolved or not.
     """
-    named = [OmegaConf.select(config, f"agentic_video.{who}.api_key_env") for who in ("judge", "verifier")]
-    known = {*KEYS, *(str(name) for name in named if name)}
-    wanted = [name for name in environment if name in known or (name.startswith(FORWARDED) and _is_secret(name))]
-    return {name: environment[name] for name in sorted(wanted) if environment[name]}
-
-
-def write_secrets(folder: Path, values: Mapping[str, str]) -> dict[str, str]:
-    """Write keys where only this user can read them.
-
-    Args:
-        folder: Of the run, which the nodes share.
-
-    Returns:
-        The variable that tells a job's processes of the file; none where there are no keys.
-    """
-    if not values:
-        return {}
-    file = folder / KEYS_FILE
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(written(values))
-    return {SECRETS_FILE: str(file)}
-
-
-def _is_secret(name: str) -> bool:
-    return any(part in name.upper() for part in SECRET)
+    for name in map(str, block):
+        if name == "api_key_env":
+            if isinstance(found := OmegaConf.select(block, name), str):
+                yield found
+        elif isinstance(node := block._get_node(name), DictConfig) and node._value() is not None:
+            yield from key_names(node)
 
 
 def own_address() -> str:

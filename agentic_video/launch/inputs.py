@@ -34,6 +34,8 @@ MODEL_KEYS: Mapping[Stage, str] = {
     "rft": "model.path",
 }
 """The config key of the model that each stage starts from."""
+ENOUGH_ROWS = 512
+"""Rows that tell a validation enough: its standard error is then at most 2.2 points."""
 MAX_FOLDERS = 64
 """Folders of videos that each node of a cluster is asked for."""
 LAPTOP_BYTES = 4 << 30
@@ -169,6 +171,8 @@ def check_inputs(
     counts = [len(videos) for videos in found]
     if not counts or not inputs.train:
         return Checked(videos=videos)
+    if options.stage == "grpo" and profile not in ON_TOYWORLD and inputs.val == inputs.train:
+        _warn_of_validation(counts[0], config)
     # verl leaves out what doesn't fill a batch: of the training rows, and of the other stages' validation too
     least = counts[0] if options.stage == "grpo" else min(counts)
     fitted = tuple(_fitted(least, inputs, options, profile, config))
@@ -349,6 +353,22 @@ def _warn_of_ids(variable: str, rows: Sequence[VideoQA]) -> None:
     if same:
         more = f" ({len(same)} such rows)" if len(same) > 1 else ""
         print(f"warning: {variable}: {printable(same[0])}{more}", flush=True)
+
+
+def _warn_of_validation(rows: int, config: DictConfig) -> None:
+    """Say what it costs to validate on all rows that are trained on, as verl does where no others are named.
+
+    Args:
+        rows: That are trained on.
+    """
+    most = int(config.data.get("val_max_samples") or -1)
+    played = min(rows, most) if most > 0 else rows
+    if played > ENOUGH_ROWS and (config.trainer.test_freq > 0 or config.trainer.val_before_train):
+        print(
+            f"warning: VAL_FILES not set: each validation plays {played} rows of TRAIN_FILES "
+            f"(trainer.test_freq={config.trainer.test_freq}); set VAL_FILES, or data.val_max_samples={ENOUGH_ROWS}",
+            flush=True,
+        )
 
 
 def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[list[VideoQA], list[str]]:

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-import psutil
 from omegaconf import DictConfig
 
 from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
-from agentic_video.launch.handover import KEYS_FILE, forwarded, own_address, secrets, write_secrets
+from agentic_video.launch.handover import key_names, own_address
 from agentic_video.launch.inputs import handed_over
 from agentic_video.launch.machine import clean_machine, shared_segments
-from agentic_video.launch.nodes import Wanted, auth_mode, check_cluster
+from agentic_video.launch.nodes import Wanted, check_cluster
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import on_ray_cluster
@@ -32,7 +31,9 @@ from agentic_video.launch.toyworld import verifier_server
 from agentic_video.planning.job import gpus_beside
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
-from agentic_video.utils.secrets import SECRETS_FILE
+from agentic_video.utils.ray_cluster import auth_mode
+from agentic_video.utils.resources import cpu_limit
+from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 
 QUIET = {"VLLM_LOGGING_LEVEL": "WARN"}
 """As verl sets it for the processes that Ray starts; what is imported beforehand reads it already."""
@@ -123,10 +124,11 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         # Processes of a cluster don't see this machine's temporary folder.
         beside = joining or {"TMPDIR": str(temporary)}
         if address:
-            variables = {**forwarded(environment), **variables, **_keys(job)}
+            keys = hand_keys(job.folder, environment, key_names(job.config))
+            variables = {**forwarded(environment), **variables, **keys}
             whole += _on_cluster(job, joining, variables)
         elif job.profile == "cluster" and stage == "grpo":
-            whole += worker_overrides(1, psutil.cpu_count() or 1, job.options.overrides)
+            whole += worker_overrides(1, cpu_limit(), job.options.overrides)
         if stage == "grpo":
             whole += scorer_overrides(job.config, job.options.overrides)
             whole += ray_overrides(address, variables, temporary)
@@ -174,13 +176,6 @@ def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
         yield {}
 
 
-def _keys(job: Job) -> dict[str, str]:
-    """The variable that names a file of keys to the job's processes: the user's own, or one in the run's folder."""
-    if own := job.environment.get(SECRETS_FILE):
-        return {SECRETS_FILE: own}
-    return write_secrets(job.folder, secrets(job.environment, job.config))
-
-
 def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> list[str]:
     """Look at the cluster, and fit the number of workers to its nodes.
 
@@ -204,4 +199,6 @@ def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, st
     print(f"Ray cluster at {joining['RAY_ADDRESS']}: {sizes}", flush=True)
     if job.profile != "cluster":  # the others' yaml is written for machines of one size
         return []
-    return worker_overrides(trainer.nnodes, min(node.cpus for node in cluster.nodes), job.options.overrides)
+    # a head without GPUs is often small: it says nothing about the machines that train
+    cpus = min(node.cpus for node in cluster.nodes if node.gpus >= trainer.n_gpus_per_node)
+    return worker_overrides(trainer.nnodes, cpus, job.options.overrides)

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from agentic_video.launch.nodes import RESULT, ask_each, auth_mode, result_of, unanswered
+from agentic_video.launch.nodes import RESULT, ask_each, result_of
 from agentic_video.utils.environment import DISTRIBUTION
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.ray_cluster import auth_mode, unanswered
 from agentic_video.utils.units import GIB
 
 SECONDS = 90.0

@@ -7,22 +7,19 @@
 import json
 import logging
 import os
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from agentic_video.utils.environment import DISTRIBUTION
 from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.ray_cluster import unanswered
 
 JOIN_SECONDS = 60.0
 """How long nodes and GPUs that are missing are waited for."""
-CONNECT_SECONDS = 10.0
-"""How long the head node may take to answer at all."""
 LOOK_SECONDS = 60.0
 """How long one node may take to look at its files, the start of a process on it included."""
 FILE_SECONDS = 20.0
@@ -85,29 +82,6 @@ class Cluster:
 
     nodes: tuple[Node, ...] = ()
     problem: str = ""
-
-
-def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable that lets Ray show the token that this user has, where nothing else is said.
-
-    ``ray start --head`` asks for a token as soon as there is one; what joins the cluster shows it only when told to.
-    """
-    if environment.get("RAY_AUTH_MODE"):
-        return {}
-    named = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
-    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").is_file() else {}
-
-
-def unanswered(address: str) -> str:
-    """Why nothing can be asked at a Ray address; empty where something listens. Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():  # auto, or ray://
-        return ""
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        return f"no Ray cluster answers at {address}: {one_line(error)}"
-    return ""
 
 
 def check_cluster(address: str, wanted: Wanted, environment: Mapping[str, str]) -> Cluster:

@@ -168,7 +168,7 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
         _check_engine(config)
         _check_validation(config.actor_rollout_ref.rollout.val_kwargs)
     else:
-        _check_samples(config)
+        _check_samples(config, stage)
 
 
 def _check_validation(sampling: DictConfig) -> None:
@@ -185,7 +185,7 @@ def _check_validation(sampling: DictConfig) -> None:
         )
 
 
-def _check_samples(config: DictConfig) -> None:
+def _check_samples(config: DictConfig, stage: Stage) -> None:
     """Make sure that what torchrun starts can take the longest sample, and has what it is to validate on.
 
     Raises:
@@ -201,11 +201,14 @@ def _check_samples(config: DictConfig) -> None:
             "shorter samples by those two keys"
         )
     shares = config.trainer.nnodes * config.trainer.n_gpus_per_node // ranks
-    if data.train_batch_size % max(1, shares):
+    # KTO's reference point pairs a question with another trajectory of its rank
+    least = shares * (2 if stage == "kto" else 1)
+    if data.train_batch_size % max(1, shares) or data.train_batch_size < least:
         # verl would round it down, without a word
         raise SetupError(
-            f"data.train_batch_size={data.train_batch_size} can't be shared by {shares} data-parallel ranks: set "
-            f"data.train_batch_size={-(-data.train_batch_size // shares) * shares}"
+            f"data.train_batch_size={data.train_batch_size} can't be shared by {shares} data-parallel ranks"
+            f"{', two trajectories for each' if stage == 'kto' else ''}: set "
+            f"data.train_batch_size={max(least, -(-data.train_batch_size // shares) * shares)}"
         )
     frequency = config.trainer.test_freq
     if isinstance(frequency, int) and frequency > 0 and _is_null(data, "val_files"):

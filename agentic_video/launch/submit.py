@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from omegaconf import DictConfig
 
 from agentic_video.config.compose import PACKAGED
-from agentic_video.launch.handover import forwarded, secrets
+from agentic_video.launch.handover import key_names
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.secrets import SECRETS_FILE
+from agentic_video.utils.secrets import SECRETS_FILE, forwarded, keys_of
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -32,7 +32,7 @@ NAMED = (
     SECRETS_FILE,
 )
 """Environment variables that the job gets from this command's, beside those that every job's processes get
-(:func:`agentic_video.launch.handover.forwarded`)."""
+(:func:`agentic_video.utils.secrets.forwarded`)."""
 EXCLUDED = [".git", ".venv", ".venv-gpu", ".venv-tools", "outputs", "site", ".cache", "**/__pycache__"]
 """What of the repository the cluster gets no copy of."""
 MAX_COPIED = 512 * 2**20
@@ -112,7 +112,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
     check_copied(options.recipe)
     client = _connect(address)
     variables = {**forwarded(environment), **{name: environment[name] for name in NAMED if environment.get(name)}}
-    if (keys := secrets(environment, config)) and SECRETS_FILE not in variables:
+    if (keys := keys_of(environment, key_names(config))) and SECRETS_FILE not in variables:
         print(
             f"{', '.join(keys)}: not passed on, as Ray shows a job's variables to everybody who sees its dashboard. "
             f"Set them on the nodes, or write lines of NAME=value into a file there and set {SECRETS_FILE} to its path",

@@ -76,6 +76,7 @@ class FrameFetcher:
         self._own = NodeActor(STORE_PREFIX, StoreActor, [config or StoreConfig()])
         self._kept: BoundedCache[str, np.ndarray] = BoundedCache(max_bytes, lambda image: image.nbytes)
         self._pauses = tuple(pauses)
+        self._others: dict[str, Any] = {}  # handles by node: Ray looks one up with a call that blocks an event loop
         self.stats = FetchStats()
 
     def fetch(self, refs: Iterable[ImageRef]) -> dict[str, np.ndarray]:
@@ -159,8 +160,11 @@ class FrameFetcher:
 
     def _store(self, ask: _Ask) -> Any:
         """The handle of the store to ask: that of the node that is named, or where there is none, of this one."""
-        handle = actor_of(STORE_PREFIX, ask.node) if ask.node and ask.node != node_id() else None
-        return handle or self._own.handle
+        if not ask.node or ask.node == node_id():
+            return self._own.handle
+        if ask.node not in self._others and (handle := actor_of(STORE_PREFIX, ask.node)):
+            self._others[ask.node] = handle
+        return self._others.get(ask.node) or self._own.handle
 
     def _call(self, handle: Any, ask: _Ask) -> Any:
         """The answer to come."""
@@ -186,6 +190,7 @@ class FrameFetcher:
         """The same of this node's store."""
         logger.warning("frames of %s are had anew: %s: %s", ask.video, type(error).__name__, error)
         self._own.forget(handle)
+        self._others.pop(ask.node, None)
         self._count(redone=len(ask.refs))
         return _Ask("", ask.video, ask.size, ask.refs)
 

@@ -1,6 +1,11 @@
 """Evaluations of several processes."""
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +15,14 @@ from agentic_video.evaluation import shards
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.results import Failure, append, failures, journal
 from agentic_video.evaluation.shards import Follower, count_shards
+from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.toyworld.questions import World
 from agentic_video.types.record import Record
-from tests.evaluation.conftest import command
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.secrets import KEYS_FILE
+from tests.evaluation.conftest import RECIPES, command
 from tests.evaluation.records import record
+from tests.faulty_server import FaultyServer, Reply, Script
 
 
 def test_following_other_processes_journals(tmp_path: Path) -> None:
@@ -68,3 +77,39 @@ def test_two_shards_play_all_questions(
         ray.shutdown()
     assert sorted(len(file.read_bytes().splitlines()) for file in out.glob("episodes-*.jsonl")) == [2, 3]
     assert json.loads((out / "report.json").read_text())["episodes"] == 5
+
+
+@pytest.mark.ray
+@pytest.mark.timeout(600)
+def test_shards_on_a_cluster_have_what_the_command_has(
+    serve: Callable[[Script], FaultyServer], small_world: World, tmp_path: Path
+) -> None:
+    server = serve(lambda body, number: Reply("<answer>A</answer>"))
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as short,
+        # which has neither this command's variables nor its folder, and asks for a token
+        ray_nodes(1, Path(short), os.environ) as joining,
+    ):
+        words = ["eval", "--recipe", str(RECIPES / "videozoomer"), "--model", server.url, "--model-name", "m"]
+        words += ["--api-key-env", "MY_KEY", "--data", str(small_world.heldout), "--out", str(tmp_path / "out")]
+        environment = {**os.environ, **joining, "MY_KEY": "the-key"}
+        del environment["RAY_AUTH_MODE"]
+        done = subprocess.run(
+            [sys.executable, "-m", "agentic_video.cli", *words, "--shards", "2", "--limit", "2"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert server.keys == {"Bearer the-key"}
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["episodes"] == 2
+    assert not (tmp_path / "out" / KEYS_FILE).exists()
+
+
+def test_a_cluster_that_is_not_there_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(
+        SetupError, match=r"^no Ray cluster answers at 127\.0\.0\.1:1: .*; without RAY_ADDRESS this machine"
+    ):
+        count_shards(None, ModelSpec("vllm", "m"))

@@ -289,6 +289,24 @@ def test_rows_that_fill_a_batch_change_nothing(tmp_path: Path) -> None:
     assert check(Inputs(train=(write_rows(tmp_path, 6),))) == Checked(rows=6, videos=(str(tmp_path / "v.mp4"),))
 
 
+def test_a_validation_on_all_training_rows_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = write_rows(tmp_path, 600)
+    trainer = {"test_freq": 50, "val_before_train": False}
+    inputs, config = Inputs(train=(rows,), val=(rows,)), config_of(trainer=trainer)
+    assert check(inputs, "cluster", config=config).rows == 600
+    assert capsys.readouterr().out == (
+        "warning: VAL_FILES not set: each validation plays 600 rows of TRAIN_FILES (trainer.test_freq=50); "
+        "set VAL_FILES, or data.val_max_samples=512\n"
+    )
+    few = config_of(trainer=trainer, data={"train_batch_size": 6, "val_max_samples": 300})
+    never = config_of(trainer=trainer | {"test_freq": -1})
+    for quiet in (few, never):
+        assert check(inputs, "cluster", config=quiet).rows == 600
+    (other := tmp_path / "other").mkdir()
+    check(replace(inputs, val=(write_rows(other, 3),)), "cluster", config=config)
+    assert capsys.readouterr().out == ""
+
+
 def test_the_laptop_s_batch_fits_few_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = write_rows(tmp_path, 4)
     fitted = ("data.train_batch_size=4", "actor_rollout_ref.actor.ppo_mini_batch_size=4")

@@ -277,7 +277,8 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
     def look(address: str, wanted: Wanted, environment: Mapping[str, str]) -> Cluster:
         assert address == "10.0.0.1:6379" and Path(wanted.shared).read_text() == wanted.content
         asked.append(wanted)
-        return Cluster((Node("10.0.0.1", 64, 8, 0), Node("10.0.0.2", 32, 8, 0)))
+        head = Node("10.0.0.9", 2, 0, 0)  # which has no GPU, and says nothing of what the others can do
+        return Cluster((head, Node("10.0.0.1", 64, 8, 0), Node("10.0.0.2", 32, 8, 0)))
 
     variables = {
         "OUTPUT_DIR": str(tmp_path),
@@ -302,7 +303,7 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
     assert f"actor_rollout_ref.model.path='{checkpoint}'" in command and "trainer.nnodes=2" in command
     assert "data.val_files=['/on/the/nodes.parquet']" in command and "trainer.n_gpus_per_node=8" in command
     assert "hidden" not in " ".join(command) and not list(tmp_path.glob("*/run-001/secrets.env"))
-    # two nodes, the smaller one of 32 CPUs; the user's count is kept
+    # two nodes with GPUs, the smaller one of 32 CPUs; the user's count is kept
     assert "actor_rollout_ref.rollout.agent.num_workers=32" in command
     assert [word for word in command if word.startswith("reward.num_workers")] == ["reward.num_workers=3"]
     assert (asked[0].nodes, asked[0].gpus, asked[0].files) == (2, 8, (str(checkpoint), "/on/the/nodes.parquet"))

@@ -11,7 +11,7 @@ import omegaconf
 import pytest
 
 from agentic_video.launch import nodes as looking
-from agentic_video.launch.nodes import Wanted, auth_mode, check_cluster, look, missing, unanswered
+from agentic_video.launch.nodes import Wanted, check_cluster, look, missing
 from agentic_video.launch.ray_nodes import ray_nodes
 from agentic_video.utils.errors import SetupError
 
@@ -94,20 +94,9 @@ def test_a_file_that_never_answers_is_given_up(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_token_is_shown_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert auth_mode({}) == {}
-    assert auth_mode({"RAY_AUTH_TOKEN": "t"}) == {"RAY_AUTH_MODE": "token"}
-    assert auth_mode({"RAY_AUTH_TOKEN": "t", "RAY_AUTH_MODE": "disabled"}) == {}
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").write_text("t")
-    assert auth_mode({}) == {"RAY_AUTH_MODE": "token"}
-
-
 def test_an_address_where_nothing_listens_is_said_at_once() -> None:
     with pytest.raises(SetupError, match=r"^no Ray cluster answers at 127\.0\.0\.1:1: "):
         check_cluster("127.0.0.1:1", Wanted(1, 1), {})
-    assert unanswered("auto") == unanswered("ray://127.0.0.1:1") == ""
 
 
 @pytest.mark.ray

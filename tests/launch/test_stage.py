@@ -130,6 +130,14 @@ def test_what_would_end_sft_is_refused(overrides: str, said: str, monkeypatch: p
     assert start(*halves, "trainer.test_freq=50", "data.val_files=v.jsonl")
 
 
+def test_kto_needs_two_trajectories_a_rank() -> None:
+    options = LaunchOptions(RECIPES / "eva", "kto")
+    assert checked_config(options, "cluster", 8, {"NNODES": "2"})
+    said = r"=32 can't be shared by 32 data-parallel ranks, two trajectories for each: set data\.train_batch_size=64$"
+    with pytest.raises(SetupError, match=said):
+        checked_config(options, "cluster", 8, {"NNODES": "4"})
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.utils.secrets import SECRETS_FILE, load_secrets, written
+from agentic_video.utils.secrets import KEYS_FILE, SECRETS_FILE, forwarded, hand_keys, keys_of, load_secrets, written
 
 KEYS = {"A_KEY": "plain", "B_KEY": "quo\"te's and $x", "C_KEY": "a=b#c"}
 
@@ -38,3 +38,37 @@ def test_a_file_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setenv(SECRETS_FILE, "/no/such")
     load_secrets()
     assert "/no/such: No such file or directory; its keys are missing here" in capsys.readouterr().err
+
+
+def test_keys_are_not_among_the_variables() -> None:
+    environment = {
+        "HF_HOME": "/hf",
+        "HF_TOKEN": "t",
+        "WANDB_PROJECT": "p",
+        "WANDB_API_KEY": "w",
+        "NCCL_DEBUG": "INFO",
+        "VLLM_API_KEY": "v",
+        "MY_JUDGE": "j",
+        "HOME": "/root",
+        "https_proxy": "http://proxy",
+        "HTTPS_PROXY": "http://proxy",
+        "NO_PROXY": "10.0.0.0/8",
+        "NCCL_EMPTY": "",
+    }
+    names = ("HF_HOME", "WANDB_PROJECT", "NCCL_DEBUG", "https_proxy", "HTTPS_PROXY", "NO_PROXY")
+    assert forwarded(environment) == {name: environment[name] for name in names}
+    assert keys_of(environment, ["MY_JUDGE", "NONE"]) == {
+        "HF_TOKEN": "t",
+        "MY_JUDGE": "j",
+        "VLLM_API_KEY": "v",
+        "WANDB_API_KEY": "w",
+    }
+
+
+def test_keys_are_handed_over_in_a_file_of_the_user_alone(tmp_path: Path) -> None:
+    handed = hand_keys(tmp_path, {"OPENAI_API_KEY": "k", "HOME": "/root"})
+    assert handed == {SECRETS_FILE: str(tmp_path / KEYS_FILE)}
+    assert (tmp_path / KEYS_FILE).read_text() == 'OPENAI_API_KEY="k"\n'
+    assert (tmp_path / KEYS_FILE).stat().st_mode & 0o777 == 0o600
+    assert hand_keys(tmp_path, {"OPENAI_API_KEY": "k", SECRETS_FILE: "/own"}) == {SECRETS_FILE: "/own"}
+    assert hand_keys(tmp_path, {"HOME": "/root"}) == {}

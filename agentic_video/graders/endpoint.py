@@ -15,6 +15,7 @@ from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_aft
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES, RefusedReply, api_key, connect, without_key
 from agentic_video.graders.plain import plain_message
+from agentic_video.types.text import printable
 from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import SetupError
 
@@ -35,6 +36,12 @@ _WORTH_RETRYING = {408, 409, 425, 429}
 
 class EndpointError(Exception):
     """An endpoint gave no verdict; the message says why."""
+
+
+TAKEN_OUT = ("tool_calls", "reasoning_content", "reasoning")
+"""Fields of a reply in which servers put what they take out of a model's text."""
+SHOWN_CHARS = 80
+"""Characters of a reply that can't be read which a message shows."""
 
 
 class Unreadable(ValueError):
@@ -131,7 +138,7 @@ class Endpoint:
         Raises:
             EndpointError: As :meth:`complete`.
         """
-        return await self.complete(messages, lambda reply: read((reply["message"]["content"] or "").strip()))
+        return await self.complete(messages, lambda reply: read(text_of(reply).strip()))
 
     async def complete(
         self,
@@ -144,8 +151,8 @@ class Endpoint:
         Args:
             messages: In the form of the chat completions API. Special tokens that are written out in their texts are
                 broken up: whoever wrote them would forge turns.
-            read: Reads the reply's first choice, to which the reply's ``usage`` is added. Whatever it raises counts
-                as an unreadable reply.
+            read: Reads the reply's first choice, to which the reply's ``usage`` is added; :func:`text_of` is what was
+                said. Whatever it raises counts as an unreadable reply.
             fields: More fields of the request; they take the place of the configured ones, and None leaves one out.
 
         Raises:
@@ -158,9 +165,7 @@ class Endpoint:
         if self.config.temperature is not None:
             body["temperature"] = self.config.temperature
         body = {key: value for key, value in {**body, **(fields or {})}.items() if value is not None}
-        return await self.post(
-            "/chat/completions", body, lambda reply: read({**reply["choices"][0], "usage": reply.get("usage")})
-        )
+        return await self.post("/chat/completions", body, lambda reply: read(_first_choice(reply)))
 
     async def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
         """Ask in any other way that the server has, as often as :meth:`complete`.
@@ -211,6 +216,54 @@ class Endpoint:
             retry=retry_if_exception(_may_pass),
             reraise=True,
         )
+
+
+def text_of(choice: Mapping[str, Any]) -> str:
+    """What the model said.
+
+    A server that takes calls or thoughts out of it leaves no episode: what is missing can't be told, and would be held
+    against the model.
+
+    Args:
+        choice: Of a reply, as :meth:`Endpoint.complete` hands it out.
+
+    Returns:
+        The text, that of several parts as one; empty where the model said nothing.
+
+    Raises:
+        Unreadable: Calls were taken out of it, or all of it is thoughts; or it is no text.
+    """
+    message = choice["message"]
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        content = (
+            "".join(texts) if len(texts) == len(content) and all(isinstance(one, str) for one in texts) else content
+        )
+    if content is not None and not isinstance(content, str):
+        raise Unreadable("the reply's content is not a text")
+    taken = next((name for name in TAKEN_OUT if message.get(name) and (name == "tool_calls" or not content)), None)
+    if taken:
+        raise Unreadable(
+            f"the server has put what the model said into {taken}: serve it without a parser of tool calls or "
+            "of reasoning (vLLM: no --enable-auto-tool-choice, no --reasoning-parser), or allow more "
+            "tokens if it only thinks"
+        )
+    return content or ""
+
+
+def _first_choice(reply: Any) -> dict[str, Any]:
+    """A chat completion's first choice, with the reply's ``usage``.
+
+    Raises:
+        Unreadable: It is no chat completion.
+    """
+    choices = reply.get("choices") if isinstance(reply, Mapping) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(first, Mapping) or not isinstance(first.get("message"), Mapping):
+        begins = printable(str(reply)[:SHOWN_CHARS]).replace("\n", " ")
+        raise Unreadable(f'the reply is no chat completion; it begins "{begins}"')
+    return {**first, "usage": reply.get("usage")}
 
 
 def _may_pass(error: BaseException) -> bool:

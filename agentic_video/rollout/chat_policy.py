@@ -12,7 +12,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, text_of
 from agentic_video.graders.images import ImageFormat, data_url
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of, until_stop
 from agentic_video.rollout.tokens import TokenLimits
@@ -23,6 +23,10 @@ from agentic_video.types.trajectory import Aside
 
 GO_ON: Mapping[str, Any] = {"continue_final_message": True, "add_generation_prompt": False}
 """Fields with which vLLM and SGLang go on from a reply that was begun; :attr:`ChatConfig.fields` has a say in them."""
+
+
+MAX_TOKENS = 2**31
+"""More tokens than any request has: a server that counts more doesn't count."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Usage:
         """
         counted = choice.get("usage") or {}
         tokens = (counted.get(name) for name in ("prompt_tokens", "completion_tokens"))
-        prompt, said = (one if type(one) is int and one > 0 else 0 for one in tokens)
+        prompt, said = (one if type(one) is int and 0 < one <= MAX_TOKENS else 0 for one in tokens)
         return cls(prompt, said, 1)
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -228,9 +232,7 @@ class ChatPolicy:
         return content
 
     def _read(self, choice: dict[str, Any], *, stop: Sequence[str], prefix: str) -> _Reply:
-        text, ended = choice["message"].get("content") or "", choice.get("finish_reason")
-        if not isinstance(text, str):
-            raise TypeError("the reply's content is not a text")
+        text, ended = text_of(choice), choice.get("finish_reason")
         usage = Usage.of(choice)
         # Servers that can't go on from a prefix, and some that can, say it again.
         text = text.removeprefix(prefix)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.model import list_models, served_model, warn_of_name
-from agentic_video.graders.endpoint import Endpoint
+from agentic_video.graders.endpoint import Endpoint, text_of
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
@@ -88,8 +88,7 @@ async def ask(endpoint: Endpoint, messages: Sequence[dict[str, Any]], read: Call
     """
 
     def reply(choice: Mapping[str, Any]) -> tuple[T, Usage]:
-        text = choice["message"].get("content") or ""
-        return read(spoken(text)), Usage.of(choice)
+        return read(spoken(text_of(choice))), Usage.of(choice)
 
     return await endpoint.complete(messages, reply)
 

@@ -10,11 +10,18 @@ from pathlib import Path
 
 from agentic_video.grounding.intervals import iou
 from agentic_video.grounding.looks import last_look
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Question, grade_of, question_of, read_episodes
+from agentic_video.synthesis.inputs import (
+    NO_FAULT_OF_ITS_OWN,
+    Question,
+    episode_files,
+    grade_of,
+    question_of,
+    read_episodes,
+)
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import write_whole
+from agentic_video.utils.journal import check_output, write_whole
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,7 @@ def filter_episodes(options: FilterOptions) -> Filtered:
     """
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
+    check_output(options.out, episode_files(options.records))
     records = read_episodes(options.records, options.from_step)
     left_out: Counter[str] = Counter()
     kept: Counter[Question] = Counter()

@@ -155,6 +155,20 @@ def settle(file: TextIO) -> None:
     os.fsync(file.fileno())
 
 
+def check_output(out: Path, sources: Iterable[Path]) -> None:
+    """Make sure that an output doesn't take the place of what it is made from.
+
+    Args:
+        out: The file that ``--out`` names.
+        sources: The files that are read.
+
+    Raises:
+        SetupError: It does.
+    """
+    if out.resolve() in {file.resolve() for file in sources}:
+        raise SetupError(f"--out {out}: is read as the input; choose another name")
+
+
 def write_whole(path: Path, texts: Iterable[str]) -> None:
     """Write a file that is there as a whole or not at all.
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable, text_of
 from tests.faulty_server import FaultyServer, Reply, Script
 
 Serve = Callable[[Script], FaultyServer]
@@ -75,6 +75,7 @@ FAULTS = {
     "no text": Reply(content=None),
     "not JSON": Reply(body=b"\x00\xff{{{"),
     "no choices": Reply(body=b'{"choices": []}'),
+    "a choice without a message": Reply(body=b'{"choices": [{}]}'),
     "null choices": Reply(body=b'{"choices": null}'),
     "a number": Reply(body=b"1"),
     "a page": Reply(body=b"<html>1</html>", headers={"Content-Type": "text/html"}),
@@ -83,6 +84,39 @@ FAULTS = {
     "deeply nested": Reply(body=b"[" * 100_000),
     "empty": Reply(body=b""),
 }
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"<html>Not\x1b\n here</html>", 'the reply is no chat completion; it begins "<html>Not\\x1b  here</html>"'),
+        (b'{"choices": []}', "the reply is no chat completion; it begins \"{'choices': []}\""),
+        (b'{"choices": [{"message": {"content": 1}}]}', "the reply's content is not a text"),
+        (b'{"choices": [{"message": {"content": "1", "tool_calls": [{}]}}]}', "what the model said into tool_calls: "),
+        (b'{"choices": [{"message": {"reasoning_content": "1"}}]}', "what the model said into reasoning_content: "),
+        (b'{"choices": [{"message": {"content": null, "reasoning": "1"}}]}', "what the model said into reasoning: "),
+    ],
+)
+def test_what_a_reply_is_in_place_of_a_text_is_said(serve: Serve, body: bytes, said: str) -> None:
+    kind = "text/html" if body.startswith(b"<") else "application/json"
+    server = serve(lambda asked, number: Reply(body=body, headers={"Content-Type": kind}))
+    with pytest.raises(EndpointError) as caught:
+        ask(server.url, max_retries=0)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": "a", "reasoning_content": "thought"}, "a"),
+        ({"content": "a", "tool_calls": []}, "a"),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab"),
+        ({"content": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_the_text_of_a_reply(message: dict[str, Any], text: str) -> None:
+    assert text_of({"message": message}) == text
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)

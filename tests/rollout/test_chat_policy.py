@@ -83,7 +83,13 @@ def kinds(message: dict[str, Any]) -> str:
 
 def test_what_a_reply_cost() -> None:
     assert Usage.of({"usage": {"prompt_tokens": 7, "completion_tokens": 2}}) == Usage(7, 2, 1)
-    for counted in (None, {}, {"prompt_tokens": True, "completion_tokens": "2"}, {"prompt_tokens": -1}):
+    for counted in (
+        None,
+        {},
+        {"prompt_tokens": True, "completion_tokens": "2"},
+        {"prompt_tokens": -1},
+        {"prompt_tokens": 10**30},
+    ):
         assert Usage.of({"usage": counted}) == Usage(0, 0, 1)
 
 

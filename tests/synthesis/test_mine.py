@@ -77,6 +77,17 @@ def test_the_command_writes_rows_that_training_reads(tmp_path: Path, capsys: pyt
     assert load_rows([out])[0][0].extra == {"mined": {"accuracy": 0.0, "episodes": 1, "answers": ["nothing"]}}
 
 
+def test_what_is_read_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path / "episodes" / "step_000001.jsonl", [graded("q", 0.0, "B")])
+    before = file.read_bytes()
+    (tmp_path / "link.jsonl").symlink_to(file)
+    for words in (["mine"], ["filter"], ["templates"], ["view"]):
+        for out in (file, tmp_path / "episodes" / ".." / "episodes" / file.name, tmp_path / "link.jsonl"):
+            assert main([*words, str(tmp_path), "--out", str(out)]) == 2
+            assert capsys.readouterr().err.endswith(f"error: --out {out}: is read as the input; choose another name\n")
+            assert file.read_bytes() == before
+
+
 def test_nothing_failed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path / "r.jsonl", [graded("q", 1.0, "B")])
     assert main(["mine", str(file), "--out", str(tmp_path / "o.jsonl")]) == 1

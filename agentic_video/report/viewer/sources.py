@@ -80,6 +80,11 @@ class Reader:
         self._groups: dict[tuple[Path, int, int | None, int], int] = {}
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that were read so far."""
+        return tuple(self._files)
+
+    @property
     def grouping(self) -> Grouping:
         """What the first run's config says about groups."""
         return self._grouping or Grouping()

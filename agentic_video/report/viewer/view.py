@@ -9,6 +9,7 @@ from agentic_video.report.viewer.episodes import Decode, Episodes, by_number
 from agentic_video.report.viewer.page import Written, write_page
 from agentic_video.report.viewer.server import ViewServer
 from agentic_video.report.viewer.sources import Reader, ViewError, missing_videos
+from agentic_video.utils.journal import check_output
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,10 @@ class View:
             The file, and what it holds.
 
         Raises:
-            ViewError: The file can't be written; an older report in its place is left as it was.
+            SetupError: The file can't be written, or was read; what is in its place is left as it was.
         """
         out = out or self.default_out
+        check_output(out, self.reader.files)
         try:
             written = write_page(out, self.episodes, self.reader.grouping, self.title, images=images, side=side)
         except OSError as error:

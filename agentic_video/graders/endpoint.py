@@ -236,10 +236,9 @@ def text_of(choice: Mapping[str, Any]) -> str:
     message = choice["message"]
     content = message.get("content")
     if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
-        content = (
-            "".join(texts) if len(texts) == len(content) and all(isinstance(one, str) for one in texts) else content
-        )
+        parts = [one for one in content if isinstance(one, Mapping) and one.get("type") == "text"]
+        texts = [str(one["text"]) for one in parts if isinstance(one.get("text"), str)]
+        content = "".join(texts) if len(texts) == len(content) else content
     if content is not None and not isinstance(content, str):
         raise Unreadable("the reply's content is not a text")
     taken = next((name for name in TAKEN_OUT if message.get(name) and (name == "tool_calls" or not content)), None)

@@ -38,6 +38,11 @@ from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 QUIET = {"VLLM_LOGGING_LEVEL": "WARN"}
 """As verl sets it for the processes that Ray starts; what is imported beforehand reads it already."""
 
+PORT_TAKEN = b"EADDRINUSE"
+"""What PyTorch's error says where its port was taken."""
+TAIL_BYTES = 1 << 18
+"""As much of a log's end is looked at."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -145,16 +150,44 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         (job.folder / "command.sh").write_text(shlex.join(whole) + "\n", encoding="utf-8")
         wait = "a minute or two" if job.profile in ON_TOYWORLD else "some minutes (docs/gpu.md: what a start takes)"
         print(f"starting verl: the first step comes within {wait}", flush=True)
-        if forks:
-            whole = [forks.python, *whole[1:]]
         try:
-            status, peak = run_verl(whole, {**environment, **variables, **beside}, job.folder / "log.txt", job.total)
+            status, peak = _run(whole, {**environment, **variables, **beside}, job, forks)
             # of the processes that this command started: a cluster's own aren't among them
             return status, 0 if on_ray_cluster(stage, environment) else peak
         finally:
             if forks:
                 forks.stop()
             (job.folder / KEYS_FILE).unlink(missing_ok=True)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str], job: Job, forks: Forks | None) -> tuple[int, int]:
+    """Run verl to its end; once more where a port was taken that it had seen to be free seconds before.
+
+    Returns:
+        Exit status, and peak memory in bytes.
+    """
+    log = job.folder / "log.txt"
+    begins = log.stat().st_size if log.exists() else 0
+    status, peak = run_verl([forks.python, *command[1:]] if forks else command, environment, log, job.total)
+    if status == 1 and job.options.stage == "grpo" and port_taken(log, begins):
+        print("another process took a port that verl had chosen: starting verl once more", flush=True)
+        # without forks: what they have imported is of the first start's environment
+        status, more = run_verl(command, environment, log, job.total)
+        peak = max(peak, more)
+    return status, peak
+
+
+def port_taken(log: Path, begins: int) -> bool:
+    """Whether the end of a log, if there is one, says that an address was in use.
+
+    Args:
+        begins: Bytes at its beginning that are an earlier start's.
+    """
+    if not log.exists():
+        return False
+    with log.open("rb") as file:
+        file.seek(max(begins, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+        return PORT_TAKEN in file.read()
 
 
 @contextlib.contextmanager

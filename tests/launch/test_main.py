@@ -194,6 +194,29 @@ def test_a_run_from_its_folder_to_its_summary(
         assert (record["recipe"], record["profile"], record["peak_bytes"]) == ("framethinker", "laptop", 5)
 
 
+@pytest.mark.parametrize("said", ["code: -98, name: EADDRINUSE, message: address already in use", "out of memory"])
+def test_a_port_that_was_taken_costs_a_second_start(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked], capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+
+    def run(command: Sequence[str], environment: Mapping[str, str], log: Path, total: int) -> tuple[int, int]:
+        started.append(list(command))
+        with log.open("a") as file:
+            file.write(f"{said}\n")
+        return 1, 5
+
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(working, "run_verl", run)
+    for times in (1, 2):  # the same run's log, which says it already
+        assert launch(LaunchOptions(RECIPE, profile="laptop")) == 1
+        again = "EADDRINUSE" in said
+        assert len(started) == times * (2 if again else 1)
+        assert not again or started[-1] == started[-2]
+        assert ("starting verl once more" in capsys.readouterr().out) == again
+
+
 def test_a_folder_of_checkpoints_belongs_to_the_run_that_wrote_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]
 ) -> None:

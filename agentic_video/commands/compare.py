@@ -6,7 +6,7 @@ agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoome
 import argparse
 from pathlib import Path
 
-from agentic_video.commands.paths import path
+from agentic_video.commands.paths import folder_to_write, path
 
 HELP = "compare evaluations of the same questions"
 TAKES_OVERRIDES = False
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders of evaluations; the others are compared with the first",
     )
     parser.add_argument(
-        "--out", type=path, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
+        "--out", type=folder_to_write, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
     )
 
 

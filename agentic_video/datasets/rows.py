@@ -179,7 +179,7 @@ def video_problem(video: str, check: str) -> str:
     path = Path(video)
     try:
         if not path.is_file():
-            return f"{video}: no such file"
+            return f"{video}: " + ("a folder; name the video's file" if path.is_dir() else "no such file")
         if path.stat().st_size == 0:
             return f"{video}: the file is empty"
     except (OSError, ValueError) as error:

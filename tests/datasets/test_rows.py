@@ -141,6 +141,11 @@ def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
                 load_rows([path], check)
 
 
+def test_a_video_that_is_a_folder_is_said_to_be_one(folder: Path) -> None:
+    (folder / "dir.mp4").mkdir()
+    assert video_problem(str(folder / "dir.mp4"), "exists") == f"{folder / 'dir.mp4'}: a folder; name the video's file"
+
+
 def test_a_machine_out_of_descriptors_makes_no_video_bad(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: object, **__: object) -> None:
         raise VideoError("good.mp4", "machine", "no file descriptor left")

@@ -6,7 +6,7 @@ agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoome
 import argparse
 from pathlib import Path
 
-from agentic_video.commands.paths import path
+from agentic_video.commands.paths import folder_to_write, path
 
 HELP = "compare evaluations of the same questions"
 TAKES_OVERRIDES = False
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folders of evaluations; the others are compared with the first",
     )
     parser.add_argument(
-        "--out", type=path, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
+        "--out", type=folder_to_write, metavar="FOLDER", help="write comparison.md and comparison.json there as well"
     )
 
 
@@ -30,9 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the comparison.
 
     Raises:
-        SetupError: A folder holds no evaluation, or there is only one.
+        SetupError: A folder holds no evaluation, there is only one, or none has a question of the first.
     """
     from agentic_video.evaluation.compare import comparison, comparison_text, read_run, write_comparison
+    from agentic_video.evaluation.results import key_of
     from agentic_video.utils.errors import SetupError
 
     folders: list[Path] = [folder.resolve() for folder in arguments.folders]
@@ -44,6 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
         read_run(folder, folder.name if names.count(folder.name) == 1 else f"{folder.parent.name}/{folder.name}")
         for folder in folders
     ]
+    first, *others = [{key_of(record.qa) for record in run.records} for run in runs]
+    if first.isdisjoint(set().union(*others)):
+        raise SetupError(
+            f"{arguments.folders[0]}: no question (data_source and id) in common with "
+            f"{', '.join(map(str, arguments.folders[1:]))}; name evaluations of the same rows"
+        )
     if arguments.out is None:
         print(comparison_text("Comparison", comparison(runs)), end="")
     else:

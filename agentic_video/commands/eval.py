@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import positive, seed_or_none
+from agentic_video.commands.paths import folder_to_write, path
 from agentic_video.commands.paths import model as model_name
-from agentic_video.commands.paths import path
 from agentic_video.commands.released import add_checkpoint, chosen, evaluate_several, variant_of
 from agentic_video.utils.ray_cluster import auth_mode
 
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out",
-        type=path,
+        type=folder_to_write,
         metavar="FOLDER",
         help="folder of the evaluation (default: RECIPE-eval/BENCHMARK/... in OUTPUT_DIR, or in outputs)",
     )

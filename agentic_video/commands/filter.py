@@ -9,7 +9,7 @@ more, as for LongVT's RFT. No model is asked.
 import argparse
 
 from agentic_video.commands.numbers import fraction, positive
-from agentic_video.commands.paths import path
+from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_from_step, add_records
 from agentic_video.synthesis.filter import FilterOptions, filter_episodes
 
@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video filter``."""
     defaults = FilterOptions
     add_records(parser)
-    parser.add_argument("--out", type=path, required=True, metavar="FILE", help="file of records to write: .jsonl")
+    parser.add_argument(
+        "--out", type=file_to_write, required=True, metavar="FILE", help="file of records to write: .jsonl"
+    )
     parser.add_argument(
         "--min-acc",
         type=fraction,

@@ -9,7 +9,7 @@ else it answered. ``agentic-video enhance`` shows them to a teacher. No model is
 import argparse
 
 from agentic_video.commands.numbers import fraction, positive
-from agentic_video.commands.paths import path
+from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_from_step, add_records
 from agentic_video.synthesis.mine import MineOptions, mine
 
@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video mine``."""
     defaults = MineOptions
     add_records(parser)
-    parser.add_argument("--out", type=path, required=True, metavar="FILE", help="file of rows to write: .jsonl")
+    parser.add_argument(
+        "--out", type=file_to_write, required=True, metavar="FILE", help="file of rows to write: .jsonl"
+    )
     parser.add_argument(
         "--below",
         type=fraction,

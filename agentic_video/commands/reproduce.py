@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from agentic_video.commands.guard import guarded
-from agentic_video.commands.paths import path
+from agentic_video.commands.paths import folder_to_write, path
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=path, metavar="FOLDER", help="folder of the downloads (default: data)")
     parser.add_argument(
         "--out",
-        type=path,
+        type=folder_to_write,
         metavar="FOLDER",
         help="folder of the reproduction (default: RECIPE-reproduce-laptop or -paper in OUTPUT_DIR, or in outputs)",
     )

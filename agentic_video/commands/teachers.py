@@ -7,8 +7,8 @@ from collections.abc import Callable
 from agentic_video.commands.engine import TOY, add_engine, add_key, add_recipe, add_sampling, choose_engine
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import amount, natural, positive, seconds
+from agentic_video.commands.paths import folder_to_write
 from agentic_video.commands.paths import model as model_name
-from agentic_video.commands.paths import path
 from agentic_video.config.compose import find_recipe
 from agentic_video.evaluation.model import ModelOptions
 from agentic_video.rollout.chat_policy import ChatConfig
@@ -28,7 +28,7 @@ def add_job(parser: argparse.ArgumentParser, items: str, limited: str) -> None:
     """
     parser.add_argument(
         "--out",
-        type=path,
+        type=folder_to_write,
         required=True,
         metavar="FOLDER",
         help="folder of the results; the same command goes on there",

@@ -8,7 +8,7 @@ decides. No model is asked.
 
 import argparse
 
-from agentic_video.commands.paths import path
+from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_records
 from agentic_video.synthesis.templates import TemplateOptions, count_templates, table
 
@@ -19,7 +19,7 @@ TAKES_OVERRIDES = False
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``agentic-video templates``."""
     add_records(parser)
-    parser.add_argument("--out", type=path, metavar="FILE", help="write the numbers to this JSON file too")
+    parser.add_argument("--out", type=file_to_write, metavar="FILE", help="write the numbers to this JSON file too")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -83,6 +83,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.serve and arguments.out:
         raise SetupError("--out writes a report and --serve serves one; choose one of them")
+    if arguments.videos is not None and not arguments.videos.is_dir():
+        what = "a file; name a folder" if arguments.videos.exists() else "no such folder"
+        raise SetupError(f"--videos {arguments.videos}: {what}")
     view = load_view(arguments.paths, arguments.videos, arguments.tokenizer, wait=arguments.serve)
     problems = view.episodes.problems
     _tell(f"{len(problems)} lines or files left out", problems)

@@ -57,27 +57,13 @@ def empty(paths: Sequence[object]) -> str:
     return f": the {'file is' if len(paths) == 1 else 'files are'} empty"
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """All rows of a parquet or jsonl file.
-
-    Raises:
-        RowError: The file is missing, of another kind, or can't be read.
-    """
-    rows = []
-    for _, row in placed_rows(path):
-        if isinstance(row, RowError):
-            raise row
-        rows.append(row)
-    return rows
-
-
 def placed_rows(path: Path) -> list[tuple[str, Any]]:
-    """All rows of a parquet or jsonl file, each with its place; for JSON that Python refuses (deep, huge) its error.
+    """All rows of a parquet or jsonl file, each with its place; for a line that is no JSON the error about it.
 
     Places read ``a.jsonl line 3``, counted from 1, and ``a.parquet row 2``, counted from 0.
 
     Raises:
-        RowError: See :func:`read_rows`.
+        RowError: The file is missing, of another kind, or can't be read, or holds lines and no object in any of them.
     """
     if not path.is_file():
         raise RowError(f"{path}: no such file; expected a parquet or jsonl file of rows")
@@ -86,11 +72,15 @@ def placed_rows(path: Path) -> list[tuple[str, Any]]:
             return [(f"{path} row {number}", row) for number, row in enumerate(pq.read_table(path).to_pylist())]
         if path.suffix in (".jsonl", ".json"):
             with path.open(encoding="utf-8-sig") as lines:
-                return [
-                    (where, _row_of_line(line, where))
-                    for number, line in enumerate(lines, start=1)
-                    if line.strip() and (where := f"{path} line {number}")
+                filled = ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
+                placed = [
+                    (where := f"{path} line {number}", _row_of_line(line, where, first=not before))
+                    for before, (number, line) in enumerate(filled)
                 ]
+            broken = [row for _, row in placed if isinstance(row, RowError)]
+            if broken and not any(isinstance(row, Mapping) for _, row in placed):
+                raise broken[0]
+            return placed
     except RowError:
         raise
     except UnicodeDecodeError as error:
@@ -110,18 +100,26 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
-def _row_of_line(line: str, where: str) -> Any:
+def _row_of_line(line: str, where: str, *, first: bool) -> Any:
+    """What a line holds, or the error about it.
+
+    Args:
+        first: Whether the file begins with it.
+
+    Raises:
+        RowError: It begins a list that goes on behind it.
+    """
     try:
         return json.loads(line.rstrip("\r\n"))
     except json.JSONDecodeError as error:
-        if line.lstrip().startswith("["):
+        if first and line.lstrip().startswith("["):
             raise RowError(f"{where}: begins a list: write one object a line, without the list around them") from error
-        reason = f"{error.msg} at column {error.colno}"
+        reason = f"{error.msg} at column {error.colno}; each line must hold one whole row"
     except RecursionError:
-        return RowError(f"{where}: is not json: it is nested too deeply; each line must hold one whole row")
+        reason = "it is nested too deeply; each line must hold one whole row"
     except ValueError as error:
-        return RowError(f"{where}: is not json: {str(error)[:200]}")
-    raise RowError(f"{where}: is not json: {reason}; each line must hold one whole row")
+        reason = str(error)[:200]
+    return RowError(f"{where}: is not json: {reason}")
 
 
 def load_rows(
@@ -145,7 +143,8 @@ def load_rows(
     probed: dict[str, str] = {}
     for path in map(Path, paths):
         placed = placed_rows(path)
-        if placed and all(is_record(raw) for _, raw in placed):
+        read = [raw for _, raw in placed if not isinstance(raw, RowError)]
+        if read and all(map(is_record, read)):
             raise RowError(
                 f"{path}: these are records (finished episodes), but rows (questions) are read here: name the file of "
                 "rows that they were made of"
@@ -180,7 +179,7 @@ def video_problem(video: str, check: str) -> str:
     path = Path(video)
     try:
         if not path.is_file():
-            return f"{video}: no such file"
+            return f"{video}: " + ("a folder; name the video's file" if path.is_dir() else "no such file")
         if path.stat().st_size == 0:
             return f"{video}: the file is empty"
     except (OSError, ValueError) as error:

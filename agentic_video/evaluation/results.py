@@ -72,7 +72,7 @@ def left_out(problem: str, row: Any = None) -> LeftOut:
     Args:
         row: As its file has it, whatever it is.
     """
-    video = re.search(r"field 'video': .*(no such file|file is empty)", problem, re.DOTALL)
+    video = re.search(r"field 'video': .*(no such file|file is empty|a folder; name)", problem, re.DOTALL)
     return LeftOut(NO_VIDEO if video else UNREADABLE, problem, submitted=_submitted(row))
 
 

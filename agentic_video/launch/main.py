@@ -42,7 +42,7 @@ from agentic_video.planning.report import said_beside
 from agentic_video.report.losses import newest_checkpoint, newest_step, write_losses
 from agentic_video.report.summary import write_summary
 from agentic_video.utils.devices import count_gpus
-from agentic_video.utils.environment import output_folder
+from agentic_video.utils.environment import file_in_the_way, output_folder
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
@@ -151,7 +151,7 @@ def _checked(
     identity = run_identity(options.overrides, environment, world_size(config, profile))
     shared, machine = checkpoints_folder(options.overrides, config), machine_of(options.stage, config, environment)
     root = output_folder(environment) / f"{options.title}-{profile}"
-    if blocked := next((one for one in (root, *root.parents) if os.path.isfile(one)), None):
+    if blocked := file_in_the_way(root):
         raise SetupError(f"{blocked}: a file, where a folder of outputs should be; set OUTPUT_DIR to another")
     owner = owner_identity(root.name, identity)
     check_owner(shared, owner, config.trainer.resume_mode)

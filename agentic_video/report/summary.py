@@ -157,7 +157,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        what = "no run there (run.json)" if folder.is_dir() else "no such folder"
+        what = "no run there (run.json)" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
         raise SetupError(f"{folder}: {what}; name a run's folder, outputs/<recipe>-<profile>/run-NNN") from None
     except ValueError as error:
         raise SetupError(f"{file}: can't be read ({error}): is this the folder of a run?") from None

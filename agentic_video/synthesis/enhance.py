@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.converters.files import files_below
-from agentic_video.datasets.rows import read_rows
+from agentic_video.datasets.rows import placed_rows
 from agentic_video.evaluation.options import check_files
 from agentic_video.evaluation.results import distinct
 from agentic_video.graders.endpoint import Endpoint
@@ -206,11 +206,13 @@ def questions_of(paths: Sequence[Path]) -> list[VideoQA]:
     """
     rows, problems = [], []
     for path in paths:
-        for number, raw in enumerate(read_rows(path)):
+        for where, raw in placed_rows(path):
             try:
+                if isinstance(raw, RowError):
+                    raise raw
                 if not isinstance(raw, Mapping):
-                    raise RowError(f"{path.name} row {number}: expected an object, got {type(raw).__name__}")
-                qa = VideoQA.from_row(raw, f"{path.name} row {number}")
+                    raise RowError(f"{where}: expected an object, got {type(raw).__name__}")
+                qa = VideoQA.from_row(raw, where)
                 rows.append(replace(located(qa, path.parent), video=absolute(path.parent, qa.video)))
             except RowError as error:
                 problems.append(str(error))

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -93,6 +94,28 @@ def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:
     report_problems(problems, "record")
     if not any_good:
         raise SetupError(f"no usable record in {', '.join(map(str, files))}")
+
+
+def of_system(records: Iterable[Record], system: str, why: str) -> Iterator[Record]:
+    """A system's records, of which there must be one; the others are counted on stderr.
+
+    Args:
+        records: Of whatever systems.
+        system: Its name.
+        why: What a message says of it: why its records are asked for.
+
+    Raises:
+        SetupError: There was none, at the end.
+    """
+    found: Counter[str] = Counter()
+    for record in records:
+        found[record.trajectory.system] += 1
+        if record.trajectory.system == system:
+            yield record
+    if system not in found:
+        raise SetupError(f"no episode of {system}, {why}; there are episodes of {', '.join(sorted(found))}")
+    if others_left := found.total() - found[system]:
+        print(f"{others_left} episodes of other systems left out", file=sys.stderr)
 
 
 def _revisions(folder: Path) -> dict[Key, int]:

@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,15 @@ from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
 from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside, read_object
 from agentic_video.synthesis.distill import write_outputs
-from agentic_video.synthesis.inputs import NO_FAULT_OF_ITS_OWN, Counted, content_of, digest, first, read_episodes
+from agentic_video.synthesis.inputs import (
+    NO_FAULT_OF_ITS_OWN,
+    Counted,
+    content_of,
+    digest,
+    first,
+    of_system,
+    read_episodes,
+)
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
 from agentic_video.synthesis.verify import verify
@@ -98,12 +107,14 @@ def reflect(options: ReflectOptions) -> Finished:
     """Have failures corrected; the same options go on where a job was killed.
 
     Raises:
-        SetupError: The job can't start.
+        SetupError: The job can't start, or there is no episode of the system.
         hydra.errors.HydraException: The recipe's config doesn't compose.
         ValueError: A key of the config is wrong.
     """
-    records = Counted(read_episodes(options.rollouts))
+    found = read_episodes(options.rollouts)
     teacher = prepare(options.teacher)
+    own = of_system(found, teacher.system.name, "whose failures are corrected (--system, --recipe)")
+    records = Counted(chain([next(own)], own))  # that there is one, before a folder is made
     settings = {
         **teacher.identity(),
         "rollouts": [str(path.resolve()) for path in options.rollouts],
@@ -141,7 +152,7 @@ async def failures(
         qa, trajectory = record.qa, record.trajectory
         # By content: where a folder has got an episode more, the others are still what they were.
         key = (qa.data_source, qa.id, digest(json.dumps(trajectory.to_dict()))[:16], content_of(qa))
-        if trajectory.system != teacher.system.name or trajectory.end in NO_FAULT_OF_ITS_OWN:
+        if trajectory.end in NO_FAULT_OF_ITS_OWN:
             continue
         acc: float | None = 0.0
         if trajectory.answer is not None:

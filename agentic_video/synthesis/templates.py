@@ -5,20 +5,18 @@ decides. No model is asked.
 """
 
 import json
-import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
-from agentic_video.synthesis.inputs import episode_files, grade_of, read_episodes
+from agentic_video.synthesis.inputs import episode_files, grade_of, of_system, read_episodes
 from agentic_video.systems.registry import METHODS
 from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import check_output, write_whole
 
 Template = Literal[
@@ -162,24 +160,6 @@ def _line(name: str, *cells: str) -> str:
     return name.ljust(32) + "".join(cell.rjust(11) for cell in cells)
 
 
-def of_system(records: Iterable[Record], system: str) -> Iterator[Record]:
-    """A system's records; the others are counted on stderr.
-
-    Raises:
-        SetupError: There was none, at the end.
-    """
-    found: Counter[str] = Counter()
-    for record in records:
-        found[record.trajectory.system] += 1
-        if record.trajectory.system == system:
-            yield record
-    if system not in found:
-        others = ", ".join(sorted(found))
-        raise SetupError(f"no episode of {system}, whose templates these are; there are episodes of {others}")
-    if others_left := found.total() - found[system]:
-        print(f"{others_left} episodes of other systems left out", file=sys.stderr)
-
-
 @dataclass(frozen=True)
 class TemplateOptions:
     """Which episodes are looked at.
@@ -197,12 +177,13 @@ def count_templates(options: TemplateOptions) -> dict[str, object]:
     """Count episodes by template (see :func:`summarise`).
 
     Raises:
-        SetupError: There is nothing to read.
+        SetupError: There is nothing to read, or nothing of the system.
         OSError: The output can't be written.
     """
     if options.out is not None:
         check_output(options.out, episode_files(options.records))
-    summary = summarise(of_system(read_episodes(options.records), METHODS["templates"]))
+    records = of_system(read_episodes(options.records), METHODS["templates"], "whose templates these are")
+    summary = summarise(records)
     if options.out is not None:
         write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])
     return summary

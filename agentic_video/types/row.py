@@ -105,6 +105,8 @@ class VideoQA:
 
         def text(name: str, default: str | None = None, must: str = "must be a non-empty string") -> str:
             value = row.get(name, default)
+            if value is None and name not in row:
+                raise RowError(f"{where}: {_missing(row, answered=not (own or hidden))}")
             if not isinstance(value, str) or not value.strip():
                 raise RowError(f"{where}: field '{name}' {must}, got {short(value)}")
             if not is_unicode(value):
@@ -262,6 +264,18 @@ def located(qa: VideoQA, folder: Path) -> VideoQA:
     if not isinstance(words, str) or not words.endswith((".srt", ".json")) or Path(words).is_absolute():
         return replace(qa, video=video)
     return replace(qa, video=video, extra={**qa.extra, "subtitles": absolute(folder, words)})
+
+
+def _missing(row: Mapping[str, Any], *, answered: bool) -> str:
+    """What is said of a row that lacks fields: which, and those that it has.
+
+    Args:
+        answered: Whether it needs an answer.
+    """
+    needed = ("id", "video", "question", *(("answer",) if answered else ()))
+    names = [f"'{name}'" for name in needed if name not in row]
+    said = f"field {names[0]} is" if len(names) == 1 else f"fields {', '.join(names)} are"
+    return f"{said} missing; the row has {short(sorted(map(str, row)))}"
 
 
 def _options_elsewhere(row: Mapping[str, Any]) -> str:

@@ -51,6 +51,11 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 DEFAULT_CACHE = cache_folder(os.environ)
 
 
+def file_in_the_way(folder: Path) -> Path | None:
+    """The file that keeps a folder from being made: in its place, or in that of one above it."""
+    return next((one for one in (folder, *folder.parents) if os.path.isfile(one)), None)
+
+
 def output_folder(environment: Mapping[str, str]) -> Path:
     """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder.
 

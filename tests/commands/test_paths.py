@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.cli import COMMANDS
+from agentic_video.cli import COMMANDS, main
 from agentic_video.commands.eval import add_arguments, options_of
-from agentic_video.commands.paths import model, path
+from agentic_video.commands.paths import file_to_write, folder_to_write, model, path
 from tests.config.configs import RECIPES
 from tests.launch.checkpoints import write_checkpoint
 
@@ -28,6 +28,35 @@ def test_every_command_s_paths_are_read_so(name: str) -> None:
     parser = argparse.ArgumentParser()
     import_module(f"agentic_video.commands.{name}").add_arguments(parser)
     assert [action.dest for action in parser._actions if action.type is Path] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("eval --system eva --out {file}", "--out: {file}: a file; name a folder"),
+        ("distill --out {file}/out", "--out: {file}/out: {file} is a file; name a folder"),
+        ("compare a b --out={file}", "--out: {file}: a file; name a folder"),
+        ("reproduce eva --laptop --out {file}", "--out: {file}: a file; name a folder"),
+        ("filter run --out {file}/x.jsonl", "--out: {file}/x.jsonl: {file} is a file; choose another folder"),
+        ("mine run --out {file}/x.jsonl", "--out: {file}/x.jsonl: {file} is a file; choose another folder"),
+        ("templates run --out {home}", "--out: {home}: a folder; name a file"),
+    ],
+)
+def test_what_stands_in_the_way_of_an_output_is_said_at_once(
+    words: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / "afile"
+    file.touch()
+    with pytest.raises(SystemExit) as ended:
+        main(words.format(file=file, home=home).split())
+    assert ended.value.code == 2
+    assert said.format(file=file, home=home) in capsys.readouterr().err
+
+
+def test_outputs_may_have_folders_that_are_not_there(home: Path) -> None:
+    assert folder_to_write("~/a/b") == home / "a" / "b" and file_to_write("~/a/b.jsonl") == home / "a" / "b.jsonl"
+    (home / "there.jsonl").touch()
+    assert folder_to_write(str(home)) == home and file_to_write("~/there.jsonl") == home / "there.jsonl"
 
 
 @pytest.mark.parametrize("by_variable", [True, False])

@@ -10,6 +10,8 @@ from agentic_video.cli import main
     [
         (("--serve", "--out", "x.html"), "--out writes a report and --serve serves one"),
         ((), "is neither a folder nor a file"),
+        (("--videos", "/nope"), "--videos /nope: no such folder"),
+        (("--videos", __file__), f"--videos {__file__}: a file; name a folder"),
     ],
 )
 def test_what_cannot_be_viewed(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agentic_video.datasets.rows import Problem, load_rows, read_rows, reported, video_problem
+from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reported, video_problem
 from agentic_video.types.row import RowError
 from agentic_video.video.errors import VideoError
 from tests.datasets.conftest import row
@@ -43,6 +43,9 @@ def test_records_are_no_rows(folder: Path) -> None:
     (folder / "kept.jsonl").write_text(f"{json.dumps(record)}\n" * 3, encoding="utf-8")
     with pytest.raises(RowError, match=r"kept\.jsonl: these are records \(finished episodes\), but rows .* are read"):
         load_rows([folder / "kept.jsonl"])
+    (folder / "cut.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(record)[:30]}", encoding="utf-8")
+    with pytest.raises(RowError, match=r"cut\.jsonl: these are records"):
+        load_rows([folder / "cut.jsonl"])
     (folder / "mixed.jsonl").write_text(f"{json.dumps(record)}\n{json.dumps(row('good.mp4'))}\n", encoding="utf-8")
     rows, problems = load_rows([folder / "mixed.jsonl"])
     assert (len(rows), len(problems)) == (1, 1)
@@ -68,17 +71,31 @@ def test_rows_know_their_places(folder: Path) -> None:
     assert problems[0].message.startswith(f"{folder / 'train.parquet'} row 0: field 'video'")
 
 
-def test_a_broken_line_is_named(folder: Path) -> None:
-    (folder / "train.jsonl").write_text('{"a": 1}\n{"id": "7", \n{"a": 2}\n', encoding="utf-8")
-    with pytest.raises(RowError) as caught:
-        load_rows([folder / "train.jsonl"])
-    assert str(caught.value) == (
-        f"{folder / 'train.jsonl'} line 2: is not json: Expecting property name enclosed in double quotes "
+def test_a_broken_line_is_named_and_left_out(folder: Path) -> None:
+    good = json.dumps(row("good.mp4"))
+    (folder / "train.jsonl").write_text(f'{{"id": "7", \n{good}\n[1, \n{good[:40]}', encoding="utf-8")
+    rows, problems = load_rows([folder / "train.jsonl"])
+    assert [qa.id for qa in rows] == ["good.mp4"]
+    assert str(problems[0]) == (
+        f"{folder / 'train.jsonl'} line 1: is not json: Expecting property name enclosed in double quotes "
         "at column 13; each line must hold one whole row"
     )
-    (folder / "deep.jsonl").write_text("[" * 100_000, encoding="utf-8")
-    with pytest.raises(RowError, match=r"deep\.jsonl line 1: is not json: it is nested too deeply"):
-        read_rows(folder / "deep.jsonl")
+    assert [problem.where for problem in problems] == [f"{folder / 'train.jsonl'} line {line}" for line in (1, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("id,question\n1,What?\n", r"other\.json line 1: is not json: Expecting value at column 1"),
+        (json.dumps({"options": ["x", "y"]}, indent=2), r"other\.json line 1: is not json: .*each line must hold one"),
+        ("[" * 100_000, r"other\.json line 1: is not json: it is nested too deeply"),
+    ],
+)
+def test_a_file_without_a_line_of_json_stops_beside_good_ones(content: str, said: str, folder: Path) -> None:
+    (folder / "train.jsonl").write_text(json.dumps(row("good.mp4")), encoding="utf-8")
+    (folder / "other.json").write_text(content, encoding="utf-8")
+    with pytest.raises(RowError, match=said):
+        load_rows([folder / "train.jsonl", folder / "other.json"])
 
 
 @pytest.mark.parametrize(
@@ -124,6 +141,11 @@ def test_a_row_that_cannot_be_had_is_left_out(folder: Path) -> None:
                 load_rows([path], check)
 
 
+def test_a_video_that_is_a_folder_is_said_to_be_one(folder: Path) -> None:
+    (folder / "dir.mp4").mkdir()
+    assert video_problem(str(folder / "dir.mp4"), "exists") == f"{folder / 'dir.mp4'}: a folder; name the video's file"
+
+
 def test_a_machine_out_of_descriptors_makes_no_video_bad(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left(*_: object, **__: object) -> None:
         raise VideoError("good.mp4", "machine", "no file descriptor left")
@@ -134,12 +156,12 @@ def test_a_machine_out_of_descriptors_makes_no_video_bad(folder: Path, monkeypat
 
 def test_blank_lines_are_no_rows(folder: Path) -> None:
     (folder / "rows.json").write_text('\n{"a": 1}\n\n{"a": 2}\n', encoding="utf-8")
-    assert read_rows(folder / "rows.json") == [{"a": 1}, {"a": 2}]
+    assert [one for _, one in placed_rows(folder / "rows.json")] == [{"a": 1}, {"a": 2}]
 
 
 def test_a_byte_order_mark_is_no_part_of_a_row(folder: Path) -> None:
     (folder / "rows.jsonl").write_bytes(b"\xef\xbb\xbf" + b'{"a": 1}\r\n{"a": 2}\r\n')
-    assert read_rows(folder / "rows.jsonl") == [{"a": 1}, {"a": 2}]
+    assert [one for _, one in placed_rows(folder / "rows.jsonl")] == [{"a": 1}, {"a": 2}]
 
 
 def test_what_is_wrong_with_a_video(folder: Path) -> None:

@@ -145,6 +145,17 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert write_comparison(tmp_path / "again", "Comparison", [read_run(one, "x/agent"), read_run(other, "y/agent")])
 
 
+def test_evaluations_of_other_questions_are_no_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = folder_of(tmp_path / "one", two()[0].records)
+    other = folder_of(tmp_path / "other", (played("z", "a", 1),))
+    assert main(["compare", str(one), str(other), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {one}: no question (data_source and id) in common with {other};")
+    assert said.count("\n") == 1 and not (tmp_path / "out").exists()
+    shared = folder_of(tmp_path / "shared", (played("s", "c", None),))
+    assert main(["compare", str(one), str(other), str(shared)]) == 0
+
+
 @pytest.mark.parametrize("folders", [["x/agent"], ["x/agent", "nowhere"], ["x/agent", "empty"]])
 def test_mistakes_cost_one_line(folders: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder_of(tmp_path / "x/agent", two()[0].records)

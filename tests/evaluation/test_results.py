@@ -9,7 +9,9 @@ from typing import TextIO
 
 import pytest
 
+from agentic_video.datasets.rows import video_problem
 from agentic_video.evaluation.results import (
+    NO_VIDEO,
     Failure,
     append,
     claim_folder,
@@ -18,6 +20,7 @@ from agentic_video.evaluation.results import (
     finished,
     forget_failures,
     journal,
+    left_out,
     read_settings,
     same_gold,
     same_question,
@@ -186,3 +189,10 @@ def test_failures_of_the_latest_run(tmp_path: Path) -> None:
     assert failures(tmp_path) == [Failure(("s", "f"), "e"), Failure(("s", "7"), "e")]
     forget_failures(tmp_path)
     assert failures(tmp_path) == [] and not list(tmp_path.iterdir())
+
+
+def test_a_row_without_its_video_is_left_out_as_such(tmp_path: Path) -> None:
+    (tmp_path / "empty.mp4").touch()
+    for name in (".", "empty.mp4", "gone.mp4"):
+        problem = video_problem(str(tmp_path / name), "exists")
+        assert left_out(f"a.jsonl line 1: field 'video': {problem}").reason == NO_VIDEO

@@ -74,7 +74,7 @@ def made(tmp_path: Path, small_world: World) -> Path:
     }
     for name, questions in rows.items():
         lines = [json.dumps(qa.to_row()) for qa in questions]
-        (tmp_path / name).write_text("\n".join([*lines, '{"id": "broken"}', ""]))
+        (tmp_path / name).write_text("\n".join([*lines, '{"id": "broken"}', '{"id": "cut']))
     return tmp_path
 
 
@@ -115,7 +115,8 @@ def test_new_questions_become_rows(made: Path, serve: Serve, capsys: pytest.Capt
     assert rows[0].extra["teacher"] == "t" and len(rows[0].extra["examples"]) == 4
     report = json.loads((made / "out" / "report.json").read_text())
     assert report["question left out: asked before"] == 12 and report["questions"] == 6
-    assert "row left out: mined.jsonl row 6" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"row left out: {made / 'mined.jsonl'} line 7: field" in said and "mined.jsonl line 8: is not json" in said
     body = server.bodies[0]
     assert [part["type"] for part in body["messages"][1]["content"]] == ["text", "image_url"] * 4 + ["text"]
     assert "Hard question" in body["messages"][1]["content"][-1]["text"]

@@ -224,6 +224,26 @@ def test_other_frames_than_recorded_are_noticed(
     assert json.loads((tmp_path / "out" / "report.json").read_text())["rejected"] == {"plays differently now": 1}
 
 
+def test_episodes_of_another_system_are_named(
+    failed: Path, asked: list[VideoQA], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Oracle({"q1": Part()}).running() as url:
+        assert main(command("eva", "reflect", url, failed, tmp_path / "out")) == 2
+        said = capsys.readouterr().err
+        assert said.splitlines()[-1] == (
+            "error: no episode of eva, whose failures are corrected (--system, --recipe); there are episodes of "
+            "videozoomer"
+        )
+        assert not (tmp_path / "out").exists()
+        mixed = tmp_path / "episodes-000.jsonl"
+        right = rollout(asked[1], *oracle_turns("eva", asked[1]), system="eva")
+        with mixed.open("w", encoding="utf-8") as file:
+            write_record(file, Record(asked[1], right, {"acc": 1.0}))
+        assert main(command("eva", "reflect", url, failed, tmp_path / "out", "--rollouts", str(mixed))) == 0
+    said = capsys.readouterr().err
+    assert "8 episodes of other systems left out" in said and "1 episodes, 0 of them failures of eva" in said
+
+
 def test_what_can_be_corrected(asked: list[VideoQA]) -> None:
     assert correctable(rollout(asked[0], FAR, FAR, wrong_answer(asked[0])), max_turns=3) == [1, 2]
     assert correctable(rollout(asked[0], FAR, FAR, wrong_answer(asked[0])), max_turns=2) == [1]

@@ -37,6 +37,19 @@ def test_good_row() -> None:
     assert VideoQA.from_row(qa.to_row()) == qa
 
 
+def test_missing_fields_are_named_beside_those_that_are_there() -> None:
+    row = {"qid": "1", "video_path": "a.mp4", "prompt": "x", "gt": "A"}
+    with pytest.raises(RowError) as caught:
+        VideoQA.from_row(row, "rows.jsonl line 1")
+    assert str(caught.value) == (
+        "rows.jsonl line 1: fields 'id', 'video', 'question', 'answer' are missing; the row has "
+        "['gt', 'prompt', 'qid', 'video_path']"
+    )
+    timed = {"qid": "1", "video": "a.mp4", "question": "When?", "answer_type": "interval", "windows": [[1, 2]]}
+    with pytest.raises(RowError, match=r"^row: field 'id' is missing; the row has \['answer_type', 'qid',"):
+        VideoQA.from_row(timed)
+
+
 def test_answer_type_follows_the_options() -> None:
     assert VideoQA.from_row({**GOOD, "answer_type": None}).answer_type == "multiple_choice"
     row = {**GOOD, "answer_type": None, "options": None, "answer": "a cat"}

@@ -4,6 +4,7 @@ agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoome
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from agentic_video.commands.paths import path
@@ -30,9 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the comparison.
 
     Raises:
-        SetupError: A folder holds no evaluation, or there is only one.
+        SetupError: A folder holds no evaluation or can't be read, or there is only one.
     """
-    from agentic_video.evaluation.compare import comparison, comparison_text, read_run, write_comparison
+    from agentic_video.evaluation.compare import comparison, comparison_text, left_out_text, read_run, write_comparison
     from agentic_video.utils.errors import SetupError
 
     folders: list[Path] = [folder.resolve() for folder in arguments.folders]
@@ -44,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         read_run(folder, folder.name if names.count(folder.name) == 1 else f"{folder.parent.name}/{folder.name}")
         for folder in folders
     ]
+    for one in runs:
+        if one.left_out:
+            print(left_out_text(one.name, one.left_out), file=sys.stderr)
     if arguments.out is None:
         print(comparison_text("Comparison", comparison(runs)), end="")
     else:

@@ -247,18 +247,22 @@ def _unnumbered(stem: str) -> str:
 
 
 def _holds_records(file: Path) -> bool:
-    """Whether the first line looks like a record, be it a damaged one. Runs and data-making jobs have other json lines
-    too, journals of records among them, whose records are also in a file of their own."""
+    """Whether a line is a record, or a damaged one. Runs and data-making jobs have other json lines too, journals of
+    records among them, whose records are also in a file of their own."""
+    damaged = False
     try:
         with file.open("rb") as lines:
-            first = next((line for line in lines if line.strip()), b"")
+            for line in lines:
+                if b'"trajectory"' in line:
+                    try:
+                        read = json.loads(line)
+                    except (ValueError, RecursionError):
+                        damaged = True
+                    else:
+                        return isinstance(read, dict) and "trajectory" in read
     except OSError:
         return False
-    try:
-        read = json.loads(first)
-    except (ValueError, RecursionError):
-        return b'"trajectory"' in first
-    return isinstance(read, dict) and "trajectory" in read
+    return damaged
 
 
 def read_grouping(path: Path) -> Grouping | None:

@@ -3,16 +3,15 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from agentic_video.report.metrics import read_metrics
+from agentic_video.report.metrics import read_metrics, usable
 from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Run, Source, by_number
 from agentic_video.report.viewer.growing import GrowingFile, Signature, signature
-from agentic_video.report.viewer.safe_json import finite
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 
@@ -176,10 +175,10 @@ class Reader:
         self._metrics[run.folder] = now
         try:
             metrics = read_metrics(run.folder)
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self._problems[run.folder] = [f"{run.folder}: its metrics can't be read: {error}"]
             return True
-        self.episodes.runs[number] = replace(run, metrics={step: _usable(values) for step, values in metrics.items()})
+        self.episodes.runs[number] = replace(run, metrics=usable(metrics))
         return True
 
     def _read_file(self, source: Source, run: int) -> bool:
@@ -234,11 +233,6 @@ def _below(path: Path) -> list[Path]:
 def _is_of_run(file: Path) -> bool:
     """Whether a file is one of those that a run's folder holds."""
     return file.name == "run.json" or re.fullmatch(r"metrics-\d+\.jsonl", file.name) is not None
-
-
-def _usable(values: Mapping[str, float]) -> dict[str, float]:
-    """Without what can't be drawn: no finite number, or one whose square isn't."""
-    return {key: found for key, value in values.items() if (found := finite(value)) is not None and abs(found) < 1e150}
 
 
 def _unnumbered(stem: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.cli import COMMANDS
+from agentic_video.cli import COMMANDS, main
 from agentic_video.commands.eval import add_arguments, options_of
 from agentic_video.commands.paths import model, path
 from tests.config.configs import RECIPES
@@ -21,6 +21,14 @@ def test_a_home_folder_is_put_in_for_its_sign(home: Path) -> None:
     assert path("~/x") == home / "x" and path("a/~b") == Path("a/~b") and path("/x") == Path("/x")
     assert model("~/x") == f"{home}/x"
     assert [model(one) for one in ("owner/name", "http://h/v1", "")] == ["owner/name", "http://h/v1", ""]
+
+
+@pytest.mark.parametrize("words", [("view", ""), ("summary", ""), ("view", "x", "--out", ""), ("mine", "")])
+def test_an_empty_one_is_none(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and err.count("\n") == 1 and "expected a file or a folder, got ''" in err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

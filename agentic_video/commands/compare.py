@@ -4,6 +4,7 @@ agentic-video compare outputs/videozoomer-eval/mlvu_dev/agent outputs/videozoome
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 from agentic_video.commands.paths import folder_to_write, path
@@ -30,9 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the comparison.
 
     Raises:
-        SetupError: A folder holds no evaluation, there is only one, or none has a question of the first.
+        SetupError: A folder holds no evaluation or can't be read, there is only one, or none has a question of the first.
     """
-    from agentic_video.evaluation.compare import comparison, comparison_text, read_run, write_comparison
+    from agentic_video.evaluation.compare import comparison, comparison_text, left_out_text, read_run, write_comparison
     from agentic_video.evaluation.results import key_of
     from agentic_video.utils.errors import SetupError
 
@@ -45,6 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
         read_run(folder, folder.name if names.count(folder.name) == 1 else f"{folder.parent.name}/{folder.name}")
         for folder in folders
     ]
+    for one in runs:
+        if one.left_out:
+            print(left_out_text(one.name, one.left_out), file=sys.stderr)
     first, *others = [{key_of(record.qa) for record in run.records} for run in runs]
     if first.isdisjoint(set().union(*others)):
         raise SetupError(

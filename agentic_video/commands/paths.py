@@ -9,7 +9,9 @@ from agentic_video.utils.environment import file_in_the_way
 
 
 def path(text: str) -> Path:
-    """A file or a folder."""
+    """A file or a folder; none for an empty text, such as a shell's variable that isn't set."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a file or a folder, got ''; name one (. is this folder)")
     return Path(os.path.expanduser(text))
 
 

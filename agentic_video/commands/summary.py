@@ -24,11 +24,11 @@ def run(arguments: argparse.Namespace) -> int:
         SetupError: The folder isn't that of a run.
     """
     from agentic_video.report.losses import LOSSES, write_losses
-    from agentic_video.report.metrics import read_metrics
+    from agentic_video.report.metrics import load_metrics
     from agentic_video.report.summary import read_record, write_summary
 
     folder: Path = arguments.folder.resolve()
     read_record(folder)
-    trained = any(key in values for values in read_metrics(folder).values() for key in LOSSES)
+    trained = any(key in values for values in load_metrics(folder)[0].values() for key in LOSSES)
     print(write_losses(folder) if trained else write_summary(folder))
     return 0

@@ -10,7 +10,7 @@ from agentic_video.evaluation.published import Published
 from agentic_video.evaluation.report import accuracy, percent, table
 from agentic_video.evaluation.results import SETTINGS_FILE, Key, finished, key_of, read_settings
 from agentic_video.evaluation.suites import ACCURACY, headline
-from agentic_video.types.record import Record
+from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
 from agentic_video.utils.standard_error import PairedDifference, paired_difference
@@ -27,6 +27,7 @@ class Run:
         problem: Why there are no episodes; empty where there are.
         rule: By what it was graded; empty where nobody can say.
         counted: Episodes that its report counts; None where it has none, or not for these episodes.
+        left_out: A message for each line of its files that is no record.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Run:
     problem: str = ""
     rule: str = ""
     counted: int | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def read_run(folder: Path, name: str = "", published: Published | None = None) -> Run:
@@ -44,15 +46,24 @@ def read_run(folder: Path, name: str = "", published: Published | None = None) -
         name: None given: the folder's.
 
     Raises:
-        SetupError: It is no evaluation's folder, or holds no episode yet.
+        SetupError: It is no evaluation's folder, holds no episode yet, or one of its files can't be read.
     """
     if not (folder / SETTINGS_FILE).is_file():
         raise SetupError(f"{folder}: no evaluation there (no {SETTINGS_FILE}); name the folders of evaluations")
-    records, _ = finished(folder)
+    try:
+        records, left_out = finished(folder)
+    except RecordError as error:
+        raise SetupError(str(error)) from None
     if not records:
-        raise SetupError(f"{folder}: holds no episode yet")
+        first = f"; {len(left_out)} lines are no records, the first: {left_out[0]}" if left_out else ""
+        raise SetupError(f"{folder}: holds no episode yet{first}")
     return Run(
-        name or folder.name, tuple(records), published, rule=_rule_of(read_settings(folder)), counted=_counted(folder)
+        name or folder.name,
+        tuple(records),
+        published,
+        rule=_rule_of(read_settings(folder)),
+        counted=_counted(folder),
+        left_out=tuple(left_out),
     )
 
 
@@ -91,6 +102,7 @@ def comparison(runs: Sequence[Run]) -> dict[str, Any]:
         row["headline"] = asdict(headline(run.records))
         row["rule"] = run.rule
         row["not_in_report"] = 0 if run.counted is None else max(0, len(run.records) - run.counted)
+        row["left_out"] = list(run.left_out)
         frames = [record.rewards["frames"] for record in run.records if "frames" in record.rewards]
         row["frames"] = sum(frames) / len(frames) if frames else None
         row["published"] = None if run.published is None else asdict(run.published)
@@ -171,6 +183,8 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
             *_ruled(result),
         ]
     for row in runs:
+        if row["left_out"]:
+            lines += ["", left_out_text(row["name"], row["left_out"])]
         if row["not_in_report"]:
             lines += [
                 "",
@@ -180,6 +194,17 @@ def comparison_text(title: str, result: Mapping[str, Any]) -> str:
     if failed := [row for row in runs if row["problem"]]:
         lines += ["", "Not evaluated:", "", *(f"- {row['name']}: {row['problem']}" for row in failed)]
     return "\n".join(lines) + "\n"
+
+
+def left_out_text(name: str, left_out: Sequence[str]) -> str:
+    """What a run's files hold that isn't compared.
+
+    Args:
+        name: The run's.
+        left_out: See :class:`Run`; at least one.
+    """
+    lines = "1 line is" if len(left_out) == 1 else f"{len(left_out)} lines are"
+    return f"{name}: {lines} left out; the first: {left_out[0]}"
 
 
 def _ruled(result: Mapping[str, Any]) -> list[str]:

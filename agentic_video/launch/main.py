@@ -41,9 +41,10 @@ from agentic_video.planning.job import CPUS_OF_A_GPU
 from agentic_video.planning.report import said_beside
 from agentic_video.report.losses import newest_checkpoint, newest_step, write_losses
 from agentic_video.report.summary import write_summary
+from agentic_video.types.text import printable
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import file_in_the_way, output_folder
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, described, one_line
 from agentic_video.utils.imports import make_importable
 
 FULL_BYTES = 64 << 20
@@ -263,5 +264,8 @@ def _finish(start: Start, folder: Path, seconds: float, peak_bytes: int) -> None
     sign(start.shared, start.owner, finished=True)
     if start.machine:
         print(f"machine {start.machine} has ended; metrics and summary are on the one with NODE_RANK=0", flush=True)
-    else:
+        return
+    try:
         print(write_summary(folder) if options.stage == "grpo" else write_losses(folder))
+    except Exception as error:  # the run has finished, whatever its summary meets
+        print(f"{folder}: the summary can't be written: {printable(one_line(described(error)))}", file=sys.stderr)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agentic_video.report.metrics import series
+from agentic_video.report.viewer.safe_json import finite
 from agentic_video.utils.journal import write_whole
 from agentic_video.utils.standard_error import paired_difference
 
@@ -65,10 +66,19 @@ def read_scores(folder: Path) -> Scores:
         if match := _FILE.fullmatch(file.name):
             try:
                 lines = file.read_text(encoding="utf-8").splitlines()
-                found[int(match[1])] = [HeldOutScore(**json.loads(line)) for line in lines]
+                found[int(match[1])] = [_score(line) for line in lines]
             except (OSError, ValueError, TypeError, RecursionError):
                 continue
     return found
+
+
+def _score(line: str) -> HeldOutScore:
+    score = HeldOutScore(**json.loads(line))
+    if not isinstance(score.question, str) or not isinstance(score.video, str):
+        raise TypeError("no text")
+    if finite(score.accuracy) is None or finite(score.reward) is None:
+        raise TypeError("no number")
+    return score
 
 
 @dataclass(frozen=True)
@@ -137,7 +147,7 @@ def held_out_accuracies(metrics: Mapping[int, Mapping[str, float]], scores: Scor
         episodes = _episodes(metrics, name)
         source, how = _source_and_how(name)
         steps, values = series(metrics, key)
-        errors = [math.sqrt(p * (1 - p) / episodes) if episodes else math.inf for p in values]
+        errors = [math.sqrt(max(0.0, p * (1 - p)) / episodes) if episodes > 0 else math.inf for p in values]
         paired = _paired_error(scores or {}, steps, source, how, "accuracy")
         found.append(HeldOut(source, how, steps, values, errors, episodes, paired))
     return found
@@ -153,10 +163,11 @@ def held_out_rewards(metrics: Mapping[int, Mapping[str, float]], scores: Scores 
     found = []
     for name in _measured(metrics):
         start = f"val-agentic/{name}/"
-        steps, errors = series(metrics, start + REWARD_ERROR)
+        both = {step: values for step, values in metrics.items() if f"{start}reward" in values}
+        steps, errors = series(both, start + REWARD_ERROR)
         if steps:
             source, how = _source_and_how(name)
-            values = [metrics[step][f"{start}reward"] for step in steps]
+            values = [both[step][f"{start}reward"] for step in steps]
             paired = _paired_error(scores or {}, steps, source, how, "reward")
             found.append(HeldOut(source, how, steps, values, errors, _episodes(metrics, name), paired))
     return found

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from agentic_video.report.metrics import read_metrics, series
-from agentic_video.report.summary import checkpoints_of, read_record
+from agentic_video.report.metrics import load_metrics, series
+from agentic_video.report.summary import checkpoints_of, left_out_text, noted, read_record
+from agentic_video.types.text import printable
 from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
 from agentic_video.utils.journal import write_whole
 
@@ -39,13 +40,14 @@ def write_losses(folder: Path) -> str:
         SetupError: The folder isn't that of a run.
     """
     record = read_record(folder)
-    metrics = read_metrics(folder)
+    metrics, left_out = load_metrics(folder)
+    seconds, peak = (noted(record, key, folder, left_out) for key in ("seconds", "peak_bytes"))
     lines = [
         f"# {record.get('recipe', folder.parent.name)}, profile {record.get('profile', 'unfinished')}",
         "",
-        f"{max(metrics, default=0)} steps in {record.get('seconds', 0) / 60:.1f} minutes, peak memory "
-        f"{record.get('peak_bytes', 0) / 2**30:.1f} GiB",
+        f"{max(metrics, default=0)} steps in {seconds / 60:.1f} minutes, peak memory {peak / 2**30:.1f} GiB",
         "",
+        *([f"{left_out_text(left_out)}.", ""] if left_out else []),
         "| | first | last |",
         "|---|---|---|",
     ]
@@ -56,6 +58,6 @@ def write_losses(folder: Path) -> str:
     checkpoint = newest_checkpoint(folder)
     if checkpoint is not None:
         lines += ["", f"checkpoint for the next stage (`MODEL_PATH`): {checkpoint}"]
-    text = "\n".join(lines) + "\n"
+    text = printable("\n".join(lines) + "\n")
     write_whole(folder / "summary.md", [text])
     return text

@@ -2,16 +2,19 @@
 
 import json
 import math
+import re
 import statistics
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
 from agentic_video.report.held_out import held_out_accuracies, held_out_rewards, read_scores
-from agentic_video.report.metrics import read_metrics, series
+from agentic_video.report.metrics import load_metrics, series, usable
+from agentic_video.report.viewer.safe_json import finite
+from agentic_video.types.text import printable, short
 from agentic_video.types.trajectory import ClipRef, RecordedPart, Trajectory, recorded_frames
+from agentic_video.utils.checkpoints import DamagedCheckpoint, newest_whole
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
 
@@ -128,23 +131,42 @@ def _frames(parts: Sequence[RecordedPart]) -> str:
 
 
 _SAMPLES = 3
+_NO_EPISODE = (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError)
+"""What reading a damaged line raises."""
 
 
-def sample_episodes(folder: Path) -> list[Mapping[str, Any]]:
+def sample_episodes(folder: Path) -> tuple[list[Mapping[str, Any]], list[str]]:
     """Episodes of the last steps: right ones that used the tool first, of different questions, one wrong one if there
-    is one."""
+    is one; and a message for each line or file that can't be read."""
     records: list[Mapping[str, Any]] = []
+    left_out: list[str] = []
     for file in sorted((folder / "episodes").glob("step_*.jsonl"))[-4:]:
-        with file.open(encoding="utf-8") as lines:
-            for line in lines:
-                with suppress(ValueError):  # the last one of a job that still runs may be half written
-                    records.append(json.loads(line))
-    used = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"]["tool"]]
-    right = list({r["video_qa"]["id"]: r for r in used}.values())
+        try:
+            with file.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if not line.strip():
+                        continue
+                    try:
+                        record = json.loads(line)
+                        episode_text(record)
+                    except _NO_EPISODE:  # the last one of a job that still runs may be half written
+                        left_out.append(f"{file} line {number}: no episode")
+                    else:
+                        records.append(record)
+        except OSError as error:
+            left_out.append(f"{file}: can't be read: {error.strerror}")
+    used = [r for r in records if r["reward_extra_info"]["acc"] == 1.0 and r["reward_extra_info"].get("tool")]
+    right = list({str(r["video_qa"].get("id")): r for r in used}.values())
     wrong = [r for r in records if r["reward_extra_info"]["acc"] < 1.0]
     chosen = right[1 - _SAMPLES :] + wrong[-1:]
     chosen += [record for record in reversed(records) if all(record is not other for other in chosen)]
-    return chosen[:_SAMPLES]
+    return chosen[:_SAMPLES], left_out
+
+
+def _fenced(text: str) -> list[str]:
+    """A text as it is, whatever marks of Markdown it holds."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return ["", fence, text, fence]
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -175,6 +197,70 @@ def checkpoints_of(folder: Path) -> Path:
     return Path(named) if isinstance(named, str) else folder / "checkpoints"
 
 
+def noted(record: Mapping[str, Any], key: str, folder: Path, left_out: list[str]) -> float:
+    """A number of a run's record; 0 where it isn't noted.
+
+    Args:
+        record: What :func:`read_record` found.
+        key: The number's.
+        folder: The run's.
+        left_out: Gets a message where what is noted is no number.
+    """
+    value = record.get(key, 0)
+    if (number := finite(value)) is None:
+        left_out.append(f"{folder / 'run.json'}: {key} is {short(value)}, no number")
+    return number or 0.0
+
+
+def left_out_text(left_out: Sequence[str]) -> str:
+    """What couldn't be read, as a sentence without its stop; empty where all could."""
+    if not left_out:
+        return ""
+    several = f"{len(left_out)} lines, files or numbers that can't be read are"
+    what = "1 line, file or number that can't be read is" if len(left_out) == 1 else several
+    return f"{what} left out; the first: {left_out[0]}"
+
+
+def _not_counted(found: Mapping[int, Mapping[str, float]], metrics: Mapping[int, Mapping[str, float]]) -> list[str]:
+    """Sentences about the values that no mean can have."""
+    shown = {REWARD, TRAINED, *(f"episode/{key}" for key in SHOWN)}
+    lines = []
+    for key in sorted({key for values in found.values() for key in values}):
+        if key in shown or key.startswith(("val-core/", "val-agentic/")):
+            (steps, _), (counted, _) = series(found, key), series(metrics, key)
+            if bad := [step for step in steps if step not in counted]:
+                others = " and others" if len(bad) > 1 else ""
+                lines.append(
+                    f"`{key}` is no usable number in {len(bad)} of {len(steps)} steps, left out: step {bad[0]}{others}"
+                )
+    return lines
+
+
+def _paragraphs(sentences: Sequence[str]) -> list[str]:
+    """Lines of a summary that say something; none for an empty sentence."""
+    return [line for sentence in sentences if sentence for line in (f"{sentence}.", "")]
+
+
+def _figure(of: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
+    """A figure of some values: 0 without any, nan where one of them is, which max and min may hide."""
+    return math.nan if any(map(math.isnan, values)) else of(values or [0.0])
+
+
+def _no_step(folder: Path, left_out: Sequence[str]) -> str:
+    """What is said of a run without the metrics that a summary is made of."""
+    try:
+        checkpoint = newest_whole(checkpoints_of(folder))[0]
+    except DamagedCheckpoint:
+        checkpoint = None
+    what = "no step was finished"
+    if checkpoint is not None or left_out:
+        what = f"no metrics of a step in {folder}/metrics-*.jsonl"
+    if checkpoint is not None:
+        what += f", though there is a checkpoint ({checkpoint})"
+    first = f"; {left_out_text(left_out)}" if left_out else ""
+    return f"{what}{first}; see {folder / 'log.txt'}"
+
+
 def write_summary(folder: Path) -> str:
     """Write ``summary.md`` and ``reward.png`` into a run's folder.
 
@@ -189,38 +275,49 @@ def write_summary(folder: Path) -> str:
     """
     record = read_record(folder)
     recipe, profile = record.get("recipe", folder.parent.name), record.get("profile", "unfinished")
-    metrics = read_metrics(folder)
+    found, left_out = load_metrics(folder)
+    all_steps, _ = series(found, REWARD)
+    if not all_steps:
+        return printable(_no_step(folder, left_out))
+    metrics = usable(found)
     steps, rewards = series(metrics, REWARD)
-    if not rewards:
-        return f"no step was finished; see {folder / 'log.txt'}"
+    episodes, unlike = sample_episodes(folder)
+    left_out += unlike
+    seconds, peak = (noted(record, key, folder, left_out) for key in ("seconds", "peak_bytes"))
     scores = read_scores(folder / "episodes")
     held_out = held_out_accuracies(metrics, scores)
     one_source = len({one.source for one in held_out}) == 1
     beside = {one.how if one_source else one.name: (one.steps, one.values) for one in held_out}
-    draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
-    first, last = thirds(rewards)
-    rise, error = trend(rewards)
-    spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
+    curve = ["No step has a mean reward that can be drawn.", ""]
+    if rewards:
+        draw_curve(steps, rewards, f"{recipe} ({profile})", folder / "reward.png", beside)
+        first, last = thirds(rewards)
+        rise, error = trend(rewards)
+        spread = f"standard error {error:.3f}" if math.isfinite(error) else "too few steps for a standard error"
+        curve = [
+            f"Mean reward of all sampled episodes {first:.3f} in the first third of the steps, {last:.3f} in the last; "
+            f"a straight line through all steps goes from first to last by {rise:+.3f} ({spread}). The curve shows the "
+            "reward by step, with the held-out accuracy where that was measured more than once.",
+            "",
+            "![reward by step](reward.png)",
+            "",
+        ]
     lines = [
-        f"# {recipe}, {profile}: {len(steps)} GRPO steps",
+        f"# {recipe}, {profile}: {len(all_steps)} GRPO steps",
         "",
+        *_paragraphs([left_out_text(left_out)]),
+        *_paragraphs(_not_counted(found, metrics)),
         # First, as they tell most: the same questions each time, and many more of them than a step has.
         *(text for one in held_out for text in (f"Held-out accuracy, {one}.", "")),
         *(text for one in held_out_rewards(metrics, scores) for text in (f"Held-out reward, {one}.", "")),
-        f"Mean reward of all sampled episodes {first:.3f} in the first third of the steps, {last:.3f} in the last; a "
-        f"straight line through all steps goes from first to last by {rise:+.3f} ({spread}). The curve shows the "
-        "reward by step, with the held-out accuracy where that was measured more than once.",
-        "",
-        "![reward by step](reward.png)",
-        "",
+        *curve,
         "The other figures are about the episodes that were trained on: dynamic sampling leaves out the groups in "
         "which all rewards are the same.",
         "",
         "| mean over the episodes | first third | last third |",
         "|---|---|---|",
-        f"| reward, all sampled | {first:.3f} | {last:.3f} |",
     ]
-    shown = {"reward, trained on": TRAINED, **{key: f"episode/{key}" for key in SHOWN}}
+    shown = {"reward, all sampled": REWARD, "reward, trained on": TRAINED, **{key: f"episode/{key}" for key in SHOWN}}
     for name, key in shown.items():
         if values := series(metrics, key)[1]:
             start, end = thirds(values)
@@ -228,23 +325,23 @@ def write_summary(folder: Path) -> str:
     if signs := signs_of(metrics):
         lines += ["", "Signs of collapse at the end:", ""]
         lines += [f"- {sign.text}." for sign in signs]
-    _, difference = series(metrics, "training/rollout_probs_diff_mean")
-    _, pearson = series(metrics, "training/rollout_actor_probs_pearson_corr")
-    _, evicted = series(metrics, "training/filter_groups/evicted_samples")
-    _, seconds_a_step = series(metrics, "timing_s/step")
-    _, requested = series(metrics, "frame_store/requested")
-    _, decoded = series(metrics, "frame_store/decoded")
+    _, difference = series(found, "training/rollout_probs_diff_mean")
+    _, pearson = series(found, "training/rollout_actor_probs_pearson_corr")
+    _, evicted = series(found, "training/filter_groups/evicted_samples")
+    _, seconds_a_step = series(found, "timing_s/step")
+    _, requested = series(found, "frame_store/requested")
+    _, decoded = series(found, "frame_store/decoded")
     lines += [
         "",
         "| check | value |",
         "|---|---|",
-        f"| largest mean difference of rollout and actor probabilities | {max(difference, default=0):.1e} |",
-        f"| smallest Pearson correlation of the two | {min(pearson, default=0):.6f} |",
-        f"| groups evicted by dynamic sampling and replaced | {sum(evicted):.0f} |",
-        f"| frames asked for, decoded | {max(requested, default=0):.0f}, {max(decoded, default=0):.0f} |",
-        f"| seconds a step (median) | {statistics.median(seconds_a_step or [0]):.1f} |",
-        f"| seconds in all | {record.get('seconds', 0):.0f} |",
-        *([f"| peak memory | {peak / 2**30:.1f} GiB |"] if (peak := record.get("peak_bytes", 0)) else []),
+        f"| largest mean difference of rollout and actor probabilities | {_figure(max, difference):.1e} |",
+        f"| smallest Pearson correlation of the two | {_figure(min, pearson):.6f} |",
+        f"| groups evicted by dynamic sampling and replaced | {_figure(sum, evicted):.0f} |",
+        f"| frames asked for, decoded | {_figure(max, requested):.0f}, {_figure(max, decoded):.0f} |",
+        f"| seconds a step (median) | {_figure(statistics.median, seconds_a_step):.1f} |",
+        *([f"| seconds in all | {seconds:.0f} |"] if seconds else []),
+        *([f"| peak memory | {peak / 2**30:.1f} GiB |"] if peak else []),
         "",
         "## Where everything lies",
         "",
@@ -256,8 +353,8 @@ def write_summary(folder: Path) -> str:
         "",
         "## Three episodes",
     ]
-    for episode in sample_episodes(folder):
-        lines += ["", "```", episode_text(episode), "```"]
-    text = "\n".join(lines) + "\n"
+    for episode in episodes:
+        lines += _fenced(episode_text(episode))
+    text = printable("\n".join(lines) + "\n")
     write_whole(folder / "summary.md", [text])
     return text.split("## Three episodes")[0] + f"summary: {folder / 'summary.md'}"

@@ -23,6 +23,14 @@ def test_a_home_folder_is_put_in_for_its_sign(home: Path) -> None:
     assert [model(one) for one in ("owner/name", "http://h/v1", "")] == ["owner/name", "http://h/v1", ""]
 
 
+@pytest.mark.parametrize("words", [("view", ""), ("summary", ""), ("view", "x", "--out", ""), ("mine", "")])
+def test_an_empty_one_is_none(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and err.count("\n") == 1 and "expected a file or a folder, got ''" in err
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_s_paths_are_read_so(name: str) -> None:
     parser = argparse.ArgumentParser()

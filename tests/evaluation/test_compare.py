@@ -156,6 +156,27 @@ def test_evaluations_of_other_questions_are_no_comparison(tmp_path: Path, capsys
     assert main(["compare", str(one), str(other), str(shared)]) == 0
 
 
+def test_lines_that_are_no_records_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = two()
+    one = folder_of(tmp_path / "one", first.records)
+    other = folder_of(tmp_path / "other", second.records)
+    file = other / "episodes-000.jsonl"
+    file.write_bytes(file.read_bytes()[:-50])
+    assert main(["compare", str(one), str(other)]) == 0
+    told = capsys.readouterr()
+    said = f"other: 1 line is left out; the first: {file} line 4: not a json object"
+    assert told.err.startswith(said) and told.err.count("\n") == 1
+    assert said in told.out and "one: 1 line" not in told.out
+    file.write_text("{\n[]\n")
+    assert main(["compare", str(one), str(other)]) == 2
+    assert f"holds no episode yet; 2 lines are no records, the first: {file} line 1" in capsys.readouterr().err
+    file.unlink()
+    file.mkdir()
+    assert main(["compare", str(one), str(other)]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: {file}: can't be read: Is a directory") and err.count("\n") == 1
+
+
 @pytest.mark.parametrize("folders", [["x/agent"], ["x/agent", "nowhere"], ["x/agent", "empty"]])
 def test_mistakes_cost_one_line(folders: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder_of(tmp_path / "x/agent", two()[0].records)

@@ -217,6 +217,23 @@ def test_a_port_that_was_taken_costs_a_second_start(
         assert ("starting verl once more" in capsys.readouterr().out) == again
 
 
+def test_a_finished_run_stays_one_whatever_its_summary_meets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(folder: Path) -> str:
+        raise KeyError("reward")
+
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(working, "run_verl", lambda command, environment, log, total: (0, 5))
+    monkeypatch.setattr(launching, "write_summary", fail)
+    assert launch(LaunchOptions(RECIPE, profile="laptop")) == 0
+    folder = tmp_path / "framethinker-laptop" / "run-001"
+    said = f"{folder}: the summary can't be written: KeyError: 'reward'"
+    assert said in capsys.readouterr().err
+    assert json.loads((folder / "run.json").read_text())["finished"]
+
+
 def test_a_folder_of_checkpoints_belongs_to_the_run_that_wrote_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builds: list[Asked]
 ) -> None:

@@ -166,3 +166,11 @@ def test_scores_are_read_as_they_were_written_and_what_else_lies_there_is_passed
         (tmp_path / "episodes" / name).write_text(text)
     assert read_scores(tmp_path / "episodes") == {0: scores(0, 1), 120: scores(1, greedy=True)}
     assert read_scores(tmp_path / "none") == {}
+
+
+@pytest.mark.parametrize("key", ["accuracy", "reward", "question", "video"])
+def test_scores_of_another_kind_are_passed_over(key: str, tmp_path: Path) -> None:
+    write_scores(tmp_path, 1, scores(1))
+    good = json.loads((tmp_path / "held_out_000001.jsonl").read_text())
+    (tmp_path / "held_out_000002.jsonl").write_text(json.dumps({**good, key: None}))
+    assert list(read_scores(tmp_path)) == [1]

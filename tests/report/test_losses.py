@@ -67,3 +67,12 @@ def test_checkpoints_may_be_elsewhere(tmp_path: Path) -> None:
     assert newest_checkpoint(run) == checkpoint
     link_model(run, checkpoint)
     assert (run / "model" / "model.safetensors").is_file()
+
+
+def test_a_record_whose_figures_are_no_numbers(tmp_path: Path) -> None:
+    run_folder(tmp_path, [{"train/loss": 2.0}])
+    (tmp_path / "run.json").write_text('{"seconds": null, "peak_bytes": "x"}')
+    text = write_losses(tmp_path)
+    said = f"the first: {tmp_path / 'run.json'}: seconds is None, no number."
+    assert f"2 lines, files or numbers that can't be read are left out; {said}" in text
+    assert "| loss | 2.0000 (step 1)" in text

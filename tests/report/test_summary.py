@@ -1,10 +1,21 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
 
-from agentic_video.report.metrics import read_metrics
-from agentic_video.report.summary import draw_curve, episode_text, sample_episodes, smooth, thirds, trend, write_summary
+from agentic_video.report.metrics import load_metrics, read_metrics
+from agentic_video.report.summary import (
+    REWARD,
+    draw_curve,
+    episode_text,
+    sample_episodes,
+    smooth,
+    thirds,
+    trend,
+    write_summary,
+)
+from tests.report.test_losses import saved
 from tests.types.test_trajectory import FULL
 
 
@@ -73,7 +84,7 @@ def test_the_three_episodes_are_of_different_questions(tmp_path: Path) -> None:
     for step, name in enumerate("abc"):
         group = [record(name, acc) for acc in (1.0, 0.0, 1.0)]
         (tmp_path / "episodes" / f"step_{step:06d}.jsonl").write_text("\n".join(map(json.dumps, group)))
-    chosen = [(one["video_qa"]["id"], one["reward_extra_info"]["acc"]) for one in sample_episodes(tmp_path)]
+    chosen = [(one["video_qa"]["id"], one["reward_extra_info"]["acc"]) for one in sample_episodes(tmp_path)[0]]
     assert chosen == [("b", 1.0), ("c", 1.0), ("c", 0.0)]
 
 
@@ -82,7 +93,8 @@ def test_episodes_are_read_whatever_was_said_and_as_far_as_they_are_written(tmp_
     odd = {**record("a"), "provenance": {"said": "one\u2028two\u2029three\u0085four"}}
     lines = json.dumps(odd, ensure_ascii=False) + "\n" + json.dumps(record("b"))[:40]
     (tmp_path / "episodes" / "step_000001.jsonl").write_text(lines, encoding="utf-8")
-    assert sample_episodes(tmp_path) == [json.loads(json.dumps(odd))]
+    file = tmp_path / "episodes" / "step_000001.jsonl"
+    assert sample_episodes(tmp_path) == ([json.loads(json.dumps(odd))], [f"{file} line 2: no episode"])
 
 
 def test_a_later_attempt_wins_and_a_cut_line_is_passed_over(tmp_path: Path) -> None:
@@ -129,3 +141,130 @@ def test_held_out_accuracy_is_drawn_on_an_axis_of_its_own(tmp_path: Path, monkey
     assert legend is not None and [text.get_text() for text in legend.get_texts()] == names
     draw_curve([1, 2], [0.9, 1.0], "run", tmp_path / "reward.png", {"once": once})
     assert len(pyplot.gcf().axes) == 1 and (tmp_path / "reward.png").stat().st_size > 5000
+
+
+def without(key: str, below: str = "reward_extra_info") -> bytes:
+    return json.dumps({**record(), below: {k: v for k, v in record()[below].items() if k != key}}).encode()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        json.dumps(record("b"), ensure_ascii=False).encode() + "\u00e9".encode()[:1],
+        json.dumps({**record(), "trajectory": None}).encode(),
+        json.dumps({**record(), "reward_extra_info": {"reward": None, "acc": None, "format": "x"}}).encode(),
+        b'{"video_qa": {}}',
+        b"[]",
+        b"[" * 100_000,
+        b"\0" * 50,
+        without("acc"),
+        without("reward"),
+        without("turns", "trajectory"),
+        without("answer", "video_qa"),
+    ],
+)
+def test_a_damaged_episode_is_left_out_and_said(bad: bytes, tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2])
+    file = tmp_path / "episodes" / "step_000001.jsonl"
+    file.write_bytes(json.dumps(record()).encode() + b"\n" + bad)
+    text = write_summary(tmp_path)
+    # and the metrics' last line, which is cut
+    assert "2 lines, files or numbers that can't be read are left out; the first: " in text
+    assert sample_episodes(tmp_path)[1] == [f"{file} line 2: no episode"]
+    assert "[turn 1] a" in (tmp_path / "summary.md").read_text()
+
+
+def test_a_folder_in_a_file_s_place_is_left_out(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2])
+    (tmp_path / "episodes" / "step_000002.jsonl").mkdir()
+    (tmp_path / "metrics-000.jsonl").mkdir()
+    assert f"3 lines, files or numbers that can't be read are left out; the first: {tmp_path}/metrics-000.jsonl: " in (
+        write_summary(tmp_path)
+    )
+
+
+def test_bad_bytes_and_steps_among_metrics(tmp_path: Path) -> None:
+    lines = [b'{"step": 1, "data": {"a": 1}}', b'{"step": 2, "data": {"a": "\xff"}}', b'{"step": 3, "data": null}']
+    lines += [
+        b'{"step": 1' + b"0" * 30 + b', "data": {}}',
+        b"\0\0",
+        b'{"step": 4, "data": {"a": 1' + b"0" * 400 + b"}}",
+    ]
+    file = tmp_path / "metrics-001.jsonl"
+    file.write_bytes(b"\n".join(lines))
+    metrics, left_out = load_metrics(tmp_path)
+    assert metrics == {1: {"a": 1.0}, 4: {"a": float("inf")}} and read_metrics(tmp_path) == metrics
+    assert left_out == [f"{file} line {number}: no step's metrics" for number in (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1" + "0" * 400, "1e308"])
+@pytest.mark.parametrize("step", [1, 12])
+def test_what_no_mean_can_have_is_left_out_and_said(value: str, step: int, tmp_path: Path) -> None:
+    run_folder(tmp_path, [float(number) for number in range(1, 13)])
+    held_out = [f'"val-core/toy/acc/mean@1": {value}', f'"val-agentic/toy/reward": {value}']
+    held_out += ['"val-agentic/toy/reward_error": 0.1', '"val-agentic/toy/episodes": 4']
+    figures = [f'"{REWARD}": {value}', '"val-core/toy/acc/mean@1": 0.5', *held_out]
+    (tmp_path / "metrics-002.jsonl").write_text(f'{{"step": {step}, "data": {{{", ".join(figures)}}}}}')
+    text = write_summary(tmp_path)
+    assert "# r, laptop: 12 GRPO steps" in text
+    assert f"`{REWARD}` is no usable number in 1 of 12 steps, left out: step {step}.\n" in text
+    assert f"`val-core/toy/acc/mean@1` is no usable number in 1 of 1 steps, left out: step {step}.\n" in text
+    # eleven values are left, of which a third is three
+    first, last = ("3.000", "11.000") if step == 1 else ("2.000", "10.000")
+    assert f"| reward, all sampled | {first} | {last} |" in text
+    assert "from first to last by +10.000 (standard error 0.000)" in text
+
+
+def test_a_run_whose_rewards_are_no_numbers_has_a_summary(tmp_path: Path) -> None:
+    run_folder(tmp_path, [math.nan] * 3)
+    text = write_summary(tmp_path)
+    assert f"`{REWARD}` is no usable number in 3 of 3 steps, left out: step 1 and others." in text
+    assert "No step has a mean reward that can be drawn." in text and "nan" not in text
+    assert not (tmp_path / "reward.png").exists()
+
+
+def test_nan_among_the_checks_is_shown(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2, 0.3])
+    names = ("rollout_probs_diff_mean", "rollout_actor_probs_pearson_corr")
+    for step, value in ((1, 0.5), (2, math.nan), (3, 0.25)):
+        data = {f"training/{name}": value for name in names} | {"timing_s/step": value}
+        with (tmp_path / "metrics-002.jsonl").open("a") as file:
+            file.write(json.dumps({"step": step, "data": data}) + "\n")
+    text = write_summary(tmp_path)
+    assert "| largest mean difference of rollout and actor probabilities | nan |" in text
+    assert "| smallest Pearson correlation of the two | nan |" in text and "| seconds a step (median) | nan |" in text
+
+
+@pytest.mark.parametrize("value", [None, "abc", [], 10**400])
+def test_a_record_whose_seconds_are_no_number(value: object, tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2])
+    (tmp_path / "metrics-001.jsonl").write_text(json.dumps({"step": 1, "data": {REWARD: 0.5}}))
+    (tmp_path / "run.json").write_text(json.dumps({"seconds": value, "peak_bytes": 2**30}))
+    text = write_summary(tmp_path)
+    assert "1 line, file or number that can't be read is left out; the first: " in text
+    assert f"{tmp_path / 'run.json'}: seconds is " in text and "| peak memory | 1.0 GiB |" in text
+
+
+def test_an_episode_s_text_stays_in_its_fence(tmp_path: Path) -> None:
+    run_folder(tmp_path, [0.1, 0.2])
+    said = record()
+    said["trajectory"]["turns"][0]["text"] = "\n```\n# Mine\n````\n\x1b[31m\u202e\ud800"
+    (tmp_path / "episodes" / "step_000001.jsonl").write_text(json.dumps(said))
+    write_summary(tmp_path)
+    text = (tmp_path / "summary.md").read_text()
+    assert text.count("\n`````\n") == 2 and "\n```\n# Mine\n````\n\\x1b[31m\\u202e\\ud800" in text
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_a_run_without_metrics_says_what_is_there(tmp_path: Path) -> None:
+    run_folder(tmp_path, [])
+    (tmp_path / "metrics-001.jsonl").unlink()
+    assert write_summary(tmp_path) == f"no step was finished; see {tmp_path / 'log.txt'}"
+    saved(tmp_path, 3, "huggingface")
+    step = tmp_path / "checkpoints" / "global_step_3"
+    assert write_summary(tmp_path) == (
+        f"no metrics of a step in {tmp_path}/metrics-*.jsonl, though there is a checkpoint ({step}); "
+        f"see {tmp_path / 'log.txt'}"
+    )
+    (tmp_path / "metrics-001.jsonl").write_text("{")
+    assert f"left out; the first: {tmp_path}/metrics-001.jsonl line 1" in write_summary(tmp_path)

@@ -23,6 +23,10 @@ from agentic_video.video.store import FrameStore
 CHUNK = 50
 """Episodes in one block of the file: the browser reads a block when one of its episodes is opened."""
 
+_BEGIN, _TITLE = b"<!doctype html>", b"<title>Episodes</title>"
+_HEAD = 4096
+"""Bytes from its start within which a page has its title."""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -66,6 +70,19 @@ def head(index: dict[str, Any], mode: Literal["file", "server"]) -> str:
 def tail() -> str:
     """The end of the page."""
     return "</body>\n</html>\n"
+
+
+def may_replace(file: Path) -> bool:
+    """Whether a report may be written to a place: there is no file, or an empty one, or an earlier report.
+
+    Raises:
+        OSError: The file that is there can't be read.
+    """
+    if not file.is_file():
+        return True
+    with file.open("rb") as there:
+        start = there.read(_HEAD)
+    return not start or (start.startswith(_BEGIN) and _TITLE in start)
 
 
 def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *, images: int, side: int) -> Written:

@@ -3,16 +3,15 @@
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
-from agentic_video.report.metrics import read_metrics
+from agentic_video.report.metrics import read_metrics, usable
 from agentic_video.report.viewer.episodes import Decode, Episodes, Grouping, Question, Run, Source, by_number
 from agentic_video.report.viewer.growing import GrowingFile, Signature, signature
-from agentic_video.report.viewer.safe_json import finite
 from agentic_video.types.record import Record, RecordError
 from agentic_video.utils.errors import SetupError
 
@@ -176,10 +175,10 @@ class Reader:
         self._metrics[run.folder] = now
         try:
             metrics = read_metrics(run.folder)
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             self._problems[run.folder] = [f"{run.folder}: its metrics can't be read: {error}"]
             return True
-        self.episodes.runs[number] = replace(run, metrics={step: _usable(values) for step, values in metrics.items()})
+        self.episodes.runs[number] = replace(run, metrics=usable(metrics))
         return True
 
     def _read_file(self, source: Source, run: int) -> bool:
@@ -236,29 +235,28 @@ def _is_of_run(file: Path) -> bool:
     return file.name == "run.json" or re.fullmatch(r"metrics-\d+\.jsonl", file.name) is not None
 
 
-def _usable(values: Mapping[str, float]) -> dict[str, float]:
-    """Without what can't be drawn: no finite number, or one whose square isn't."""
-    return {key: found for key, value in values.items() if (found := finite(value)) is not None and abs(found) < 1e150}
-
-
 def _unnumbered(stem: str) -> str:
     """A file's name without its number: "episodes" for "episodes-003", "step" for "step_000020"."""
     return re.sub(r"[-_]?\d+$", "", stem) or stem
 
 
 def _holds_records(file: Path) -> bool:
-    """Whether the first line looks like a record, be it a damaged one. Runs and data-making jobs have other json lines
-    too, journals of records among them, whose records are also in a file of their own."""
+    """Whether a line is a record, or a damaged one. Runs and data-making jobs have other json lines too, journals of
+    records among them, whose records are also in a file of their own."""
+    damaged = False
     try:
         with file.open("rb") as lines:
-            first = next((line for line in lines if line.strip()), b"")
+            for line in lines:
+                if b'"trajectory"' in line:
+                    try:
+                        read = json.loads(line)
+                    except (ValueError, RecursionError):
+                        damaged = True
+                    else:
+                        return isinstance(read, dict) and "trajectory" in read
     except OSError:
         return False
-    try:
-        read = json.loads(first)
-    except (ValueError, RecursionError):
-        return b'"trajectory"' in first
-    return isinstance(read, dict) and "trajectory" in read
+    return damaged
 
 
 def read_grouping(path: Path) -> Grouping | None:

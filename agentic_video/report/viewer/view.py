@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from agentic_video.report.viewer.episodes import Decode, Episodes, by_number
-from agentic_video.report.viewer.page import Written, write_page
+from agentic_video.report.viewer.page import Written, may_replace, write_page
 from agentic_video.report.viewer.server import ViewServer
 from agentic_video.report.viewer.sources import Reader, ViewError, missing_videos
 from agentic_video.utils.journal import check_output
@@ -47,11 +47,13 @@ class View:
             The file, and what it holds.
 
         Raises:
-            SetupError: The file can't be written, or was read; what is in its place is left as it was.
+            SetupError: The file can't be written, was read, or is there and no report; it is left as it was.
         """
         out = out or self.default_out
         check_output(out, self.reader.files)
         try:
+            if not may_replace(out):
+                raise ViewError(f"{out}: is there and isn't a report of episodes; name another file with --out")
             written = write_page(out, self.episodes, self.reader.grouping, self.title, images=images, side=side)
         except OSError as error:
             raise ViewError(f"can't write {out}: {error.strerror}; name another file with --out") from error

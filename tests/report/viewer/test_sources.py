@@ -30,6 +30,18 @@ def test_files_that_hold_records_and_no_others(tmp_path: Path) -> None:
         load_episodes([tmp_path / "none"])
 
 
+@pytest.mark.parametrize("bad", [b"{}", b"\0" * 300, b"\xff", b'{"trajectory": {', b'{"id": "a row"}', b"[" * 100_000])
+def test_a_bad_first_line_costs_that_line_only(bad: bytes, tmp_path: Path) -> None:
+    file = write(tmp_path / "episodes-000.jsonl", record(), record(id="q2"))
+    file.write_bytes(bad + b"\n" + file.read_bytes())
+    journal = {"key": "q", "result": record().to_dict()}
+    (tmp_path / "journal.jsonl").write_bytes(bad + b"\n" + json.dumps(journal).encode() + b"\n")
+    (tmp_path / "rows.jsonl").write_text('{"id": "q", "question": "the \\"trajectory\\"?"}\n')
+    episodes, _ = load_episodes([tmp_path])
+    assert len(episodes) == 2
+    assert len(episodes.problems) == 1 and episodes.problems[0].startswith(f"{file} line 1: ")
+
+
 @pytest.mark.parametrize("below", ["", "episodes", "episodes/step_1.jsonl"])
 def test_the_run_s_config_is_found_from_any_of_its_paths(tmp_path: Path, below: str) -> None:
     (tmp_path / "hydra" / ".hydra").mkdir(parents=True)

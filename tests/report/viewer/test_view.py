@@ -34,6 +34,21 @@ def test_what_can_t_be_written_or_served_is_named(tmp_path: Path) -> None:
     assert out == tmp_path.resolve() / "e.html" and out.stat().st_size == written.size
 
 
+@pytest.mark.parametrize("name", ["metrics-001.jsonl", "run.json", "log.txt", "mine.html"])
+def test_only_a_report_is_written_over(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "episodes" / "step_000001.jsonl", record())
+    (tmp_path / name).write_text("<!doctype html>\n<title>Mine</title>")
+    command = ["view", str(tmp_path), "--images", "0", "--out"]
+    assert main([*command, str(tmp_path / name)]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith(f"error: {tmp_path / name}: is there and isn't a report of episodes; name another file")
+    assert (tmp_path / name).read_text() == "<!doctype html>\n<title>Mine</title>"
+    (tmp_path / "new.html").touch()
+    for _ in range(2):
+        assert main([*command, str(tmp_path / "new.html")]) == 0
+    assert (tmp_path / "new.html").stat().st_size > 5_000
+
+
 def test_records_at_the_edge_are_shown_or_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = 10**400
     good = [

@@ -43,6 +43,7 @@ stamp() { cat "$repository/$environment/.agentic_video" 2>/dev/null || true; }
 # One that has more than it needs serves as well.
 is_made() {
   local made
+  [ -x "$PYTHON" ] || return # that of the system, which it was made from, may be gone
   made=$(stamp)
   [ "$made" = "$wanted dev" ] || { [ -z "${AGENTIC_VIDEO_DEV:-}" ] && [ "$made" = "$wanted" ]; }
 }
@@ -72,6 +73,11 @@ make_environment() (
   done
   if [ -z "$python" ]; then
     echo "error: Python 3.11 or 3.12 is needed and neither was found on PATH" >&2
+    return 1
+  fi
+  if ! mkdir -p "$tools" 2>/dev/null || ! [ -w "$tools" ]; then
+    echo "error: $repository can't be written to, and $environment is to be made there: copy the checkout to a folder of" \
+      "your own, or set PYTHON to an environment that has the packages" >&2
     return 1
   fi
   if [ "$kind" = gpu ]; then "$python" "$repository/agentic_video/utils/cuda.py" || return 1; fi
@@ -112,7 +118,10 @@ make_environment() (
     fi
   elif [ ! -x "$uv" ]; then
     "$python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
-      --root-user-action=ignore --target "$tools" uv==0.13.8 || return 1
+      --root-user-action=ignore --target "$tools" uv==0.13.8 || {
+      echo "error: uv, which makes the environment, couldn't be installed into $tools (above: why)" >&2
+      return 1
+    }
   fi
   # One that is half changed is none that was made, but it keeps what it was for.
   if [ -d "$repository/$environment" ]; then echo "unfinished${dev:+ dev}" >"$repository/$environment/.agentic_video"; fi

@@ -31,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the comparison.
 
     Raises:
-        SetupError: A folder holds no evaluation or can't be read, there is only one, or none shares a question with the first.
+        SetupError: A folder holds no evaluation or can't be read, there is only one, or none shares a question with
+            the first.
     """
     from agentic_video.evaluation.compare import comparison, comparison_text, left_out_text, read_run, write_comparison
     from agentic_video.evaluation.results import key_of

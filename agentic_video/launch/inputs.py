@@ -146,11 +146,12 @@ def check_inputs(
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
+    keys = {one.key_or_group for one in parse_overrides(options.overrides)}
     there = [
-        (variable, files)
-        for variable, files in (
-            ("TRAIN_FILES", inputs.train),
-            ("VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
+        (key if key in keys else variable, files)
+        for key, variable, files in (
+            ("data.train_files", "TRAIN_FILES", inputs.train),
+            ("data.val_files", "VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
         )
         if files and not (elsewhere and not all(Path(file).exists() for file in files))
     ]

@@ -45,7 +45,7 @@ from agentic_video.types.text import printable
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import file_in_the_way, output_folder
 from agentic_video.utils.errors import SetupError, described, one_line
-from agentic_video.utils.imports import make_importable
+from agentic_video.utils.imports import check_working_folder, make_importable
 
 FULL_BYTES = 64 << 20
 """A disk with less room than this counts as full."""
@@ -95,6 +95,7 @@ def launch(options: LaunchOptions) -> int:
     Raises:
         SetupError: It can't start.
     """
+    check_working_folder(Path.cwd())
     make_importable(options.recipe)
     environment, gpus = {**os.environ}, count_gpus()
     runs_here = not options.dry_run and not options.submit

@@ -1,9 +1,12 @@
 """``--submit``: run a recipe as a Ray job on the cluster at ``RAY_ADDRESS``."""
 
+import http.client
 import os
 import shlex
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +17,7 @@ from agentic_video.config.compose import PACKAGED
 from agentic_video.launch.handover import key_names
 from agentic_video.launch.options import LaunchOptions, Profile
 from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.ray_cluster import CONNECT_SECONDS
 from agentic_video.utils.secrets import SECRETS_FILE, forwarded, keys_of
 
 if TYPE_CHECKING:
@@ -143,6 +147,7 @@ def _connect(address: str) -> "JobSubmissionClient":
     from ray.exceptions import AuthenticationError, RayError
     from ray.job_submission import JobSubmissionClient
 
+    _require_dashboard(address)
     try:
         return JobSubmissionClient(address)
     except AuthenticationError as error:
@@ -150,7 +155,23 @@ def _connect(address: str) -> "JobSubmissionClient":
             f"the Ray cluster at {address} asks for a token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN, "
             "or start the cluster with RAY_AUTH_MODE=disabled where its network is your own"
         ) from error
-    except (ConnectionError, RuntimeError, RayError) as error:
+    except (ConnectionError, RuntimeError, RayError, KeyError, ValueError) as error:
+        raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
+
+
+def _require_dashboard(address: str) -> None:
+    """Make sure that something answers at all: Ray's client waits for ever.
+
+    Raises:
+        SetupError: Nothing does.
+    """
+    if not address.startswith(("http://", "https://")):
+        return
+    try:
+        urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=CONNECT_SECONDS).close()
+    except urllib.error.HTTPError:  # it asks for a token, say
+        return
+    except (OSError, ValueError, http.client.HTTPException) as error:
         raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
 
 

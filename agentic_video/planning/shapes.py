@@ -171,9 +171,13 @@ def shape_of(model: str) -> ModelShape:
     if (folder / "config.json").is_file():
         try:
             read = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if not isinstance(read, dict):
+                raise ValueError("holds no JSON object")
             return shape_from(read, folder.name)
-        except (KeyError, TypeError, ValueError) as error:
-            raise SetupError(f"{folder / 'config.json'}: {one_line(error)}") from error
+        except KeyError as error:
+            raise SetupError(f"{folder / 'config.json'}: {one_line(error)} is missing") from error
+        except (AttributeError, TypeError, ValueError) as error:
+            raise SetupError(f"{folder / 'config.json'}: can't be a model's: {one_line(error)}") from error
     known = published_shapes()
     wanted = model.rstrip("/").rpartition("/")[2].lower()
     found = [one for name, one in known.items() if wanted and name.rpartition("/")[2].lower().startswith(wanted)]

@@ -44,7 +44,7 @@ class RewardConfig:
         reward_kwargs: More arguments of the function, by name.
 
     Raises:
-        ValueError: One of ``path`` and ``name`` is missing, or the mode is unknown.
+        ValueError: One of ``path`` and ``name`` is missing, the mode is unknown, or the weight is no finite number.
     """
 
     path: str = ""
@@ -57,6 +57,8 @@ class RewardConfig:
         if bool(self.path) != bool(self.name):
             raise ValueError(f"path and name belong together, got path {self.path!r} and name {self.name!r}")
         check_choice("mode", self.mode, get_args(Mode))
+        if not math.isfinite(self.weight):
+            raise ValueError(f"weight must be a finite number, got {self.weight}")
 
 
 @lru_cache(maxsize=8)
@@ -72,7 +74,7 @@ def load_function(path: str, name: str) -> RewardFunction:
             module = import_module(path.removeprefix("pkg://"))
         except ModuleNotFoundError as error:
             raise ValueError(f"agentic_video.reward.path={path}: {error}; is its folder on PYTHONPATH?") from error
-        except Exception as error:  # whatever running somebody's module raises
+        except (Exception, SystemExit) as error:  # whatever running somebody's module raises
             raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
     else:
         module = _loaded(path)
@@ -102,7 +104,7 @@ def _loaded(path: str) -> ModuleType:
     sys.modules[name] = module  # where dataclasses look up the names in annotations
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
     return module

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from agentic_video.utils.errors import SetupError
 
+UNUSED = frozenset({"antigravity", "idlelib", "test", "this", "turtle", "turtledemo"})
+"""Modules of Python's own library that nothing here imports."""
+
 
 def make_importable(recipe: Path) -> bool:
     """Let what a recipe's config names be found among the modules in the recipe's folder.
@@ -37,6 +40,21 @@ def make_importable(recipe: Path) -> bool:
     if str(folder) not in entries:
         os.environ["PYTHONPATH"] = os.pathsep.join([*entries, str(folder)])
     return True
+
+
+def check_working_folder(folder: Path) -> None:
+    """Make sure that no file in the folder from which a command is started takes the place of a module of Python's own
+    library in the processes that it starts: Python looks there first.
+
+    Raises:
+        SetupError: One does; the message names it.
+    """
+    for file in sorted(folder.glob("*.py")):
+        if file.stem in sys.stdlib_module_names and file.stem not in UNUSED:
+            raise SetupError(
+                f"{file}: a module of Python's own library is called {file.stem} too, and yours would take its place: "
+                "rename it, or start from another folder"
+            )
 
 
 def own_modules(folder: Path) -> dict[str, Path]:

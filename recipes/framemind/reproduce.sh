@@ -3,6 +3,6 @@
 # Without GPUs and --data: a rehearsal on a synthetic world. Options: those of `agentic-video reproduce`, e.g. --plan
 # (what it needs and what is missing), --paper, --data FOLDER. The same command goes on where it was stopped.
 set -euo pipefail
-recipe=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+recipe=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 source "$recipe/../setup.sh"
 exec "$PYTHON" -m agentic_video.cli reproduce "$recipe" "$@"

@@ -5,6 +5,6 @@
 # (both stages' records, separated by a comma). Options: --profile laptop|cluster, --dry-run; anything else is a Hydra
 # override for verl.
 set -euo pipefail
-recipe=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+recipe=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
 source "$recipe/../setup.sh"
 exec "$PYTHON" -m agentic_video.cli run "$recipe" rft "$@"

@@ -26,7 +26,8 @@ def repository(tmp_path: Path) -> Path:
     uv = tmp_path / ".venv-tools" / "bin" / "uv"
     uv.parent.mkdir(parents=True)
     uv.write_text(
-        '#!/bin/sh\necho "$UV_PROJECT_ENVIRONMENT $@" >>synced\nmkdir -p "$UV_PROJECT_ENVIRONMENT"\n'
+        '#!/bin/sh\necho "$UV_PROJECT_ENVIRONMENT $@" >>synced\nmkdir -p "$UV_PROJECT_ENVIRONMENT/bin"\n'
+        'ln -sf /bin/sh "$UV_PROJECT_ENVIRONMENT/bin/python"\n'
         "while [ -e slow ]; do sleep 0.05; done\n[ ! -e broken ]\n"
     )
     uv.chmod(0o755)
@@ -75,6 +76,34 @@ def test_it_is_set_up_once(repository: Path) -> None:
     assert syncs(repository) == 1
 
 
+def test_it_is_set_up_again_where_its_python_is_gone(repository: Path) -> None:
+    assert set_up(repository)[0] == 0
+    python = repository / ".venv" / "bin" / "python"
+    python.unlink()
+    python.symlink_to(repository / "removed" / "python3.11")
+    assert set_up(repository)[0] == 0
+    assert len((repository / "synced").read_text().splitlines()) == 2
+
+
+def test_a_checkout_that_cannot_be_written_to_is_said(repository: Path) -> None:
+    shutil.rmtree(repository / ".venv-tools")
+    (repository / ".venv-tools").write_text("")  # so that not even root can make a folder there
+    (said,) = refused(repository)
+    assert said.startswith(f"error: {repository} can't be written to, and .venv is to be made there: ")
+
+
+@pytest.mark.parametrize("script", sorted(RECIPES.glob("*/*.sh")), ids=lambda one: f"{one.parent.name}/{one.name}")
+def test_a_script_may_be_called_by_a_link(script: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.sh").symlink_to(script)
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\n[ "$1" = -c ] || echo "$@"\n')
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(tmp_path / "link.sh")], env={**os.environ, "PYTHON": str(python)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and f" {script.parent}" in done.stdout, done.stderr
+
+
 def test_a_python_without_pip_is_served_by_the_uv_that_is_there(repository: Path) -> None:
     ours = repository / ".venv-tools" / "bin" / "uv"
     programs = repository / "programs"
@@ -83,7 +112,7 @@ def test_a_python_without_pip_is_served_by_the_uv_that_is_there(repository: Path
     bare = programs / "python3.11"
     bare.write_text(f'#!/bin/sh\nexec {repository / "bare" / "bin" / "python"} "$@"\n')
     bare.chmod(0o755)
-    for name in ("bash", "cat", "cksum", "dirname", "flock", "mkdir", "rm", "sleep"):
+    for name in ("bash", "cat", "cksum", "dirname", "flock", "ln", "mkdir", "rm", "sleep"):
         found = shutil.which(name)
         assert found
         (programs / name).symlink_to(found)

@@ -1,5 +1,6 @@
 import os
 import shlex
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,14 @@ def test_address_is_needed_and_must_answer() -> None:
         submit_job(options, "laptop", NOTHING, {})
     with pytest.raises(SetupError, match="no Ray cluster answers"):
         submit_job(options, "laptop", NOTHING, {"RAY_ADDRESS": "http://127.0.0.1:1"})
+
+
+def test_what_is_no_ray_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submitting, "CONNECT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # it accepts, and says nothing
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(SetupError, match=rf"^no Ray cluster answers at {address}: .*timed out"):
+            submit_job(LaunchOptions(RECIPE, submit=True), "cluster", NOTHING, {"RAY_ADDRESS": address})
 
 
 def test_a_dry_run_prints_the_job_s_command(capsys: pytest.CaptureFixture[str]) -> None:

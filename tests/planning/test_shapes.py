@@ -73,6 +73,21 @@ def test_a_model_of_no_known_shape_costs_one_line(tmp_path: Path) -> None:
         shape_of(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([], "can't be a model's: holds no JSON object"),
+        ({"model_type": "qwen3_vl"}, "'vision_config' is missing"),
+        ({"model_type": "qwen3_vl", "vision_config": {}, "text_config": 3}, "can't be a model's: "),
+    ],
+)
+def test_a_config_that_is_none_costs_one_line(values: object, said: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(SetupError) as caught:
+        shape_of(str(tmp_path))
+    assert str(caught.value).startswith(f"{tmp_path}/config.json: ") and said in str(caught.value)
+
+
 def test_visual_tokens() -> None:
     assert published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"].visual_tokens(448, 224) == 16 * 8
     assert published_shapes()["Qwen/Qwen3-VL-8B-Instruct"].visual_tokens(640, 352) == 20 * 11

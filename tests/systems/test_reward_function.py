@@ -1,6 +1,7 @@
 """A reward of one's own: in place of the system's, or beside it."""
 
 import asyncio
+import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,6 +251,19 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: 
     else:
         with pytest.raises(TypeError, match=r"Careless\.score must return a Score, got float"):
             asyncio.run(played)
+
+
+def test_a_file_that_ends_the_program_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "ends.py"
+    file.write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ValueError, match=r"^agentic_video\.reward\.path=.*ends\.py: SystemExit\(0\)$"):
+        load_function(str(file), "f")
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, -math.inf])
+def test_a_weight_that_is_no_number_is_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match=r"^weight must be a finite number, got "):
+        RewardConfig("f.py", "f", "add", weight)
 
 
 def test_a_file_that_does_not_run_is_named(tmp_path: Path) -> None:

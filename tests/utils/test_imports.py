@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.imports import make_importable, own_modules
+from agentic_video.utils.imports import check_working_folder, make_importable, own_modules
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +88,16 @@ def test_the_folder_itself_may_be_on_the_path_already(recipe: Path) -> None:
     (recipe / "glances_of_mine.py").write_text("")
     sys.path.insert(0, str(recipe))
     assert make_importable(recipe) and sys.path.count(str(recipe)) == 1
+
+
+def test_a_file_that_hides_a_module_of_python_from_a_job_is_refused(tmp_path: Path) -> None:
+    for name in ("mine.py", "test.py", "profile.txt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "queue").mkdir()  # without modules, a folder hides nothing
+    check_working_folder(tmp_path)
+    (tmp_path / "profile.py").write_text("")
+    with pytest.raises(SetupError, match=r"/profile\.py: a module of Python's own library is called profile too"):
+        check_working_folder(tmp_path)
 
 
 def test_what_counts_as_a_module(recipe: Path) -> None:

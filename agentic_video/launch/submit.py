@@ -1,12 +1,9 @@
 """``--submit``: run a recipe as a Ray job on the cluster at ``RAY_ADDRESS``."""
 
-import http.client
 import os
 import shlex
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +152,7 @@ def _connect(address: str) -> "JobSubmissionClient":
             f"the Ray cluster at {address} asks for a token: set RAY_AUTH_MODE=token and its RAY_AUTH_TOKEN, "
             "or start the cluster with RAY_AUTH_MODE=disabled where its network is your own"
         ) from error
-    except (ConnectionError, RuntimeError, RayError, KeyError, ValueError) as error:
+    except (OSError, RuntimeError, RayError, KeyError, ValueError) as error:
         raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
 
 
@@ -165,13 +162,13 @@ def _require_dashboard(address: str) -> None:
     Raises:
         SetupError: Nothing does.
     """
+    import requests
+
     if not address.startswith(("http://", "https://")):
         return
     try:
-        urllib.request.urlopen(f"{address.rstrip('/')}/api/version", timeout=CONNECT_SECONDS).close()
-    except urllib.error.HTTPError:  # it asks for a token, say
-        return
-    except (OSError, ValueError, http.client.HTTPException) as error:
+        requests.get(f"{address.rstrip('/')}/api/version", timeout=CONNECT_SECONDS)  # whatever it says
+    except requests.RequestException as error:
         raise SetupError(f"no Ray cluster answers at {address}: {one_line(error)}") from error
 
 

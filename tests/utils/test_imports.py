@@ -91,7 +91,7 @@ def test_the_folder_itself_may_be_on_the_path_already(recipe: Path) -> None:
 
 
 def test_a_file_that_hides_a_module_of_python_from_a_job_is_refused(tmp_path: Path) -> None:
-    for name in ("mine.py", "test.py", "profile.txt"):
+    for name in ("mine.py", "test.py", "trace.py", "profile.txt"):
         (tmp_path / name).write_text("")
     (tmp_path / "queue").mkdir()  # without modules, a folder hides nothing
     check_working_folder(tmp_path)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from agentic_video.utils.errors import SetupError
 
-UNUSED = frozenset({"cgi", "chunk", "curses", "doctest", "graphlib", "imp", "mailbox", "pipes", "sched"})
-UNUSED |= {"shelve", "sqlite3", "symtable", "test", "this", "trace", "turtle", "wave", "webbrowser"}
-"""Modules of Python's own library that neither this package imports nor verl, Ray, vLLM or PyTorch, and whose names files
-of one's own may well have."""
+UNUSED = (
+    *("cgi", "chunk", "curses", "doctest", "graphlib", "imp", "mailbox", "pipes", "sched", "shelve", "sqlite3"),
+    *("symtable", "test", "this", "trace", "turtle", "wave", "webbrowser"),
+)
+"""Modules of Python's own library that neither this package imports nor verl, Ray, vLLM or PyTorch, and whose names
+files of one's own may well have."""
 
 
 def make_importable(recipe: Path) -> bool:

@@ -27,8 +27,10 @@ def test_rounds_leave_nothing_behind(tmp_path: Path) -> None:
     assert {end for part in parts for end in part["ends"]} <= {"played", "VideoError"}
     for who in ("worker", "store"):
         second, third = (parts[number][who] for number in (1, 2))
-        # Ray opens and closes connections of its own; an episode that left something behind would add a round's worth.
-        assert third["threads"] <= second["threads"] + 8 and third["descriptors"] <= second["descriptors"] + 8
+        # Ray opens and closes connections of its own; an episode that left something behind would add a round's worth,
+        # one of a damaged video (4 of 16) a quarter of that.
+        some = soak.ROUND // 5
+        assert third["threads"] <= second["threads"] + some and third["descriptors"] <= second["descriptors"] + some
         assert third["bytes"] < second["bytes"] + 64 * 2**20
 
 

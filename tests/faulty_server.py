@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -105,3 +106,27 @@ def serve() -> Iterator[Callable[[Script], FaultyServer]]:
     yield start
     for server in servers:
         server.stop()
+
+
+@contextmanager
+def answering(status: int, body: bytes, key: str = "") -> Iterator[str]:
+    """The address of a server that gives one answer to whoever asks for anything by GET, such as a list of models.
+
+    Args:
+        key: Without which it refuses.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            refused = key and self.headers["Authorization"] != f"Bearer {key}"
+            self.send_response(401 if refused else status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

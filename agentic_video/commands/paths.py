@@ -21,7 +21,8 @@ def folder_to_write(text: str) -> Path:
     Raises:
         argparse.ArgumentTypeError: A file is in its place, or in that of a folder above it.
     """
-    return _makeable(path(text), path(text), "name a folder")
+    folder = path(text)
+    return _makeable(folder, folder, "name a folder")
 
 
 def file_to_write(text: str) -> Path:

@@ -13,7 +13,6 @@ from agentic_video.grounding.looks import last_look
 from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
     Question,
-    episode_files,
     grade_of,
     question_of,
     read_episodes,
@@ -21,7 +20,7 @@ from agentic_video.synthesis.inputs import (
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import check_output, write_whole
+from agentic_video.utils.journal import write_whole
 
 
 @dataclass(frozen=True)
@@ -121,8 +120,7 @@ def filter_episodes(options: FilterOptions) -> Filtered:
     """
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
-    check_output(options.out, episode_files(options.records))
-    records = read_episodes(options.records, options.from_step)
+    records = read_episodes(options.records, options.from_step, options.out)
     left_out: Counter[str] = Counter()
     kept: Counter[Question] = Counter()
     write_whole(options.out, (json_line(record.to_dict()) for record in kept_of(records, options, kept, left_out)))

@@ -19,6 +19,7 @@ from agentic_video.types.record import Record, RecordError, RowInstead, each_rec
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.journal import check_output
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ def episode_files(paths: Sequence[Path]) -> list[Path]:
     return list(files.values())
 
 
-def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]:
+def read_episodes(paths: Sequence[Path], from_step: int = 0, out: Path | None = None) -> Iterator[Record]:
     """The records that paths name (see :func:`episode_files`), one after the other: a long run's don't fit into memory.
 
     Bad lines are left out, and reported at the end.
@@ -66,11 +67,16 @@ def read_episodes(paths: Sequence[Path], from_step: int = 0) -> Iterator[Record]
     Args:
         paths: Files of records, or folders of runs or evaluations.
         from_step: Only episodes from this step of the run on; 0: all.
+        out: The file that will be made of them, which can't be one of theirs.
 
     Raises:
-        SetupError: A path can't be read (raised by the call); no record is left (raised at the end).
+        SetupError: A path can't be read, or would be written over (raised by the call); no record is left (raised at
+            the end).
     """
-    return _episodes(episode_files(paths), from_step)
+    files = episode_files(paths)
+    if out is not None:
+        check_output(out, files)
+    return _episodes(files, from_step)
 
 
 def _episodes(files: Sequence[Path], from_step: int) -> Iterator[Record]:

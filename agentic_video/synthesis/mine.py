@@ -14,7 +14,6 @@ from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,
     Counted,
     Question,
-    episode_files,
     question_of,
     read_episodes,
 )
@@ -22,7 +21,7 @@ from agentic_video.types.jsonl import json_line
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.journal import check_output, write_whole
+from agentic_video.utils.journal import write_whole
 
 FIELD = "mined"
 """Key of ``extra_info`` under which a row says how it was failed."""
@@ -169,8 +168,7 @@ def mine(options: MineOptions) -> Mined:
     """
     if options.out.suffix != ".jsonl":
         raise SetupError(f"--out {options.out}: expected a name that ends in .jsonl")
-    check_output(options.out, episode_files(options.records))
-    records = Counted(read_episodes(options.records, options.from_step))
+    records = Counted(read_episodes(options.records, options.from_step, options.out))
     failed, counts = failed_questions(records, options.below, options.min_episodes, options.right_from)
     rows = failed[: options.limit]
     write_whole(options.out, (json_line(one.to_row()) for one in rows))

@@ -12,12 +12,12 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
-from agentic_video.synthesis.inputs import episode_files, grade_of, of_system, read_episodes
+from agentic_video.synthesis.inputs import grade_of, of_system, read_episodes
 from agentic_video.systems.registry import METHODS
 from agentic_video.types.action import Calls, ToolCall
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.journal import check_output, write_whole
+from agentic_video.utils.journal import write_whole
 
 Template = Literal[
     "direct", "single_pass", "timestamp_grounded", "hierarchical", "multi_interval", "other", "unfinished"
@@ -180,9 +180,9 @@ def count_templates(options: TemplateOptions) -> dict[str, object]:
         SetupError: There is nothing to read, or nothing of the system.
         OSError: The output can't be written.
     """
-    if options.out is not None:
-        check_output(options.out, episode_files(options.records))
-    records = of_system(read_episodes(options.records), METHODS["templates"], "whose templates these are")
+    records = of_system(
+        read_episodes(options.records, out=options.out), METHODS["templates"], "whose templates these are"
+    )
     summary = summarise(records)
     if options.out is not None:
         write_whole(options.out, [json.dumps(summary, indent=2) + "\n"])

@@ -3,8 +3,7 @@
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
@@ -25,7 +24,7 @@ from agentic_video.evaluation.model import (
 )
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import composed
-from tests.faulty_server import FaultyServer, Reply, Script
+from tests.faulty_server import FaultyServer, Reply, Script, answering
 
 
 def test_what_runs_a_model(tmp_path: Path) -> None:
@@ -131,30 +130,6 @@ def test_an_address_without_its_scheme_is_said_to_be_one(address: str) -> None:
         list_models(address, "OPENAI_API_KEY", option="--judge")
 
 
-@contextmanager
-def lists(status: int, body: bytes, key: str = "") -> Iterator[str]:
-    """The address, without ``/v1``, of a server that answers so to who asks for its models.
-
-    Args:
-        key: Without which it refuses.
-    """
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            refused = key and self.headers["Authorization"] != f"Bearer {key}"
-            self.send_response(401 if refused else status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
 @pytest.mark.parametrize(
     ("status", "body", "below", "why"),
     [
@@ -167,13 +142,13 @@ def lists(status: int, body: bytes, key: str = "") -> Iterator[str]:
     ],
 )
 def test_why_a_server_has_no_list_of_models_is_said(status: int, body: bytes, below: str, why: str) -> None:
-    with lists(status, body) as url, pytest.raises(SetupError) as said:
+    with answering(status, body) as url, pytest.raises(SetupError) as said:
         served_model(url + below, "OPENAI_API_KEY")
     assert str(said.value) == f"--model {url}{below}: no list of models there ({why}); name one with --model-name"
 
 
 def test_a_refused_key_is_said_before_anything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
-    with lists(200, b'{"data": [{"id": "m"}]}', key="right") as url:
+    with answering(200, b'{"data": [{"id": "m"}]}', key="right") as url:
         monkeypatch.setenv("MINE", "wrong")
         with pytest.raises(SetupError, match=r"the server refuses the key in MINE \(HTTP 401\); --api-key-env names"):
             list_models(url, "MINE")
@@ -191,14 +166,14 @@ def test_a_refused_key_is_said_before_anything_is_played(monkeypatch: pytest.Mon
 
 def test_a_name_that_a_server_does_not_list_is_said_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     names = [f"m{number}" for number in range(12)]
-    with lists(200, json.dumps({"data": [{"id": name} for name in names]}).encode()) as url:
+    with answering(200, json.dumps({"data": [{"id": name} for name in names]}).encode()) as url:
         require_model(ModelOptions(url, "chat", "m11"), "--teacher", "--teacher-name")
         require_model(ModelOptions(url, "chat"), "--teacher", "--teacher-name")
         assert not capsys.readouterr().err
         require_model(ModelOptions(url, "chat", "m"), "--teacher", "--teacher-name")
     said = f"--teacher-name m: {url} lists {', '.join(names[:10])} and 2 more, and none of that name: its requests may"
     assert capsys.readouterr().err == f"{said} all fail\n"
-    with lists(200, b'{"data": []}') as url:
+    with answering(200, b'{"data": []}') as url:
         require_model(ModelOptions(url, "chat", "m"), "--teacher", "--teacher-name")
     assert not capsys.readouterr().err
 

@@ -1,8 +1,6 @@
 import os
 import shlex
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from agentic_video.launch.options import LaunchOptions
 from agentic_video.launch.submit import check_copied, copied, entrypoint, submit_job
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
+from tests.faulty_server import answering
 
 RECIPE = RECIPES / "videozoomer"
 NOTHING = OmegaConf.create({})
@@ -64,22 +63,11 @@ def test_what_is_no_ray_costs_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("status", "body"), [(200, b'{"name": "another"}'), (200, b"<html></html>"), (501, b"no")])
 def test_another_service_costs_one_line(status: int, body: bytes) -> None:
-    class Other(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *said: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://me:pw@127.0.0.1:{server.server_port}"
+    with answering(status, body) as url:
+        address = url.replace("//", "//me:pw@")
         with pytest.raises(SetupError, match=rf"^no Ray cluster answers at {address}: ") as caught:
             submit_job(LaunchOptions(RECIPE, submit=True), "cluster", NOTHING, {"RAY_ADDRESS": address})
         assert "\n" not in str(caught.value)
-        server.shutdown()
 
 
 def test_a_dry_run_prints_the_job_s_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.systems.prompts import load_prompt, packaged_prompts
+from agentic_video.systems.prompts import check_places, load_prompt, packaged_prompts
 from agentic_video.systems.reward_function import RewardConfig
 from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError, one_line
@@ -263,13 +263,13 @@ def _system(values: Any) -> System:
 
 
 def _check_prompts(constants: Any, where: str) -> None:
-    """Make sure that there are the templates that a system, or a part of it, names.
+    """Make sure that there are the templates that a system, or a part of it, names, and that they can be filled in.
 
     A field names one where its default does. ``prompt`` of somebody's own system is asked only where it looks like a
     name or a path: it may hold the text itself.
 
     Raises:
-        ValueError: There is none of a name; the message has the key.
+        ValueError: There is none of a name, or a misspelt word in braces; the message has the key.
     """
     for one in fields(constants):
         value = getattr(constants, one.name)
@@ -278,7 +278,8 @@ def _check_prompts(constants: Any, where: str) -> None:
         elif isinstance(value, str) and value:
             named = one.default in packaged_prompts() or (one.name == "prompt" and len(value.split()) == 1)
             try:
-                if named:
-                    load_prompt(value)
+                text = load_prompt(value) if named else value
+                if isinstance(one.default, str) and value != one.default:
+                    check_places(text, packaged_prompts().get(one.default, one.default))
             except (OSError, ValueError) as error:
                 raise ValueError(f"{where}.{one.name}: {one_line(error)}") from error

@@ -14,7 +14,11 @@ def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
         raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
 
 
-def did_you_mean(word: str, known: Collection[str]) -> str:
-    """A question about the known word that is most like one that isn't, with a space after it; empty without one."""
-    close = get_close_matches(word, known, n=1)
+def did_you_mean(word: str, known: Collection[str], alike: float = 0.6) -> str:
+    """A question about the known word that is most like one that isn't, with a space after it; empty without one.
+
+    Args:
+        alike: How much the two must have in common, at least (1: all).
+    """
+    close = get_close_matches(word, known, n=1, cutoff=alike)
     return f"did you mean {close[0]}? " if close else ""

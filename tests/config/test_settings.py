@@ -71,6 +71,10 @@ def test_lists_become_tuples() -> None:
             {"_target_": "agentic_video.systems.framethinker.FrameThinker", "guard": {"prompt": "no such"}},
             r"agentic_video\.system\.guard\.prompt: prompt 'no such' is neither",
         ),
+        (
+            {"_target_": "agentic_video.systems.eva.Eva", "reminder": "Now: {questoin}"},
+            r"agentic_video\.system\.reminder: \{questoin\} isn't filled in; did you mean question\?",
+        ),
         ({"_target_": "agentic_video.systems.Nothing"}, r"agentic_video\.system\._target_: "),
         ({"_target_": "agentic_video.types.row.VideoQA"}, r"agentic_video\.system\._target_: .* is not a System"),
     ],

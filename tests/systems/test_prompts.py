@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.systems.prompts import fill, load_prompt, packaged_prompts, question_text
+from agentic_video.systems.prompts import check_places, fill, load_prompt, packaged_prompts, question_text
 from agentic_video.types.row import VideoQA
 
 
@@ -26,6 +26,26 @@ def test_a_name_a_file_or_an_error_that_lists_the_names(tmp_path: Path) -> None:
     assert load_prompt(str(own)) == "Look \N{LATIN SMALL LETTER E WITH ACUTE}\n"
     with pytest.raises(FileNotFoundError, match=r"prompt 'nowhere' is neither one of .*'videozoomer'.* nor a file"):
         load_prompt("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        (
+            "a video of {duraton} s",
+            r"\{duraton\} isn't filled in; did you mean duration\? There are \{count\}, \{duration\}",
+        ),
+        ("{duration:s!}", r"\{duration:s!\} has a format that nothing can be written in; \{duration\} is enough"),
+    ],
+)
+def test_a_misspelt_place_of_a_template_is_named(template: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_places(template, "{count} of {duration:.1f} s")
+
+
+@pytest.mark.parametrize("template", ["{count:03d} {duration:.0f}", "\\boxed{A} {question}", '{"durations": 1}', ""])
+def test_what_may_be_meant_as_it_is_in_a_template_is_let_be(template: str) -> None:
+    check_places(template, "{count} of {duration:.1f} s")
 
 
 @pytest.mark.parametrize(

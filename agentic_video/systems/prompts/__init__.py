@@ -6,6 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.utils.choices import did_you_mean
 
 
 @lru_cache(maxsize=1)
@@ -37,6 +38,9 @@ def load_prompt(name: str) -> str:
     raise FileNotFoundError(f"prompt {name!r} is neither one of {list(packaged)} nor a file")
 
 
+_PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+
+
 def fill(template: str, **values: object) -> str:
     """Replace ``{name}`` and ``{name:format}`` by values; any other brace stays as it is (templates hold JSON)."""
 
@@ -44,7 +48,36 @@ def fill(template: str, **values: object) -> str:
         name, spec = match[1], match[2] or ""
         return format(values[name], spec) if name in values else match[0]
 
-    return re.sub(r"\{(\w+)(?::([^{}]*))?\}", replace, template)
+    return _PLACE.sub(replace, template)
+
+
+def check_places(template: str, known: str) -> None:
+    """Make sure that what stands in braces in somebody's template is filled in, as far as that can be told.
+
+    Args:
+        template: The text. Words in braces that are like none of the known ones may be meant as they are
+            (``\\boxed{A}``).
+        known: The text that it stands in the place of.
+
+    Raises:
+        ValueError: A word that is almost one of the known ones, or a format that no value has.
+    """
+    names = {match[1] for match in _PLACE.finditer(known)}
+    for match in _PLACE.finditer(template):
+        if match[1] in names:
+            if not any(_can_write(value, match[2] or "") for value in (1, 1.0, "")):
+                raise ValueError(f"{match[0]} has a format that nothing can be written in; {{{match[1]}}} is enough")
+        elif meant := did_you_mean(match[1], sorted(names), alike=0.8):
+            listed = ", ".join(f"{{{name}}}" for name in sorted(names))
+            raise ValueError(f"{match[0]} isn't filled in; {meant}There are {listed}")
+
+
+def _can_write(value: object, spec: str) -> bool:
+    try:
+        format(value, spec)
+    except ValueError:
+        return False
+    return True
 
 
 def question_text(qa: VideoQA, option_format: str) -> str:

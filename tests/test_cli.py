@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from agentic_video import cli
-from agentic_video.cli import COMMANDS, main
+from agentic_video.cli import main
+from agentic_video.commands.parsing import COMMANDS
 from agentic_video.utils.environment import DISTRIBUTION
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -153,7 +154,7 @@ def test_a_message_recommends_only_options_that_its_command_has() -> None:
 def test_only_the_command_that_is_asked_for_is_imported() -> None:
     code = "import sys; from agentic_video.cli import main\ntry: main(['summary', '--help'])\nexcept SystemExit: pass\n"
     code += "found = sorted(name for name in sys.modules if name.startswith('agentic_video.commands.'))\n"
-    code += "print(*(name for name in found if name.rpartition('.')[2] not in ('guard', 'paths')))\n"
+    code += "print(*(name for name in found if name.rpartition('.')[2] not in ('guard', 'parsing', 'paths')))\n"
     code += "print('heavy', *(name for name in ('torch', 'verl', 'ray', 'transformers') if name in sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
     assert said[-2:] == ["agentic_video.commands.summary", "heavy"]

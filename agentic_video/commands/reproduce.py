@@ -90,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.commands.guard import refused
+    from agentic_video.commands.parsing import parsed
     from agentic_video.config.compose import recipe_at
     from agentic_video.launch.reproduce.chain import read_chain
     from agentic_video.launch.reproduce.plan import plan_text
@@ -116,6 +117,11 @@ def _run(arguments: argparse.Namespace) -> int:
         keep=tuple(arguments.keep),
     )
     reproduction = Reproduction(chain, options, State(options.out))
+    for stage in reproduction.stages:
+        if stage.words and reproduction.added_words(stage):
+            parsed(
+                reproduction.words(stage)
+            )  # hours before its turn: a word that its command doesn't take ends it here
     missing = reproduction.missing(gpus, environment)
     print(plan_text(reproduction, missing, gpus, environment), flush=True)
     if mode == "laptop" and arguments.mode is None:

@@ -1,7 +1,7 @@
 """Dataclasses from a config's plain values: every key known, every value of the field's type."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -61,9 +61,16 @@ def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
         if is_dataclass(known[key]):
             arguments[key] = dataclass_from(known[key], value, f"{where}.{key}")
             continue
+        if value is None and get_origin(known[key]) is Mapping:
+            continue  # a key of a file with nothing below it
         arguments[key] = frozen = _frozen(value)
         if not _fits(frozen, known[key]):
             raise ValueError(f"{where}.{key}: expected {_expected(known[key])}, got {frozen!r}")
+    required = [
+        one.name for one in fields(cls) if one.init and one.default is MISSING and one.default_factory is MISSING
+    ]
+    if lacks := [name for name in required if name not in arguments]:
+        raise ValueError(f"{where}: {', '.join(lacks)} {'is' if len(lacks) == 1 else 'are'} missing")
     try:
         return cls(**arguments)
     except (TypeError, ValueError) as error:
@@ -81,6 +88,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, part) for part in parts)
     if origin is Literal:
         return value in parts
+    if origin is Mapping:
+        return isinstance(value, Mapping)
     if origin is tuple:
         if not isinstance(value, tuple):
             return False
@@ -103,6 +112,8 @@ def _expected(hint: Any) -> str:
         return " or ".join(_expected(part) for part in parts)
     if origin is Literal:
         return f"one of {', '.join(map(str, parts))}" if len(parts) > 1 else str(parts[0])
+    if origin is Mapping:
+        return "keys and values"
     if origin is tuple:
         return "a list"
     names = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", NoneType: "null"}

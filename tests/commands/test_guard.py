@@ -103,9 +103,9 @@ def test_any_command_can_be_interrupted(capsys: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_an_interruption_while_modules_are_imported_too() -> None:
-    code = "import importlib, os, signal, sys; from agentic_video import cli\n"
+    code = "import os, signal, sys; from agentic_video import cli\nfrom agentic_video.commands import parsing\n"
     code += "def interrupted(name): os.kill(os.getpid(), signal.SIGINT)\n"
-    code += "cli.import_module = interrupted; sys.exit(cli.main(['doctor']))"
+    code += "parsing.import_module = interrupted; sys.exit(cli.main(['doctor']))"
     job = subprocess.run(
         [sys.executable, "-c", code],
         cwd=REPOSITORY,

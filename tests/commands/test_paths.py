@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.cli import COMMANDS, main
+from agentic_video.cli import main
 from agentic_video.commands.eval import add_arguments, options_of
+from agentic_video.commands.parsing import COMMANDS
 from agentic_video.commands.paths import file_to_write, folder_to_write, model, path
 from tests.config.configs import RECIPES
 from tests.launch.checkpoints import write_checkpoint

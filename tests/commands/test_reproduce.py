@@ -62,6 +62,15 @@ def test_a_mistake_costs_a_line(words: list[str], message: str, capsys: pytest.C
     assert not Path("outputs").exists()
 
 
+def test_a_word_that_a_later_stage_s_command_does_not_take_costs_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for word, message in (("--limit=abc", "--limit"), ("--limt=3", "not an option: --limt=3; did you mean --limit?")):
+        with pytest.raises(SystemExit):
+            cli.main(["reproduce", "videozoomer", "--laptop", f"eval-*:{word}"])
+        said = capsys.readouterr()
+        assert said.err.startswith("agentic-video eval: error: ") and message in said.err and not said.out
+    assert not Path("outputs").exists()
+
+
 def test_there_is_no_such_recipe(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["reproduce", "videozomer"]) == 2
     assert "did you mean videozoomer?" in capsys.readouterr().err

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,6 +26,14 @@ class Outer:
     maybe: float | None = None
     stops: tuple[str, ...] = ()
     inner: Inner = field(default_factory=Inner)
+    words: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Needed:
+    name: str
+    size: int
+    share: float = 0.5
 
 
 def test_values_become_a_dataclass() -> None:
@@ -46,6 +55,7 @@ def test_values_become_a_dataclass() -> None:
         ({"stops": [1]}, "block.stops: expected a list, got (1,)"),
         ({"inner": {"size": 10}}, "block.inner: size must be below 10, got 10"),
         ({"inner": 5}, "block.inner: expected keys and values, got 5"),
+        ({"words": ["x"]}, "block.words: expected keys and values, got ('x',)"),
         ({"cuont": 3}, "block.cuont: unknown key; did you mean count? known keys are ['count', "),
         ({"_target_": "math.pi"}, "block._target_: math.pi: no such class (expected package.module.Class)"),
     ],
@@ -54,6 +64,18 @@ def test_mistakes_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         dataclass_from(Outer, values, "block")
     assert str(caught.value).startswith(message)
+
+
+def test_what_is_missing_is_named() -> None:
+    assert dataclass_from(Needed, {"name": "a", "size": 1}, "block") == Needed("a", 1)
+    with pytest.raises(ValueError, match=r"^block: size is missing$"):
+        dataclass_from(Needed, {"name": "a"}, "block")
+    with pytest.raises(ValueError, match=r"^block: name, size are missing$"):
+        dataclass_from(Needed, None, "block")
+
+
+def test_a_key_with_nothing_below_it_is_empty() -> None:
+    assert dataclass_from(Outer, {"words": None}, "block") == Outer()
 
 
 @pytest.mark.parametrize(

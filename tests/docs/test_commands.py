@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video import cli
+from agentic_video.commands.parsing import COMMANDS
 from agentic_video.launch import main as launching
 from tests.config.configs import RECIPES, SYSTEMS, set_environment
 from tests.converters.published import SAMPLES
@@ -153,7 +154,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         return 0
 
     monkeypatch.setattr(launching, "launch", note)
-    for name in cli.COMMANDS:
+    for name in COMMANDS:
         if name != "run":  # which reads some of its words itself
             monkeypatch.setattr(import_module(f"agentic_video.commands.{name}"), "run", note)
     return asked
@@ -318,4 +319,4 @@ def test_what_is_quick_runs_as_it_is_written(command: str, workplace: Path) -> N
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_running_text_names_commands_that_exist(page: Path) -> None:
     for word in re.findall(r"`(?:\.venv/bin/)?agentic-video ([a-z]+)", page.read_text(encoding="utf-8")):
-        assert word in cli.COMMANDS, word
+        assert word in COMMANDS, word

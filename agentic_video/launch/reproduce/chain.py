@@ -252,7 +252,7 @@ def read_chain(recipe: Path, mode: Mode, benchmarks: Sequence[str] = ()) -> Chai
         raw = yaml.safe_load(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SetupError(f"{recipe}: no {FILE}, so its stages aren't known (docs/reproduce.md)") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SetupError(f"{file}: {one_line(error)}") from error
     try:
         return _chain(recipe, mode, dataclass_from(_File, raw, "the file"), benchmarks)

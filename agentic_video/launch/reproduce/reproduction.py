@@ -117,9 +117,12 @@ class Reproduction:
         self.stages = tuple(stages)
         self._configs: dict[tuple[str, ...], DictConfig] = {}
 
+    def added_words(self, stage: Stage) -> tuple[str, ...]:
+        """The words that the options add to a stage's command."""
+        return tuple(word for pattern, word in self.options.words if fnmatchcase(stage.name, pattern))
+
     def _with_words(self, stage: Stage) -> Stage:
-        added = tuple(word for pattern, word in self.options.words if fnmatchcase(stage.name, pattern))
-        return replace(stage, words=(*stage.words, *added)) if stage.words else stage
+        return replace(stage, words=(*stage.words, *self.added_words(stage))) if stage.words else stage
 
     @property
     def base(self) -> str:

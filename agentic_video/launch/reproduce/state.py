@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -40,6 +41,13 @@ class Record:
     finished: str = ""
     seconds: float = 0.0
     attempts: int = 0
+
+    def __post_init__(self) -> None:
+        for part in ("inputs", "named", "config"):
+            if not isinstance(self.settings.get(part, {}), Mapping):
+                raise ValueError(f"settings.{part}: expected keys and values, got {self.settings[part]!r}")
+        if not 0 <= self.seconds < math.inf:
+            raise ValueError(f"seconds: expected a time, got {self.seconds}")
 
 
 class State:

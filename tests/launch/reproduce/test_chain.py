@@ -114,6 +114,12 @@ def test_a_file_that_is_something_else(tmp_path: Path, text: str) -> None:
         read_chain(tmp_path, "paper")
 
 
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "reproduce.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(SetupError, match=r"reproduce\.yaml: .*can't decode byte 0xff"):
+        read_chain(tmp_path, "paper")
+
+
 def test_a_recipe_without_the_file(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"no reproduce\.yaml"):
         read_chain(tmp_path, "paper")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video import cli
+from agentic_video.commands.parsing import COMMANDS
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.converters import CONVERTERS
@@ -48,7 +49,7 @@ def planned(tmp_path: Path, request: pytest.FixtureRequest) -> Reproduction:
 @pytest.mark.parametrize("planned", CHAINS, ids="-".join, indirect=True)
 def test_every_command_can_be_parsed(planned: Reproduction, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    for name in cli.COMMANDS:
+    for name in COMMANDS:
         monkeypatch.setattr(import_module(f"agentic_video.commands.{name}"), "run", lambda one: asked.append(one) or 0)
     stages = [stage for stage in planned.stages if not stage.left_out]
     for stage in stages:

@@ -18,7 +18,18 @@ def test_records_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"stages": []}', '{"stages": {"a": {"x": 1}}}', '{"stages": {"a": 3}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"stages": []}',
+        '{"stages": {"a": {"x": 1}}}',
+        '{"stages": {"a": 3}}',
+        '{"stages": {"a": {"settings": []}}}',
+        '{"stages": {"a": {"settings": {"command": "x", "inputs": ["y"]}}}}',
+        '{"stages": {"a": {"seconds": NaN}}}',
+    ],
 )
 def test_a_damaged_file_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "reproduce.json").write_text(text, encoding="utf-8")

@@ -41,18 +41,17 @@ ESTIMATORS = (
     "grpo_passk",
     "grpo_vectorized",
     "gae",
-    "gdpo",
     "gpg",
     "opo",
-    "remax",
     "rloo",
     "rloo_vectorized",
     "reinforce_plus_plus",
     "reinforce_plus_plus_baseline",
-    "optimal_token_baseline",
-    "tir_optimal_token_baseline",
 )
 """verl's own advantages."""
+WITHOUT_THEIR_INPUTS = ("gdpo", "remax", "optimal_token_baseline", "tir_optimal_token_baseline")
+"""Those for which verl's trainer has no inputs: no rewards by name, no greedy rollouts beside the sampled ones, no sums
+of squared probabilities (``_compute_advantage`` in verl/trainer/ppo/v1/trainer_base.py)."""
 REGISTRY = "verl.trainer.ppo.core_algos"
 """verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
 to look would take a dry run ten times as long."""
@@ -97,7 +96,7 @@ def check_verl_features(config: DictConfig) -> None:
         _lora,
         _separate_async,
     )
-    for checks in (_loggers, _resume, _videos, *(of_grpo if "actor_rollout_ref" in config else ())):
+    for checks in (_loggers, _resume, _videos, _frozen_vision, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
             raise SetupError(message)
 
@@ -145,8 +144,12 @@ def _estimator(get: Get) -> Iterator[str]:
     key, own = "algorithm.adv_estimator", getattr(sys.modules.get(REGISTRY), "ADV_ESTIMATOR_REGISTRY", {})
     # modules that only verl's processes import may register others
     elsewhere = os.environ.get("VERL_USE_EXTERNAL_MODULES") or get(f"{MODEL}.external_lib")
-    if (name := get(key)) is not None and not elsewhere and name not in {*ESTIMATORS, *own}:
-        yield _unknown(key, name, [*ESTIMATORS, *(one for one in own if one not in ESTIMATORS)])
+    if (name := get(key)) is not None and not elsewhere and name not in {*ESTIMATORS, *WITHOUT_THEIR_INPUTS, *own}:
+        yield _unknown(
+            key, name, [*ESTIMATORS, *(one for one in own if one not in {*ESTIMATORS, *WITHOUT_THEIR_INPUTS})]
+        )
+    elif name in WITHOUT_THEIR_INPUTS:
+        yield f"{key}: {name}: verl's trainer doesn't compute what it needs; there are {', '.join(ESTIMATORS)}"
 
 
 def _oversample(get: Get) -> Iterator[str]:
@@ -177,11 +180,19 @@ def _credit(get: Get) -> Iterator[str]:
     estimator = get("algorithm.adv_estimator")
     if get("agentic_video.credit") == "turn" and estimator not in (None, "grpo"):
         yield f"agentic_video.credit=turn: it is GRPO by turn; set algorithm.adv_estimator=grpo (it is {estimator})"
+    key = "algorithm.rollout_correction.rollout_rs"
+    if get("agentic_video.credit") == "turn" and "token" in str(get(key)):
+        # verl/trainer/ppo/rollout_corr_helper.py takes them out of the mask whose runs are the turns
+        yield f"{key}: {get(key)} leaves out tokens of a turn, and agentic_video.credit=turn needs all; set seq_..."
 
 
 def _reward(get: Get) -> Iterator[str]:
     if get("reward.num_workers") == 0 and get("reward.reward_model.enable"):
         yield "reward.num_workers: 0 has agent-loop workers score, which reach no reward model; set 1 or more"
+    if get("reward.reward_model.enable") and not get("reward.reward_model.enable_resource_pool"):
+        # on the actor's GPUs it scores a batch when all is played (_compute_reward_colocate in
+        # verl/trainer/ppo/v1/trainer_base.py), of which it gets the texts alone
+        yield "reward.reward_model.enable_resource_pool: a reward model needs GPUs of its own here; set True"
 
 
 def _trainer(get: Get) -> Iterator[str]:
@@ -207,6 +218,12 @@ def _trainer(get: Get) -> Iterator[str]:
         yield (
             "actor_rollout_ref.hybrid_engine: on False verl's trainer with GPUs of its own for rollouts fails once its "
             "engines are up, and the others pass it over; leave it True"
+        )
+    if get("actor_rollout_ref.actor.checkpoint.async_save"):
+        # verl/trainer/ppo/v1/trainer_base.py, _save_checkpoint: naming the newest one is left to Megatron's
+        yield (
+            "actor_rollout_ref.actor.checkpoint.async_save: FSDP's checkpoints are saved at once, and with it verl "
+            "doesn't note them, so that a run can't go on from one; set False"
         )
     if get("trainer.default_hdfs_dir") is not None:
         # verl/utils/checkpoint/fsdp_checkpoint_manager.py: "hdfs_path: Unused"
@@ -264,6 +281,16 @@ def _actor(get: Get) -> Iterator[str]:
         yield "actor_rollout_ref.actor.strategy: FSDP1 needs a GPU; set fsdp2"
 
 
+def _frozen_vision(get: Get) -> Iterator[str]:
+    """FSDP1 makes one weight of many, those of the vision tower's ends and of the language model among them."""
+    for strategy, frozen in (
+        ("actor_rollout_ref.actor.strategy", "actor_rollout_ref.actor.freeze_vision_tower"),
+        ("engine.strategy", "trainer.freeze_vision_tower"),
+    ):
+        if get(strategy) == "fsdp" and get(frozen):
+            yield f"{strategy}: fsdp can't leave a part of a model as it is ({frozen}); set fsdp2"
+
+
 def _lora(get: Get) -> Iterator[str]:
     if get(f"{MODEL}.lora.rank"):
         # verl/workers/engine/fsdp/transformer_impl.py reads lora_rank, vllm_async_server.py either
@@ -304,8 +331,6 @@ def _separate_async(get: Get) -> Iterator[str]:
             f"{MODEL}.lora.merge: verl sends no adapters to other GPUs, so that their engines would play with the base "
             "model throughout; set True, or train without LoRA"
         )
-    if get("reward.reward_model.enable") and not get("reward.reward_model.enable_resource_pool"):
-        yield "reward.reward_model.enable_resource_pool: a reward model needs GPUs of its own here; set True"
     keys = "trainer.v1.separate_async.parameter_sync_step", "actor_rollout_ref.actor.ppo_mini_batch_size"
     for key in keys:
         if not isinstance(get(key), int) or get(key) < 1:

@@ -157,7 +157,8 @@ class VerlEngine:
             )
         return Completion(
             tuple(ids),
-            tuple(log_probs) if output.log_probs is not None else None,
+            # verl's client for interrupted turns has an empty list where the engine gives none.
+            None if output.log_probs is None or (ids and not log_probs) else tuple(log_probs),
             reports[0] if len(reports) == 1 else weight_versions(reports),
         )
 

@@ -103,7 +103,8 @@ class EpisodeLog(_Base):
         episodes = final_extras(batch)
         metrics.update(episode_metrics(episodes))
         metrics.update(group_metrics(episodes, "train", self.group_names))
-        metrics["episode/groups_alike"] = groups_alike(episodes)
+        if self.config.actor_rollout_ref.rollout.n > 1:  # one rollout alone is compared with nothing
+            metrics["episode/groups_alike"] = groups_alike(episodes)
         metrics["episode/reward_sampled"] = sampled_reward(
             [episode[REWARDS]["reward"] for episode in episodes],
             metrics.get(DAPO_FILTERED_REWARD_COUNTS_KEY, {}),

@@ -1,9 +1,12 @@
 """What of verl's can't be had is said in one line, by its key; what the recipes set can be."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.config.features import ESTIMATORS, LOGGERS, check_verl_features
+from agentic_video.config.features import ESTIMATORS, LOGGERS, WITHOUT_THEIR_INPUTS, check_verl_features
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import PROFILES, SYSTEMS, composed, set_environment
 
@@ -101,6 +104,14 @@ def test_what_can_be_had(overrides: list[str]) -> None:
         ([f"{ROLLOUT}.quantization=fp8"], r"rollout\.quantization: .*leave it null$"),
         ([f"{ROLLOUT}.full_determinism=True"], r"rollout\.full_determinism: "),
         ([f"{ROLLOUT}.disaggregation.enabled=True"], r"rollout\.disaggregation\.enabled: "),
+        (
+            ["actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.freeze_vision_tower=True"],
+            r"^actor_rollout_ref\.actor\.strategy: fsdp can't leave a part .*freeze_vision_tower\); set fsdp2$",
+        ),
+        (
+            ["algorithm.adv_estimator=remax"],
+            r"^algorithm\.adv_estimator: remax: verl's trainer doesn't compute what it",
+        ),
         (["actor_rollout_ref.actor.strategy=megatron"], r"^actor_rollout_ref\.actor\.strategy: megatron .* set fsdp2$"),
         (["actor_rollout_ref.ref.strategy=veomni"], r"^actor_rollout_ref\.ref\.strategy: veomni"),
         ([f"{MODEL}.lora.rank=8"], r"model\.lora\.rank: is Megatron's; set actor_rollout_ref\.model\.lora_rank"),
@@ -113,7 +124,15 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             r"checkpoint_engine\.backend: naive .* set nccl$",
         ),
         ([*OWN_GPUS, LORA], r"^actor_rollout_ref\.model\.lora\.merge: .*base model throughout; set True"),
-        ([*OWN_GPUS, "reward.reward_model.enable=True"], r"^reward\.reward_model\.enable_resource_pool: .*; set True$"),
+        (["reward.reward_model.enable=True"], r"^reward\.reward_model\.enable_resource_pool: .*; set True$"),
+        (
+            ["agentic_video.credit=turn", "algorithm.rollout_correction.rollout_rs='seq_max_k2,token_k1'"],
+            r"^algorithm\.rollout_correction\.rollout_rs: seq_max_k2,token_k1 leaves out tokens .*; set seq_\.\.\.$",
+        ),
+        (
+            ["actor_rollout_ref.actor.checkpoint.async_save=True"],
+            r"^actor_rollout_ref\.actor\.checkpoint\.async_save: ",
+        ),
         (["reward.num_workers=0", "reward.reward_model.enable=True"], r"^reward\.num_workers: 0 .*; set 1 or more$"),
         (["actor_rollout_ref.hybrid_engine=False"], r"^actor_rollout_ref\.hybrid_engine: .*; leave it True$"),
         (
@@ -143,6 +162,14 @@ def test_what_needs_a_gpu(override: str, message: str) -> None:
         check_verl_features(composed("videozoomer", "laptop", "data.train_files=none", override))
 
 
+def test_fsdp_1_freezes_no_part_of_a_model_in_sft_either() -> None:
+    fsdp = composed("videozoomer", "sft", "data.train_files=none", "engine.strategy=fsdp")
+    with pytest.raises(
+        SetupError, match=r"^engine\.strategy: fsdp can't .*\(trainer\.freeze_vision_tower\); set fsdp2$"
+    ):
+        check_verl_features(fsdp)
+
+
 def test_stages_without_rollouts_are_left_alone() -> None:
     check_verl_features(OmegaConf.create({"trainer": {"default_hdfs_dir": "hdfs://x"}}))
 
@@ -161,11 +188,36 @@ def test_words_that_all_stages_read(override: str, said: str) -> None:
         check_verl_features(composed("videozoomer", "sft_laptop", "data.train_files=none", override))
 
 
+@pytest.mark.parametrize("name", sorted({*ESTIMATORS, *WITHOUT_THEIR_INPUTS} - {"gae"}))
+def test_the_trainer_has_the_inputs_of_the_advantages_that_there_are(name: str) -> None:
+    """With what verl's trainer selects from a batch (``gae`` has a critic's values besides)."""
+    import torch
+    from tensordict import TensorDict
+    from verl.protocol import DataProto
+    from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
+
+    fields = ("token_level_scores", "token_level_rewards", "rm_scores", "old_log_probs", "rollout_log_probs")
+    batch = TensorDict({one: torch.rand(4, 3) for one in fields}, batch_size=[4])
+    batch["response_mask"] = torch.ones(4, 3, dtype=torch.long)
+    data = DataProto(batch=batch, non_tensor_batch={"uid": np.array(list("aabb"), dtype=object)})
+    config = OmegaConf.create({"norm_adv_by_std_in_grpo": True, "gamma": 1.0, "use_pf_ppo": False})
+
+    def advantages() -> Any:
+        keys = [f"{uid}_{number}_0" for uid in "ab" for number in range(2)]
+        return compute_advantage_for_multi_trajectories(data, keys, name, num_repeat=2, config=config)
+
+    if name in ESTIMATORS:
+        assert advantages().batch["advantages"].shape == (4, 3)
+    else:
+        with pytest.raises((TypeError, AssertionError)):
+            advantages()
+
+
 def test_the_words_are_verl_s() -> None:
     from verl.trainer.ppo.core_algos import AdvantageEstimator
     from verl.utils.tracking import Tracking
 
-    assert set(ESTIMATORS) == {one.value for one in AdvantageEstimator}
+    assert {*ESTIMATORS, *WITHOUT_THEIR_INPUTS} == {one.value for one in AdvantageEstimator}
     assert set(LOGGERS) == {*Tracking.supported_backend, "tracking"}
 
 

@@ -15,6 +15,7 @@ import pytest
 from omegaconf import DictConfig, OmegaConf
 from transformers import Qwen2VLImageProcessor
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap
+from verl.workers.rollout.llm_server import FullyAsyncLLMServerClient, LLMServerClient
 from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.config.settings import Settings, settings_of
@@ -419,6 +420,18 @@ def test_a_turn_that_verl_went_on_with_keeps_what_it_said() -> None:
     assert (done.extra["min_global_steps"], done.extra["max_global_steps"]) == (3, 4)
     assert client.asked[2]["prompt_ids"] == [7, 8, 5, 6] and with_pixels(client.asked[2]) == [True]
     assert [one["sampling_params"]["max_tokens"] for one in client.asked] == [10, 10, 8]
+
+
+def test_an_interruptible_turn_without_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's client for interrupted turns adds up what it gets: an empty list, where the engine gives none."""
+
+    async def generate(self: LLMServerClient, **request: Any) -> TokenOutput:
+        return TokenOutput(token_ids=[5, 6], log_probs=None, stop_reason="completed", extra_fields={"global_steps": 3})
+
+    monkeypatch.setattr(LLMServerClient, "generate", generate)
+    client = FullyAsyncLLMServerClient(config=SimpleNamespace(), load_balancer_handle=None)
+    done = asyncio.run(VerlEngine(client, {**SAMPLING, "logprobs": False}, "id").generate(turn()))
+    assert (done.token_ids, done.log_probs) == ((5, 6), None)
 
 
 def test_sglang_is_sent_images() -> None:

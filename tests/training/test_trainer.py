@@ -77,6 +77,17 @@ def test_a_run_has_the_epochs_that_its_steps_need(rows: int, epochs: int, monkey
     assert trainer.config.trainer.total_epochs == epochs
 
 
+def test_a_rollout_alone_is_no_group(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its "group" would always be one without a difference, and a sign of collapse."""
+    monkeypatch.setattr(PPOTrainerSync, "_compute_metrics", lambda self, batch, metrics, *args, **kwargs: None)
+    queue.update(a=episode(0.0))
+    trainer = make_trainer(f"agentic_video.episodes_dir={tmp_path}", "actor_rollout_ref.rollout.n=1")
+    trainer.stores = StoreMetrics(dict)
+    metrics: dict[str, Any] = {}
+    trainer._compute_metrics(batch_of(["a"]), metrics, "timing", global_steps=9)
+    assert metrics["episode/acc"] == 0.0 and "episode/groups_alike" not in metrics
+
+
 def test_a_step_logs_what_its_episodes_did(queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stock(self: Any, batch: Any, metrics: dict[str, Any], timing: Any, global_steps: int) -> None:
         metrics["verl/own"] = (timing, global_steps)

@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from agentic_video.systems.base import System
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
 
@@ -40,7 +41,6 @@ ESTIMATORS = (
     "grpo",
     "grpo_passk",
     "grpo_vectorized",
-    "gae",
     "gpg",
     "opo",
     "rloo",
@@ -49,9 +49,21 @@ ESTIMATORS = (
     "reinforce_plus_plus_baseline",
 )
 """verl's own advantages."""
-WITHOUT_THEIR_INPUTS = ("gdpo", "remax", "optimal_token_baseline", "tir_optimal_token_baseline")
-"""Those for which verl's trainer has no inputs: no rewards by name, no greedy rollouts beside the sampled ones, no sums
-of squared probabilities (``_compute_advantage`` in verl/trainer/ppo/v1/trainer_base.py)."""
+WITHOUT_THEIR_INPUTS = ("gae", "gdpo", "remax", "optimal_token_baseline", "tir_optimal_token_baseline")
+"""Those that would have no inputs: no critic that reads references to pictures, no rewards by name, no greedy rollouts
+beside the sampled ones, no sums of squared probabilities (``_compute_advantage`` in
+verl/trainer/ppo/v1/trainer_base.py)."""
+OF_SEQUENCES = (
+    "grpo_passk",
+    "grpo_vectorized",
+    "gpg",
+    "opo",
+    "rloo",
+    "rloo_vectorized",
+    "reinforce_plus_plus_baseline",
+)
+"""Those that compare all sequences of a group, where ``grpo`` compares its rollouts by the last sequence of each
+(``compute_advantage_for_multi_trajectories`` in verl/trainer/ppo/v1/utils.py)."""
 REGISTRY = "verl.trainer.ppo.core_algos"
 """verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
 to look would take a dry run ten times as long."""
@@ -99,6 +111,29 @@ def check_verl_features(config: DictConfig) -> None:
     for checks in (_loggers, _resume, _videos, _frozen_vision, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
             raise SetupError(message)
+
+
+def check_sequences(config: DictConfig, system: System) -> None:
+    """Make sure that the advantage is one for the sequences that a system's rollouts become.
+
+    Raises:
+        SetupError: It isn't; one line that names the key, and what to set.
+    """
+    key = "algorithm.adv_estimator"
+    name = OmegaConf.select(config, key)
+    if name in OF_SEQUENCES and system.context != "all":
+        several = f"{system.name} has a sequence for each turn (agentic_video.system.context={system.context})"
+    elif name in OF_SEQUENCES and system.train_asides:
+        several = "agentic_video.system.train_asides=True makes each aside a sequence of its own"
+    else:
+        several = ""
+    if several:
+        raise SetupError(f"{key}: {name} takes each sequence for a rollout, and {several}; set grpo")
+    if name == "grpo_passk" and system.untrained_ends:
+        raise SetupError(
+            f"{key}: grpo_passk can't do without the rollouts that aren't trained on; set "
+            "agentic_video.system.untrained_ends=[], or grpo"
+        )
 
 
 def _unknown(key: str, value: Any, known: Collection[str]) -> str:
@@ -149,7 +184,9 @@ def _estimator(get: Get) -> Iterator[str]:
             key, name, [*ESTIMATORS, *(one for one in own if one not in {*ESTIMATORS, *WITHOUT_THEIR_INPUTS})]
         )
     elif name in WITHOUT_THEIR_INPUTS:
-        yield f"{key}: {name}: verl's trainer doesn't compute what it needs; there are {', '.join(ESTIMATORS)}"
+        yield f"{key}: {name}: nothing here computes what it needs; there are {', '.join(ESTIMATORS)}"
+    if get("critic.enable"):
+        yield "critic.enable: there is no critic that sees pictures; set False"
 
 
 def _oversample(get: Get) -> Iterator[str]:
@@ -180,7 +217,13 @@ def _credit(get: Get) -> Iterator[str]:
     estimator = get("algorithm.adv_estimator")
     if get("agentic_video.credit") == "turn" and estimator not in (None, "grpo"):
         yield f"agentic_video.credit=turn: it is GRPO by turn; set algorithm.adv_estimator=grpo (it is {estimator})"
-    key = "algorithm.rollout_correction.rollout_rs"
+    correction = "algorithm.rollout_correction"
+    if get(f"{correction}.bypass_mode"):
+        # only verl's older trainers call apply_bypass_mode (verl/trainer/ppo/rollout_corr_helper.py)
+        for part, plain in (("rollout_is", None), ("rollout_rs", None), ("loss_type", "ppo_clip")):
+            if get(f"{correction}.{part}") not in (None, plain):
+                yield f"{correction}.{part}: verl's trainer passes it over with {correction}.bypass_mode; unset one"
+    key = f"{correction}.rollout_rs"
     if get("agentic_video.credit") == "turn" and "token" in str(get(key)):
         # verl/trainer/ppo/rollout_corr_helper.py takes them out of the mask whose runs are the turns
         yield f"{key}: {get(key)} leaves out tokens of a turn, and agentic_video.credit=turn needs all; set seq_..."

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agentic_video.config.compose import CHOICE, compose_recipe
-from agentic_video.config.features import check_verl_features
+from agentic_video.config.features import check_sequences, check_verl_features
 from agentic_video.config.overrides import parse_overrides, written
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.launch.handover import quoted
@@ -100,6 +100,7 @@ def checked_config(
             raise SetupError("agentic_video.system.overview=retrieval: needs agentic_video.retrieval.model")
         check_sizes(config, options.stage)
         check_verl_features(config)
+        check_sequences(config, settings.system)
     except (OmegaConfBaseException, ValueError) as error:
         raise SetupError(one_line(error)) from error
     return config, sizes

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,8 @@ FAILED_BATCHES, LEAST_FAILED = 3, 24
 ROLLOUTS = "transfer_queue"
 """Folder of a checkpoint."""
 
+QUEUE_NAMESPACE = "transfer_queue"
+"""What the namespace of a job's queue begins with."""
 PATIENCE_SECONDS = 7200
 """How long a rank waits for another."""
 
@@ -44,6 +46,32 @@ def patient_process_group(distributed: ModuleType) -> None:
         return original(timeout_second=timeout_second or PATIENCE_SECONDS, backend=backend)
 
     distributed.initialize_global_process_group_ray = initialize_global_process_group_ray  # type: ignore[attr-defined]
+
+
+class _InNamespace:
+    """Something of Ray's, one of whose methods looks in, or makes something in, another namespace."""
+
+    def __init__(self, wrapped: Any, method: str, namespace: Callable[[], str]) -> None:
+        self._wrapped, self._method, self._namespace = wrapped, method, namespace
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._wrapped, name)
+        if name != self._method:
+            return found
+        return lambda *args, **kwargs: found(*args, **{**kwargs, "namespace": self._namespace()})
+
+
+def own_queue(interface: ModuleType) -> None:
+    """The queue of rollouts has one name, in one namespace, for all jobs of a Ray cluster: two runs at the same time
+    would train on each other's rollouts. Give each job a namespace."""
+
+    def namespace() -> str:
+        return f"{QUEUE_NAMESPACE}_{interface.ray.get_runtime_context().get_job_id()}"
+
+    interface.ray = _InNamespace(interface.ray, "get_actor", namespace)  # type: ignore[attr-defined]
+    interface.TransferQueueController = _InNamespace(  # type: ignore[attr-defined]
+        interface.TransferQueueController, "options", namespace
+    )
 
 
 def gloo_process_group(distributed: ModuleType) -> None:
@@ -88,11 +116,12 @@ def equal_length_positions(tensordict_utils: ModuleType) -> None:
         if not (positions.is_nested and positions.dim() == 3):
             return
         values, offsets = positions._values, positions._offsets
-        if values.shape[1] == int(offsets[-1]):
-            positions._ragged_idx = 2
-        elif values.shape[0] == int(offsets[-1]):
+        # Both may be the offsets' end, where rows are as long as there are positions in all: then it is the first.
+        if values.shape[0] == int(offsets[-1]):
             rows = [values[start:end] for start, end in pairwise(offsets.tolist())]
             data["position_ids"] = tensordict_utils.nested_tensor_from_tensor_list(rows, ragged_idx=2)
+        elif values.shape[1] == int(offsets[-1]):
+            positions._ragged_idx = 2
 
     tensordict_utils.maybe_fix_3d_position_ids = maybe_fix_3d_position_ids  # type: ignore[attr-defined]
 

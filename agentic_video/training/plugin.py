@@ -102,6 +102,7 @@ def install() -> None:
             f"pip install verl=={patches.VERL_VERSION}"
         )
     hooks = {
+        "transfer_queue.interface": loudly(patches.own_queue),
         "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),

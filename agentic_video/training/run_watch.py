@@ -64,10 +64,11 @@ def run_actors() -> list[Mapping[str, Any]]:
 
 
 class RunWatch:
-    """Watches the nodes and the actors that a run began with, from a thread of its own.
+    """Watches the actors that a run began with, and their nodes, from a thread of its own.
 
-    verl puts workers on all nodes with processors. When one dies, its episodes and what its storage held are lost, but
-    the trainer goes on asking for them. Actors that were made later, such as frame stores, are made anew when they die.
+    When one dies, its episodes and what its storage held are lost, but the trainer goes on asking for them. Actors that
+    were made later, such as frame stores, are made anew when they die. A node without any, one of another run on the
+    same cluster say, may go.
 
     Args:
         nodes: What lists the nodes.
@@ -78,13 +79,10 @@ class RunWatch:
 
     def __init__(self, nodes: Listing, actors: Listing, end: Callable[[str], None], seconds: float = SECONDS) -> None:
         self._nodes, self._actors, self._end, self._seconds = nodes, actors, end, seconds
-        self._used_nodes = {
-            node["NodeID"]: node["NodeManagerAddress"]
-            for node in nodes()
-            if node["Alive"] and node["Resources"].get("CPU")
-        }
-        # Some of them are still being made.
-        self._used_actors = [actor["ActorID"] for actor in actors() if actor["State"] != "DEAD"]
+        first = list(actors())
+        self._used_actors = {actor["ActorID"] for actor in first if actor["State"] != "DEAD"}
+        self._used_nodes: dict[str, str] = {}
+        self._note(first, nodes())
         self._done = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -92,12 +90,19 @@ class RunWatch:
         """Stop watching."""
         self._done.set()
 
+    def _note(self, actors: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]]) -> None:
+        """Note the nodes of the run's actors; those that are still being made have none yet."""
+        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in nodes}
+        homes = {actor["Address"]["NodeID"] for actor in actors if actor["ActorID"] in self._used_actors}
+        self._used_nodes |= {home: addresses[home] for home in homes if home in addresses}
+
     def _watch(self) -> None:
         while not self._done.wait(self._seconds):
             # Where Ray itself can't be asked any more, it ends this process.
             with contextlib.suppress(Exception):
-                lost = died(self._used_actors, self._actors())
-                nodes = gone(self._used_nodes, self._nodes())
+                actors, listed = list(self._actors()), list(self._nodes())
+                self._note(actors, listed)
+                lost, nodes = died(self._used_actors, actors), gone(self._used_nodes, listed)
                 if lost and not nodes:  # actors of a node may be missed before the node is
                     if self._done.wait(self._seconds):
                         return

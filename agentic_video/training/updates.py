@@ -2,12 +2,14 @@
 
 verl cuts a step's rows into updates of ``ppo_mini_batch_size * n`` rows, and fills the last one up with padding. Where
 a system's context has an episode be one row a turn (``latest_evidence``), or asides are rows of their own, that makes
-two or three updates of a step that should be one, the last of a few rows, whose tokens then weigh a multiple.
+two or three updates of a step that should be one, the last of a few rows, whose tokens then weigh a multiple. And of
+several updates the last would have all of the padding.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -24,28 +26,56 @@ _Base: Any = PPOTrainer if TYPE_CHECKING else object
 class EvenUpdates(_Base):
     """Updates of ``ppo_mini_batch_size`` questions, all of as many rows, in any of verl's trainers."""
 
-    _updates = 1
+    _updates = _ranks = 1
 
     def _balance_batch(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
         questions = {
-            rollout_of(key)[0]
-            for key, tag in zip(batch.keys, batch.tags, strict=True)
-            if not tag.get("is_padding", False)
+            rollout_of(key)[0] for key, padding in zip(batch.keys, _padding(batch), strict=True) if not padding
         }
         self._updates = max(1, -(-len(questions) // self.config.actor_rollout_ref.actor.ppo_mini_batch_size))
-        return super()._balance_batch(batch, *args, **kwargs)
+        batch = super()._balance_batch(batch, *args, **kwargs)
+        batch.reorder(spread_padding(_padding(batch), self._ranks, self._updates))
+        return batch
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
-        if self.use_critic:
-            return int(super()._get_required_batch_multiple(dp_size))
+        self._ranks = dp_size
         # as verl's multiple does, so that micro-batches of a fixed size fill each rank's share
         return dp_size * self._updates * fixed_micro_batch(self.config.actor_rollout_ref)
 
     def _update_actor(self, batch: Any, metrics: dict[str, Any]) -> Any:
-        if self.use_critic:
-            return super()._update_actor(batch, metrics)
         with rows_an_update(self.config, len(batch.keys) // self._updates):
             return super()._update_actor(batch, metrics)
+
+
+def _padding(batch: Any) -> list[bool]:
+    """Of each row whether it is there only to fill the batch up."""
+    return [bool(tag.get("is_padding", False)) for tag in batch.tags]
+
+
+def spread_padding(padding: Sequence[bool], ranks: int, updates: int) -> list[int]:
+    """The order of rows in which each update has its share of the padding.
+
+    Args:
+        padding: Of each row whether it is padding: rank after rank, of each its updates one after the other.
+        ranks: How many share an update.
+        updates: Of the step.
+
+    Returns:
+        The rows' numbers; each stays with its rank, and real rows, like padding, in their order.
+    """
+    share = len(padding) // ranks
+    order: list[int] = []
+    dealt = 0
+    for start in range(0, len(padding), share):
+        rows = range(start, start + share)
+        real, fill = (iter([row for row in rows if padding[row] is kind]) for kind in (False, True))
+        counts = [0] * updates
+        for _ in range(sum(padding[row] for row in rows)):
+            counts[dealt % updates] += 1
+            dealt += 1
+        for count in counts:
+            order += [*islice(real, share // updates - count), *islice(fill, count)]
+    return order
 
 
 def fixed_micro_batch(config: DictConfig) -> int:

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from agentic_video.config.features import ESTIMATORS, LOGGERS, WITHOUT_THEIR_INPUTS, check_verl_features
+from agentic_video.config.features import (
+    ESTIMATORS,
+    LOGGERS,
+    WITHOUT_THEIR_INPUTS,
+    check_sequences,
+    check_verl_features,
+)
+from agentic_video.config.settings import settings_of
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import PROFILES, SYSTEMS, composed, set_environment
 
@@ -108,9 +115,15 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             ["actor_rollout_ref.actor.strategy=fsdp", "actor_rollout_ref.actor.freeze_vision_tower=True"],
             r"^actor_rollout_ref\.actor\.strategy: fsdp can't leave a part .*freeze_vision_tower\); set fsdp2$",
         ),
+        (["algorithm.adv_estimator=gae"], r"^algorithm\.adv_estimator: gae: nothing here computes what it needs; "),
+        (["critic.enable=True"], r"^critic\.enable: .*; set False$"),
+        (
+            ["algorithm.rollout_correction.bypass_mode=True", "algorithm.rollout_correction.rollout_is=token"],
+            r"^algorithm\.rollout_correction\.rollout_is: verl's trainer passes it over with .*bypass_mode; unset one$",
+        ),
         (
             ["algorithm.adv_estimator=remax"],
-            r"^algorithm\.adv_estimator: remax: verl's trainer doesn't compute what it",
+            r"^algorithm\.adv_estimator: remax: nothing here computes what it needs; ",
         ),
         (["actor_rollout_ref.actor.strategy=megatron"], r"^actor_rollout_ref\.actor\.strategy: megatron .* set fsdp2$"),
         (["actor_rollout_ref.ref.strategy=veomni"], r"^actor_rollout_ref\.ref\.strategy: veomni"),
@@ -162,6 +175,33 @@ def test_what_needs_a_gpu(override: str, message: str) -> None:
         check_verl_features(composed("videozoomer", "laptop", "data.train_files=none", override))
 
 
+@pytest.mark.parametrize(
+    ("system", "override", "message"),
+    [
+        (
+            "framemind",
+            "",
+            r"^algorithm\.adv_estimator: rloo takes each sequence .*context=latest_evidence\); set grpo$",
+        ),
+        ("paravt", "agentic_video.system.train_asides=True", r"rloo takes each .* makes each aside .*; set grpo$"),
+    ],
+)
+def test_an_advantage_of_sequences_where_a_rollout_is_several(system: str, override: str, message: str) -> None:
+    config = composed(system, "cluster", "algorithm.adv_estimator=rloo", *filter(None, [override]))
+    with pytest.raises(SetupError, match=message):
+        check_sequences(config, settings_of(config).system)
+    config.algorithm.adv_estimator = "grpo"
+    check_sequences(config, settings_of(config).system)
+
+
+def test_what_pass_at_k_is_not_for() -> None:
+    config = composed("videoo3", "cluster", "algorithm.adv_estimator=grpo_passk")
+    with pytest.raises(SetupError, match=r"grpo_passk can't do without .* set agentic_video\.system\.untrained_ends="):
+        check_sequences(config, settings_of(config).system)
+    config.agentic_video.system.untrained_ends = []
+    check_sequences(config, settings_of(config).system)
+
+
 def test_fsdp_1_freezes_no_part_of_a_model_in_sft_either() -> None:
     fsdp = composed("videozoomer", "sft", "data.train_files=none", "engine.strategy=fsdp")
     with pytest.raises(
@@ -190,7 +230,7 @@ def test_words_that_all_stages_read(override: str, said: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({*ESTIMATORS, *WITHOUT_THEIR_INPUTS} - {"gae"}))
 def test_the_trainer_has_the_inputs_of_the_advantages_that_there_are(name: str) -> None:
-    """With what verl's trainer selects from a batch (``gae`` has a critic's values besides)."""
+    """With what verl's trainer selects from a batch; ``gae`` would have a critic's values besides."""
     import torch
     from tensordict import TensorDict
     from verl.protocol import DataProto

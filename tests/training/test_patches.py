@@ -1,6 +1,9 @@
 """Each patch of verl, in verl itself where the tests' process loads it."""
 
 import asyncio
+import json
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +25,14 @@ from agentic_video.training import patches, weight_transfer
 from tests.config.configs import composed
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")
+
+
+@pytest.mark.ray
+def test_two_runs_on_one_cluster_have_a_queue_of_rollouts_each() -> None:
+    command = [sys.executable, "-m", "tests.training.queues"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    first, second, then = json.loads(done.stdout.splitlines()[-1])
+    assert (first, second, then) == (["first"], ["second"], ["first"])
 
 
 @CPU_ONLY

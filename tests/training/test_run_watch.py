@@ -10,13 +10,13 @@ import pytest
 from agentic_video.training.run_watch import EXIT_STATUS, RunWatch, died, gone
 
 
-def node(name: str, alive: bool = True, cpus: float = 8.0) -> dict[str, Any]:
-    return {"NodeID": name, "NodeManagerAddress": f"10.0.0.{name}", "Alive": alive, "Resources": {"CPU": cpus}}
+def node(name: str, alive: bool = True) -> dict[str, Any]:
+    return {"NodeID": name, "NodeManagerAddress": f"10.0.0.{name}", "Alive": alive}
 
 
-def actor(name: str, state: str = "ALIVE", cause: str = "") -> dict[str, Any]:
+def actor(name: str, state: str = "ALIVE", cause: str = "", at: str = "1") -> dict[str, Any]:
     context = SimpleNamespace(actor_died_error_context=SimpleNamespace(error_message=cause))
-    address = {"IPAddress": "10.0.0.1", "NodeID": "1"}
+    address = {"IPAddress": f"10.0.0.{at}", "NodeID": at}
     facts = {"ActorID": name, "ActorClassName": f"Worker{name}", "Pid": 7, "State": state}
     return {**facts, "Address": address, "DeathCause": context}
 
@@ -28,7 +28,7 @@ def test_a_node_is_gone_when_it_is_dead_or_not_listed() -> None:
 
 
 def test_a_run_ends_with_its_node() -> None:
-    states = [[node("1"), node("2"), node("3", cpus=0.0)]]
+    states = [[node("1"), node("2"), node("3")]]
     said: list[str] = []
     ended = threading.Event()
 
@@ -36,12 +36,19 @@ def test_a_run_ends_with_its_node() -> None:
         said.append(message)
         ended.set()
 
-    RunWatch(lambda: states[-1], list, end, seconds=0.01)
-    states.append([node("1"), node("2"), node("4")])  # a head without processors may go, others may come
+    RunWatch(lambda: states[-1], lambda: [actor("a"), actor("b", at="2")], end, seconds=0.01)
+    states.append([node("1"), node("2"), node("4")])  # one without an actor of this run may go, others may come
     assert not ended.wait(0.1)
     states.append([node("1"), node("2", alive=False)])
     assert ended.wait(30)
     assert said[0].startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
+
+
+def test_an_actor_that_was_being_made_has_its_node_later() -> None:
+    waits = actor("b", "PENDING_CREATION", at="")
+    nodes = [[node("1"), node("2")]] * 3 + [[node("1")]]
+    said = ended_with(nodes, [[actor("a"), waits], [actor("a"), actor("b", at="2")]])
+    assert said.startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
 
 
 def test_what_a_dead_actor_was_and_why_it_died() -> None:
@@ -84,7 +91,7 @@ def test_a_run_ends_with_an_actor_that_it_began_with() -> None:
 @pytest.mark.parametrize("looks", [1, 2])
 def test_a_node_that_takes_its_actors_along_is_named(looks: int) -> None:
     nodes = [[node("1"), node("2")]] * looks + [[node("1")]]
-    said = ended_with(nodes, [[actor("a")], [actor("a", "DEAD")]])
+    said = ended_with(nodes, [[actor("a", at="2")], [actor("a", "DEAD", at="2")]])
     assert said.startswith("agentic_video could not go on: node 10.0.0.2 is gone; ")
 
 
@@ -110,7 +117,7 @@ def test_a_look_that_fails_is_not_the_last() -> None:
 def test_what_has_stopped_says_nothing() -> None:
     states = [[node("1")]]
     said: list[str] = []
-    watch = RunWatch(lambda: states[-1], list, said.append, seconds=0.01)
+    watch = RunWatch(lambda: states[-1], lambda: [actor("a")], said.append, seconds=0.01)
     watch.stop()
     states.append([])
     assert not threading.Event().wait(0.1) and said == []
@@ -120,8 +127,9 @@ def test_the_process_ends_though_its_main_thread_waits() -> None:
     program = (
         "import threading\n"
         "from agentic_video.training.run_watch import RunWatch, end_process\n"
-        "nodes = [{'NodeID': '1', 'NodeManagerAddress': 'a', 'Alive': True, 'Resources': {'CPU': 1.0}}]\n"
-        "RunWatch(lambda: list(nodes), list, end_process, seconds=0.01)\n"
+        "nodes = [{'NodeID': '1', 'NodeManagerAddress': 'a', 'Alive': True}]\n"
+        "actors = [{'ActorID': 'x', 'State': 'ALIVE', 'Address': {'NodeID': '1'}}]\n"
+        "RunWatch(lambda: list(nodes), lambda: actors, end_process, seconds=0.01)\n"
         "nodes.clear()\n"
         "threading.Event().wait()\n"
     )

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 import verl.trainer.ppo.v1.trainer_base as trainer_base
+from hypothesis import given
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from tensordict import NonTensorData, TensorDict
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from agentic_video.training.updates import EvenUpdates
+from agentic_video.training.updates import EvenUpdates, spread_padding
 
 RANKS = 4
 
@@ -57,6 +59,8 @@ class Batch(SimpleNamespace):
 
     def reorder(self, order: Sequence[int]) -> None:
         assert sorted(order) == list(range(len(self.keys)))
+        self.keys = [self.keys[row] for row in order]
+        self.tags = [self.tags[row] for row in order]
 
 
 def batch_of(turns: Sequence[Sequence[int]]) -> Batch:
@@ -105,6 +109,32 @@ def test_updates_are_as_many_as_the_config_says(
     assert trainer.info["global_batch_size"] == an_update
     assert trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == mini_batch
     assert trainer.config.actor_rollout_ref.rollout.n == 4
+
+
+def test_each_update_has_its_share_of_the_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_base, "upsample_batch_to_divisible_size", padded)
+    trainer = Trainer(questions=4, mini_batch=2, rollouts=4, micro_batch=3)
+    batch = trainer._balance_batch(batch_of([[2, 3, 2, 3]] * 3 + [[1, 1, 2, 3]]), {})
+    # 37 rows and 11 of padding: of each of 4 ranks 12, of which the first update takes 6
+    shares = [batch.tags[start : start + 6] for start in range(0, 48, 6)]
+    filled = [sum(tag.get("is_padding", False) for tag in share) for share in shares]
+    assert sorted((sum(filled[::2]), sum(filled[1::2]))) == [5, 6]
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12), st.integers(1, 4), st.integers(1, 4))
+def test_padding_is_spread_within_its_rank(kinds: list[bool], ranks: int, updates: int) -> None:
+    padding = kinds * ranks * updates
+    order = spread_padding(padding, ranks, updates)
+    share = len(padding) // ranks
+    assert sorted(order) == list(range(len(padding)))
+    assert all(row // share == place // share for place, row in enumerate(order))
+    for kind in (False, True):
+        kept = [row for row in order if padding[row] is kind]
+        assert kept == sorted(kept)
+    filled = [0] * updates
+    for place, row in enumerate(order):
+        filled[place % share // (share // updates)] += padding[row]
+    assert max(filled) - min(filled) <= 1
 
 
 def test_micro_batches_of_a_fixed_size_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:

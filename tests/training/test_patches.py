@@ -71,7 +71,7 @@ def positions(*lengths: int) -> list[torch.Tensor]:
     return [torch.arange(4 * length).reshape(4, length) + 100 * number for number, length in enumerate(lengths)]
 
 
-@pytest.mark.parametrize("lengths", [(5, 5, 5), (3, 5, 4), (4, 4), (7,)])
+@pytest.mark.parametrize("lengths", [(5, 5, 5), (3, 5, 4), (4, 4), (7,), (8, 8), (16, 16, 16, 16)])
 def test_rope_positions_survive_rows_of_one_length(lengths: tuple[int, ...]) -> None:
     import verl.utils.tensordict_utils as tensordict_utils
 

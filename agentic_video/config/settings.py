@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, OmegaConf
 
-from agentic_video.config.typed import class_at, dataclass_from, unknown_key
+from agentic_video.config.typed import check_types, class_at, dataclass_from, unknown_key
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
 from agentic_video.rollout.tokens import TokenLimits
@@ -239,6 +239,7 @@ def _system(values: Any) -> System:
     if not issubclass(cls, System) or not is_dataclass(cls):
         raise ValueError(f"{where}._target_: {values['_target_']} is not a System that is a dataclass")
     system: System = dataclass_from(cls, values, where)
+    check_types(system, System, where)  # whatever its class says that they may be
     for key, least in _LEAST.items():
         if getattr(system, key) < least:
             raise ValueError(f"{where}.{key} must be at least {least}, got {getattr(system, key)}")

@@ -7,7 +7,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from agentic_video.utils.choices import did_you_mean
-from agentic_video.utils.errors import one_line
+from agentic_video.utils.errors import described, one_line
 
 
 def class_at(target: str, where: str) -> type[Any]:
@@ -22,8 +22,8 @@ def class_at(target: str, where: str) -> type[Any]:
     module, _, name = str(target).rpartition(".")
     try:
         found = getattr(import_module(module), name, None) if module else None
-    except Exception as error:  # whatever importing somebody's module raises
-        raise ValueError(f"{where}: {target}: {one_line(f'{type(error).__name__}: {error}')}") from error
+    except (Exception, SystemExit) as error:  # whatever importing somebody's module raises
+        raise ValueError(f"{where}: {target}: {one_line(described(error))}") from error
     if not isinstance(found, type):
         raise ValueError(f"{where}: {target}: no such class (expected package.module.Class)")
     return found
@@ -50,7 +50,10 @@ def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
         raise ValueError(f"{where}: expected keys and values, got {values!r}")
     if "_target_" in values:
         cls = class_at(values["_target_"], f"{where}._target_")
-    hints = get_type_hints(cls)
+    try:
+        hints = get_type_hints(cls)
+    except Exception as error:  # whatever a name in an annotation comes to
+        raise ValueError(f"{where}: {cls.__name__}: {one_line(described(error))}") from error
     known = {one.name: hints[one.name] for one in fields(cls) if one.init}
     arguments = {}
     for key, value in values.items():
@@ -72,9 +75,29 @@ def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
     if lacks := [name for name in required if name not in arguments]:
         raise ValueError(f"{where}: {', '.join(lacks)} {'is' if len(lacks) == 1 else 'are'} missing")
     try:
-        return cls(**arguments)
+        made = cls(**arguments)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{where}: {error}") from error
+    except Exception as error:  # whatever the ``__post_init__`` of somebody's class raises
+        raise ValueError(f"{where}: {cls.__name__}: {one_line(described(error))}") from error
+    check_types(made, cls, where)
+    return made
+
+
+def check_types(made: Any, cls: type[Any], where: str) -> None:
+    """Make sure that an object's values are of the types that a class declares: its defaults, too.
+
+    Args:
+        made: The object.
+        cls: Its class, or one that it is derived from.
+        where: The config key of the object, for messages.
+
+    Raises:
+        ValueError: One isn't; the message names it.
+    """
+    for name, hint in get_type_hints(cls).items():
+        if not _fits(value := getattr(made, name), hint):
+            raise ValueError(f"{where}.{name}: expected {_expected(hint)}, got {value!r}")
 
 
 def _frozen(value: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from agentic_video.rollout.policy import EngineError, Policy, until_stop
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
-from agentic_video.tools.base import Retriever, Video
+from agentic_video.tools.base import Retriever, ToolError, Video
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.message import AsideRequest, Message, Observation, frames_of
 from agentic_video.types.row import VideoQA
@@ -177,9 +177,7 @@ async def _react(
         return turn, (EndReason.TURN_LIMIT, "")
     end: tuple[EndReason, str] | None = None
     try:
-        observation = await system.observe(action, view)
-        if not isinstance(observation, Observation | None):
-            raise must_return(_method(system, "observe"), "an Observation or None", observation)
+        observation = await _observed(system, action, view)
     except VideoError as error:
         end = (EndReason.ENGINE_ERROR if error.reason in PASSING else EndReason.TOOL_ERROR), str(error)
     except AsideBudgetError as error:
@@ -199,6 +197,25 @@ async def _react(
         return replace(turn, illegal_calls=max(1, turn.illegal_calls)), (EndReason.ILLEGAL, reason)
     turn = replace(turn, legal_calls=observation.legal_calls, illegal_calls=observation.illegal_calls)
     return turn, (EndReason.TURN_LIMIT, "") if is_last else observation
+
+
+async def _observed(system: System, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+    """What a system shows after a turn that doesn't answer. A call that it, or a tool of it, refuses by an error is
+    answered as an illegal one is.
+
+    Raises:
+        ToolError: It refuses what is illegal already.
+        PluginTypeError: It returned something else.
+    """
+    try:
+        observation = await system.observe(action, view)
+    except ToolError as error:
+        if isinstance(action, Illegal):
+            raise
+        observation = await system.observe(Illegal(str(error)), view)
+    if not isinstance(observation, Observation | None):
+        raise must_return(_method(system, "observe"), "an Observation or None", observation)
+    return observation
 
 
 class _Asker:

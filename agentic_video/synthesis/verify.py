@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from agentic_video.graders.base import Graders
 from agentic_video.synthesis.jobs import KEPT
 from agentic_video.systems.base import System
+from agentic_video.systems.reward_function import plain_score
 from agentic_video.types.row import VideoQA
-from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.errors import must_return
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,10 @@ async def verify(
     Raises:
         EndpointError: An answer couldn't be judged.
         PluginTypeError: The system returned something else than a ``Score``.
+        ArithmeticError: A number of it is no finite one.
     """
-    score = await system.demonstration_score(trajectory, qa, graders)
-    if not isinstance(score, Score):
-        raise must_return(f"{type(system).__name__}.demonstration_score", "a Score", score)
+    returned = await system.demonstration_score(trajectory, qa, graders)
+    score = plain_score(f"{type(system).__name__}.demonstration_score", returned)
     fault = system.demonstration_fault(trajectory)
     if trajectory.answer is None:
         reason = f"no answer: {trajectory.end.value}"

@@ -3,8 +3,8 @@
 import inspect
 import math
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from importlib import import_module
@@ -20,7 +20,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
-from agentic_video.utils.errors import must_return, one_line
+from agentic_video.utils.errors import described, must_return, one_line
 
 RewardFunction = Callable[..., Score | Awaitable[Score]]
 """``(trajectory, row, graders, **reward_kwargs) -> Score``; may be a coroutine function."""
@@ -75,7 +75,7 @@ def load_function(path: str, name: str) -> RewardFunction:
         except ModuleNotFoundError as error:
             raise ValueError(f"agentic_video.reward.path={path}: {error}; is its folder on PYTHONPATH?") from error
         except (Exception, SystemExit) as error:  # whatever running somebody's module raises
-            raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
+            raise ValueError(f"agentic_video.reward.path={path}: {described(error)}") from error
     else:
         module = _loaded(path)
     function = getattr(module, name, None)
@@ -91,7 +91,7 @@ def _loaded(path: str) -> ModuleType:
     Raises:
         ValueError: There is no such file, or running it fails.
     """
-    file = Path(path).resolve()
+    file = Path(path).expanduser().resolve()
     # a name for each file, as others may be called the same in another folder
     name = f"agentic_video_reward_{file.stem}_{blake2b(str(file).encode(), digest_size=4).hexdigest()}"
     spec = spec_from_file_location(name, file)
@@ -106,7 +106,7 @@ def _loaded(path: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
-        raise ValueError(f"agentic_video.reward.path={path}: {error!r}") from error
+        raise ValueError(f"agentic_video.reward.path={path}: {described(error)}") from error
     return module
 
 
@@ -144,23 +144,15 @@ async def score_episode(
         EndpointError: A grader gave no verdict.
         ValueError: The function can't be loaded.
         PluginTypeError: It returned something else than a ``Score``, or the system did.
-        ArithmeticError: What is read of its score is no finite number, which would spoil the advantages of its whole
-            group or what is logged.
+        ArithmeticError: What is read of a score is no finite number.
     """
     if not config.path:
         return await system_score(system, trajectory, qa, graders)
     found = load_function(config.path, config.name)(trajectory, qa, graders, **config.reward_kwargs)
     own = await found if inspect.isawaitable(found) else found
-    whose = f"agentic_video.reward: {config.name}"
-    if not isinstance(own, Score):
-        raise must_return(whose, "a Score", own)
-    if not isinstance(own.terms, Mapping):
-        raise must_return(whose, "a Score whose terms are numbers by name", own.terms)
-    if not isinstance(own.turns, Iterable):
-        raise must_return(whose, "a Score whose turns are a tuple of numbers", own.turns)
-    for name, value in _numbers(own, config.mode):
-        if not _is_finite(value):
-            raise ArithmeticError(f"{whose} returned {name} {one_line(repr(value))[:80]}, which is no finite number")
+    if config.mode == "add" and isinstance(own, Score):
+        own = replace(own, acc=0.0, format=0.0)  # whatever they are: the system's are kept
+    own = plain_score(f"agentic_video.reward: {config.name}", own)
     if config.mode == "replace":
         return own
     base = await system_score(system, trajectory, qa, graders)
@@ -180,27 +172,54 @@ async def system_score(system: System, trajectory: Trajectory, qa: VideoQA, grad
     Raises:
         EndpointError: A grader gave no verdict.
         PluginTypeError: It returned something else than a ``Score``.
+        ArithmeticError: A number of it is no finite one.
     """
-    score: object = await system.score(trajectory, qa, graders)
+    return plain_score(f"{type(system).__name__}.score", await system.score(trajectory, qa, graders))
+
+
+def plain_score(whose: str, score: object) -> Score:
+    """A score of Python's own numbers: others, such as numpy's, neither torch nor JSON takes everywhere.
+
+    Args:
+        whose: Names the function or the method that returned it, for messages.
+        score: What it returned.
+
+    Raises:
+        PluginTypeError: It is no ``Score``.
+        ArithmeticError: A number of it is no finite one, which would spoil the advantages of its whole group, or what
+            is logged.
+    """
     if not isinstance(score, Score):
-        raise must_return(f"{type(system).__name__}.score", "a Score", score)
-    return score
+        raise must_return(whose, "a Score", score)
+    if not isinstance(score.terms, Mapping):
+        raise must_return(whose, "a Score whose terms are numbers by name", score.terms)
+    if not isinstance(score.turns, Iterable):
+        raise must_return(whose, "a Score whose turns are a tuple of numbers", score.turns)
+    return Score(
+        reward=plain_number(whose, "reward", score.reward),
+        acc=plain_number(whose, "acc", score.acc),
+        format=plain_number(whose, "format", score.format),
+        terms={str(name): plain_number(whose, f"terms[{name!r}]", value) for name, value in score.terms.items()},
+        turns=tuple(plain_number(whose, f"turns[{number}]", value) for number, value in enumerate(score.turns)),
+    )
 
 
-def _numbers(score: Score, mode: Mode) -> Iterator[tuple[str, Any]]:
-    """What is read of a function's score, each number with its name."""
-    yield "reward", score.reward
-    if mode == "replace":  # otherwise they are the system's
-        yield "acc", score.acc
-        yield "format", score.format
-    for name, value in score.terms.items():
-        yield f"terms[{name!r}]", value
-    for number, value in enumerate(score.turns):
-        yield f"turns[{number}]", value
+def plain_number(whose: str, name: str, value: Any) -> float:
+    """A finite number as one of Python's own.
 
+    Args:
+        whose: Names the function or the method that returned it, for messages.
+        name: What of it the number is.
+        value: The number.
 
-def _is_finite(value: Any) -> bool:
+    Raises:
+        ArithmeticError: It is none.
+    """
     try:
-        return math.isfinite(value)
+        # float() would read texts, too
+        number = float(value) if math.isfinite(value) else math.nan
     except Exception:  # whatever something says that is no number, or no single one
-        return False
+        number = math.nan
+    if math.isnan(number):
+        raise ArithmeticError(f"{whose} returned {name} {one_line(repr(value))[:80]}, which is no finite number")
+    return number

@@ -6,6 +6,12 @@ def is_unicode(text: str) -> bool:
     return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def as_unicode(text: str) -> str:
+    """A text with a replacement character for each half of a surrogate pair, such as what a model wrote has when it is
+    shown to it again; two halves that belong together become their character."""
+    return text if is_unicode(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def short(value: object) -> str:
     """A value for a message, as Python writes it: its first 60 characters."""
     text = repr(value)

@@ -113,6 +113,16 @@ def test_what_no_episode_can_have_is_refused(system: dict[str, object], message:
         settings_of(block(**{"_target_": f"{__name__}.Prefixed", **system}))
 
 
+@dataclass(frozen=True)
+class Forgetful(VideoZoomer):
+    context: str = "latest"  # type: ignore[assignment]
+
+
+def test_a_default_that_no_system_may_have_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^agentic_video\.system\.context: expected one of all, .*, got 'latest'$"):
+        settings_of(block(**{"_target_": f"{__name__}.Forgetful"}))
+
+
 def sft(**values: object) -> Settings:
     return settings_of(OmegaConf.create({"agentic_video": {"system": SYSTEM, "sft": values}}))
 

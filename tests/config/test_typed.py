@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -72,6 +73,44 @@ def test_what_is_missing_is_named() -> None:
         dataclass_from(Needed, {"name": "a"}, "block")
     with pytest.raises(ValueError, match=r"^block: name, size are missing$"):
         dataclass_from(Needed, None, "block")
+
+
+@dataclass(frozen=True)
+class Raising:
+    table: str = ""
+
+    def __post_init__(self) -> None:
+        {}[self.table]
+
+
+@dataclass(frozen=True)
+class Misnamed:
+    size: "Undefined" = 3  # type: ignore[name-defined]  # noqa: F821
+
+
+@dataclass(frozen=True)
+class WithoutComma:
+    stops: tuple[str, ...] = "</a>"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (Raising, r"^block: Raising: KeyError: 'x' \(test_typed\.py line \d+\)$"),
+        (Misnamed, r"^block: Misnamed: NameError: name 'Undefined' is not defined$"),
+        (WithoutComma, r"^block\.stops: expected a list, got '</a>'$"),
+    ],
+)
+def test_what_is_wrong_with_somebody_s_class_is_one_line(cls: type, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        dataclass_from(cls, {"table": "x"} if cls is Raising else {}, "block")
+
+
+def test_a_module_that_ends_the_program_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ends_it.py").write_text("import sys\nsys.exit(4)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"^key: ends_it\.Own: SystemExit: 4 \(ends_it\.py line 2\)$"):
+        class_at("ends_it.Own", "key")
 
 
 def test_a_key_with_nothing_below_it_is_empty() -> None:

@@ -11,6 +11,7 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play, play_attempts
 from agentic_video.rollout.policy import EngineError, Policy, ScriptedPolicy, Utterance
 from agentic_video.systems.base import Context, EpisodeView, System
+from agentic_video.tools.base import ToolError
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation, Part
@@ -379,6 +380,34 @@ def test_a_method_that_returns_another_type_is_named(qa: VideoQA, method: str, r
     careless = type("Careless", (Watcher,), {method: now if method == "parse" else later})
     with pytest.raises(PluginTypeError, match=rf"^Careless\.{method} must return {message}$"):
         asyncio.run(play(careless(), Talker("look 1"), qa, MemorySource()))
+
+
+class Strict(Watcher):
+    """It, or a tool of it, refuses by an error what it won't do."""
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        if isinstance(action, Illegal):
+            return Observation((f"refused: {action.reason}",), illegal_calls=1)
+        if action.calls[0].arguments["frames"] == [9]:
+            raise ToolError("look earlier")
+        return await super().observe(action, view)
+
+
+def test_a_call_that_a_tool_refuses_by_an_error_is_answered_as_an_illegal_one(qa: VideoQA) -> None:
+    trajectory = asyncio.run(play(Strict(), Talker("look 9", "look 1", "answer B"), qa, MemorySource()))
+    refused, looked, _ = trajectory.turns
+    assert refused.action == looks(9) and refused.observation == ("refused: look earlier",)
+    assert (refused.legal_calls, refused.illegal_calls, looked.legal_calls) == (0, 1, 1)
+    assert trajectory.answer == "B"
+
+
+def test_an_error_of_a_tool_in_answer_to_an_illegal_call_is_a_bug(qa: VideoQA) -> None:
+    class Careless(Watcher):
+        async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+            raise ToolError("never")
+
+    with pytest.raises(ToolError, match="never"):
+        asyncio.run(play(Careless(), Talker("look 9"), qa, MemorySource()))
 
 
 def test_an_opening_may_be_a_list(qa: VideoQA) -> None:

@@ -1,4 +1,5 @@
 import asyncio
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from agentic_video.synthesis.verify import verify
 from agentic_video.systems.framethinker import FrameThinker
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.types.row import VideoQA
+from agentic_video.types.score import Score
 from tests.conftest import MemorySource
 
 ZOOM = '<think>a</think><video_zoom>{"segment": [0, 2], "fps": 1}</video_zoom>'
@@ -54,6 +56,15 @@ def test_grades_by_degrees(qa: VideoQA) -> None:
     trajectory = asyncio.run(play(SYSTEM, ScriptedPolicy(lambda view: WRONG), qa, MemorySource()))
     verdict = asyncio.run(verify(SYSTEM, trajectory, qa, Graders(), least_acc=0.0))
     assert (verdict.reason, verdict.rewards) == ("kept", {"acc": 0.0, "format": 1.0})
+
+
+def test_an_accuracy_that_is_no_number_is_not_right(qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def score(*arguments: object) -> Score:
+        return Score(1.0, math.nan, 1.0)
+
+    monkeypatch.setattr(VideoZoomer, "score", score)
+    with pytest.raises(ArithmeticError, match=r"VideoZoomer\.demonstration_score returned acc nan, which is no finite"):
+        reason(qa, RIGHT)
 
 
 def test_a_system_that_returns_no_score_is_named(qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:

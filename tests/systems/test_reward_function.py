@@ -227,7 +227,11 @@ def test_each_number_of_a_score_is_checked_by_its_name(qa: VideoQA, tmp_path: Pa
         with pytest.raises((TypeError, ArithmeticError), match=f"agentic_video.reward: {message}"):
             score(qa, config)
     else:
-        assert score(qa, config).terms == {"x": 2, "y": 1}
+        scored = score(qa, config)
+        assert scored.terms == {"x": 2, "y": 1}
+        # neither torch nor JSON takes numpy's everywhere
+        numbers = [scored.reward, scored.acc, scored.format, *scored.terms.values(), *scored.turns]
+        assert {type(number) for number in numbers} == {float}
 
 
 def test_beside_the_systems_reward_only_what_is_added_must_be_a_number(qa: VideoQA, tmp_path: Path) -> None:
@@ -253,10 +257,43 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: 
             asyncio.run(played)
 
 
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (Score(1.0, None, 1.0), r"Careless\.score returned acc None, which is no finite number"),  # type: ignore[arg-type]
+        (Score(1.0, 1.0, 1.0, {"x": math.nan}), r"Careless\.score returned terms\['x'\] nan, which"),
+        (Score(1.0, 1.0, 1.0, turns=(math.inf,)), r"Careless\.score returned turns\[0\] inf, which"),
+        (Score(1.0, 1.0, 1.0, {"x": "much"}), r"Careless\.score returned terms\['x'\] 'much', which"),  # type: ignore[dict-item]
+    ],
+)
+def test_each_number_of_a_system_s_score_is_checked_as_well(qa: VideoQA, returned: Score, message: str) -> None:
+    @dataclass(frozen=True)
+    class Careless(VideoZoomer):
+        async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+            return returned
+
+    with pytest.raises(ArithmeticError, match=message):
+        asyncio.run(score_episode(Careless(), TRAJECTORY, qa, Graders(), RewardConfig()))
+
+
+def test_a_file_may_be_named_from_one_s_home(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(file.parent))
+    assert load_function(f"~/{file.name}", "turns").__name__ == "turns"
+
+
+def test_what_a_file_s_own_code_raises_is_named_with_its_line(tmp_path: Path) -> None:
+    reads = tmp_path / "reads.py"
+    reads.write_text("import json\nTABLE = json.load(open('table.json'))\n")
+    with pytest.raises(ValueError, match=r"reads\.py: FileNotFoundError: .*'table\.json' \(reads\.py line 2\)$"):
+        load_function(str(reads), "f")
+
+
 def test_a_file_that_ends_the_program_is_named(tmp_path: Path) -> None:
     file = tmp_path / "ends.py"
     file.write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(ValueError, match=r"^agentic_video\.reward\.path=.*ends\.py: SystemExit\(0\)$"):
+    with pytest.raises(
+        ValueError, match=r"^agentic_video\.reward\.path=.*SystemExit: 0 \(ends\.py line 2\)$"
+    ):
         load_function(str(file), "f")
 
 

@@ -147,9 +147,11 @@ class GroupRouter(GlobalRequestLoadBalancer):
             self._to_come.pop(server_id, None)
 
     def clear_sticky_cache(self) -> dict[str, Any]:
-        """Forget all groups, so that they spread anew, over engines that joined too."""
+        """Forget where the groups are, so that they spread anew, over engines that joined too; not what they have still
+        to come: most of one that is under way may be over."""
         cleared = len(self._groups)
-        self._groups.clear()
+        for group in self._groups.values():
+            group.home, group.seen = "", dict.fromkeys(group.seen, "")
         self._to_come = dict.fromkeys(self._servers, 0)
         return {"cleared_entries": cleared, "server_loads": dict(self._inflight_requests)}
 

@@ -89,7 +89,21 @@ def test_engines_that_leave_and_join() -> None:
     one.remove_servers(["e1", "e2"])
     with pytest.raises(RuntimeError, match=r"^No available servers in load balancer$"):
         ask(one, "a")
-    assert one.get_status()["groups"] == 0
+    assert one.get_status()["groups"] == 3
+
+
+def test_a_group_whose_engine_is_forgotten_has_no_more_to_come_than_it_had() -> None:
+    """As in ``agentic_video_separate_async`` with ``enable_switch``, each time that the trainer's engines play along."""
+    one = router(2)
+    for session in range(4):
+        ask(one, "a", session)
+    one.clear_sticky_cache()
+    ask(one, "a", 3)  # a further turn of the last one that is under way
+    assert one._to_come == {"e0": 0, "e1": 0}
+    ask(one, "b", 0)
+    one.clear_sticky_cache()
+    ask(one, "b", 1)
+    assert sorted(one._to_come.values()) == [0, 2]
 
 
 @pytest.mark.parametrize("joins_first", [True, False])

@@ -227,6 +227,10 @@ def journal(folder: Path, shard: int) -> AbstractContextManager[TextIO]:
 
 
 def append(file: TextIO, record: Record) -> None:
-    """Write a record; when this returns it is on disk."""
+    """Write a record; when this returns it is on disk.
+
+    Raises:
+        RecordError: It can't be written; the file is as before.
+    """
     write_record(file, record)
     files.settle(file)

@@ -26,7 +26,7 @@ from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
-from agentic_video.types.record import Record
+from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, Trajectory
 from agentic_video.utils.errors import described
@@ -167,19 +167,26 @@ async def play_rows(
                 retriever = context.retriever()
                 waiting = iter(rows)
 
+                def fail(qa: VideoQA, error: Exception) -> None:
+                    failure = Failure(key_of(qa), described(error))
+                    logger.warning("row %s could not be played: %s", qa.id, failure.error)
+                    fields = {"data_source": qa.data_source, "id": qa.id, "error": failure.error}
+                    failed.write(json.dumps(fields) + "\n")
+                    failed.flush()
+                    done(failure)
+
                 async def worker() -> None:
                     for qa in waiting:
                         try:
                             record = await play_one(context, retriever, qa)
                         except Exception as error:  # one question never stops the others
-                            failure = Failure(key_of(qa), described(error))
-                            logger.warning("row %s could not be played: %s", qa.id, failure.error)
-                            fields = {"data_source": qa.data_source, "id": qa.id, "error": failure.error}
-                            failed.write(json.dumps(fields) + "\n")
-                            failed.flush()
-                            done(failure)
-                        else:
+                            fail(qa, error)
+                            continue
+                        try:
                             append(file, record)
+                        except RecordError as error:  # a disk that is full stops all of them
+                            fail(qa, error)
+                        else:
                             done(record)
 
                 workers = [asyncio.ensure_future(worker()) for _ in range(min(plan.concurrency, len(rows)))]

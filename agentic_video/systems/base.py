@@ -14,6 +14,7 @@ from agentic_video.graders.judge import grade_answer
 from agentic_video.tools.base import Video
 from agentic_video.types.action import Action, Calls, Illegal
 from agentic_video.types.message import AsideRequest, Message, Observation, ObservationRole, Part
+from agentic_video.types.plain import several
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Aside, Trajectory, Turn
@@ -94,13 +95,18 @@ class EpisodeView:
             AsideBudgetError: ``max_asides`` were asked already, or the messages don't fit the run's limits or
                 ``max_images``. Where a system lets it pass, the episode ends with ``token_budget``.
             EngineError: The engine failed; not to be caught: the episode ends with ``engine_error``.
+            TypeError: The messages aren't all a ``Message``, or are one that isn't in a tuple or a list.
             ValueError: ``max_tokens`` isn't above 0, there is no message, or nobody can be asked here.
         """
         if self.asker is None:
             raise ValueError("view.ask: the model can be asked in observe and in after only")
+        messages = several(messages, "view.ask: messages", "message")
+        for number, message in enumerate(messages):
+            if not isinstance(message, Message):
+                raise TypeError(f"view.ask: messages[{number}] must be a Message, got {type(message).__name__}")
         if max_tokens < 1 or not messages:
             raise ValueError(f"view.ask needs a message and max_tokens above 0, got {len(messages)} and {max_tokens}")
-        return await self.asker(AsideRequest(tuple(messages), max_tokens, tuple(stop), prefix))
+        return await self.asker(AsideRequest(messages, max_tokens, tuple(stop), prefix))
 
 
 class System(ABC):

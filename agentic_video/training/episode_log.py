@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from agentic_video.report.collapse import WARNING
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
 from agentic_video.training.agent_loop import FINAL_OUTPUT
 from agentic_video.training.metrics import rates_since
@@ -29,6 +30,7 @@ from agentic_video.training.untrained import UNTRAINED, without_signal
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
+from agentic_video.utils.errors import one_line
 from agentic_video.video.node_store import all_store_stats
 from agentic_video.video.retrieval.node_retriever import all_retrieval_stats
 
@@ -167,6 +169,8 @@ class EpisodeWriter:
     def write(self, step: int, episodes: Sequence[Episode]) -> None:
         """Write the file of one step; none where there are no episodes.
 
+        An episode that can't be written is left out, which is said: the training goes on.
+
         Args:
             step: Number of the step.
             episodes: All episodes of the step.
@@ -175,9 +179,17 @@ class EpisodeWriter:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         provenance = {"source": "grpo", "step": step, **self.provenance}
+        chosen = whole_groups(episodes, self.per_step, step)
+        problems: list[str] = []
         with (self.folder / f"step_{step:06d}.jsonl").open("w", encoding="utf-8") as file:
-            for episode in whole_groups(episodes, self.per_step, step):
-                write_record(file, record_of(episode, provenance))
+            for episode in chosen:
+                try:
+                    write_record(file, record_of(episode, provenance))
+                except (TypeError, ValueError) as error:
+                    problems.append(one_line(error))
+        if problems:
+            left_out = f"{len(problems)} of {len(chosen)} episodes are not in the episode log"
+            print(f"{WARNING} step {step}: {left_out}; the first: {problems[0]}", flush=True)
 
     def write_validation(self, step: int, episodes: Sequence[Episode]) -> None:
         """Write the scores of one validation, so that two can be compared question by question.

@@ -10,6 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
+from agentic_video.types.plain import real, whole
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -53,6 +55,10 @@ class Frame:
             ``dataclasses.replace``, so that a picture with other pixels never goes by it.
         crop: Where a tool cut it out of the frame; None for a whole one, and for other pictures that tools make. It
             isn't passed on either.
+
+    Raises:
+        TypeError: The index is no whole number, or the time no number. Those of numpy are, and become plain ones.
+        ValueError: The index is below 0.
     """
 
     index: int
@@ -60,6 +66,14 @@ class Frame:
     image: np.ndarray
     origin: Origin | None = field(default=None, init=False)
     crop: Crop | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if type(self.index) is not int:
+            object.__setattr__(self, "index", whole(self.index, "Frame.index"))
+        if type(self.time) not in (float, int):
+            object.__setattr__(self, "time", real(self.time, "Frame.time"))
+        if self.index < 0:
+            raise ValueError(f"Frame.index must be 0 or above, got {self.index}")
 
     @classmethod
     def cropped(cls, index: int, time: float, image: np.ndarray, crop: Crop) -> Frame:
@@ -95,6 +109,21 @@ class Frame:
     def has_key(self) -> bool:
         """Whether its key is at hand: computing one takes up to a millisecond a megabyte."""
         return "key" in self.__dict__
+
+
+@dataclass(frozen=True)
+class FrameRef:
+    """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels.
+
+    Attributes:
+        crop: Where it was cut out of the frame; None for a whole frame.
+    """
+
+    index: int
+    time: float
+    width: int
+    height: int
+    crop: Crop | None = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +225,22 @@ class Clip(OneSize):
 
 
 @dataclass(frozen=True)
+class ClipRef(OneSize):
+    """A shown clip without its pixels.
+
+    Attributes:
+        frames: Of one size, in order of time.
+    """
+
+    frames: tuple[FrameRef, ...]
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The frames' times in seconds."""
+        return tuple(frame.time for frame in self.frames)
+
+
+@dataclass(frozen=True)
 class VideoRef(OneSize):
     """A clip that travels between processes by its key.
 
@@ -214,6 +259,16 @@ class VideoRef(OneSize):
         """The reference of a clip: frames with their pixels only if a store can't find them."""
         frames = tuple(ImageRef.of(frame, node if frame.origin else "") for frame in clip.frames)
         return cls(clip.key, frames, clip.times)
+
+
+def is_picture(image: object) -> bool:
+    """Whether it is what :attr:`Frame.image` must be; pixels aren't looked at."""
+    if not isinstance(image, np.ndarray) or image.dtype != _UINT8:
+        return False
+    return image.ndim == 3 and image.shape[2] == 3 and image.size > 0
+
+
+_UINT8 = np.dtype(np.uint8)
 
 
 def clip_key(keys: Sequence[str], times: Sequence[float]) -> str:

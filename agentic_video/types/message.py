@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agentic_video.types.frame import Clip, Frame
+import numpy as np
+
+from agentic_video.types.frame import Clip, ClipRef, Frame, FrameRef, is_picture
+from agentic_video.types.plain import several, whole
 
 Visual = Frame | Clip
 """What a model looks at: one image, or several frames as one video."""
@@ -19,14 +22,15 @@ class Message:
     """One chat message of text, images and clips in the order in which they are shown.
 
     Raises:
-        TypeError: The parts are one part that isn't in a tuple.
+        TypeError: The parts are one part that isn't in a tuple, one of them is something else, or a picture isn't uint8
+            of shape (height, width, 3).
     """
 
     role: Literal["system", "user"]
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        _check_parts(self)
+        _read_parts(self)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ class Observation:
         unread_images: Images that were asked for and not read, as an episode may not hold so many: it ends.
 
     Raises:
-        TypeError: The parts are one part that isn't in a tuple.
+        TypeError: The parts are none, as for :class:`Message`, or a number is no whole one.
     """
 
     parts: tuple[Part, ...]
@@ -71,7 +75,10 @@ class Observation:
     unread_images: int = 0
 
     def __post_init__(self) -> None:
-        _check_parts(self)
+        _read_parts(self)
+        for name in ("legal_calls", "illegal_calls", "unread_images"):
+            if type(count := getattr(self, name)) is not int:
+                object.__setattr__(self, name, whole(count, f"Observation.{name}"))
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -79,11 +86,28 @@ class Observation:
         return frames_of(self.parts)
 
 
-def _check_parts(shown: Message | Observation) -> None:
-    """A text by itself would be taken for a tuple of its letters."""
-    if isinstance(shown.parts, Part):
-        kind, got = type(shown).__name__, type(shown.parts).__name__
-        raise TypeError(f"{kind}.parts must be a tuple, got {got}; a tuple of one has a comma: (part,)")
+def _read_parts(shown: Message | Observation) -> None:
+    """See that the parts can be shown, and make a tuple of a list or of a generator, which is read once only."""
+    name = f"{type(shown).__name__}.parts"
+    parts = several(shown.parts, name, "part")
+    object.__setattr__(shown, "parts", parts)
+    for number, part in enumerate(parts):
+        if isinstance(part, str | FrameRef | ClipRef):  # an episode that is replayed shows references
+            continue
+        if not isinstance(part, Frame | Clip):
+            raise TypeError(f"{name}[{number}] must be a text, a Frame or a Clip, got {type(part).__name__}")
+        for frame in part.frames if isinstance(part, Clip) else (part,):
+            if frame.origin is None and not is_picture(frame.image):  # a store's frames are pictures
+                raise TypeError(
+                    f"{name}[{number}] is a picture {_described(frame.image)}; "
+                    "it must be uint8 of shape (height, width, 3)"
+                )
+
+
+def _described(image: object) -> str:
+    if isinstance(image, np.ndarray):
+        return f"of {image.dtype} and shape {image.shape}"
+    return f"that is a {type(image).__name__}"
 
 
 def visuals_of(parts: Sequence[Part]) -> tuple[Visual, ...]:

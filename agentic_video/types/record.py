@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from agentic_video.types.jsonl import json_line
+from agentic_video.types.plain import plain
 from agentic_video.types.row import RowError, VideoQA, located
 from agentic_video.types.text import printable, short
 from agentic_video.types.trajectory import EndReason, Trajectory
@@ -167,8 +168,23 @@ def _upgraded(raw: Any) -> Any:
 
 
 def write_record(file: TextIO, record: Record) -> None:
-    """Write one line to a UTF-8 text file."""
-    file.write(json_line(record.to_dict()))
+    """Write one line to a UTF-8 text file.
+
+    Raises:
+        RecordError: It holds what no file of records can; nothing of it was written.
+    """
+    try:
+        line = _line(record.to_dict())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RecordError(f"the episode of {short(record.qa.id)} can't be written as a record: {error}") from error
+    file.write(line)
+
+
+def _line(fields: dict[str, Any]) -> str:
+    try:
+        return json_line(fields)
+    except TypeError:  # of numpy, or it is said what it is and where
+        return json_line(plain(fields, "record"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Clip, Crop, Frame, OneSize
+from agentic_video.types.frame import Clip, ClipRef, Crop, Frame, FrameRef
 from agentic_video.types.message import Message, Part
 
 
@@ -23,37 +23,6 @@ class EndReason(StrEnum):
     ILLEGAL = "illegal"
     TOOL_ERROR = "tool_error"
     ENGINE_ERROR = "engine_error"
-
-
-@dataclass(frozen=True)
-class FrameRef:
-    """A shown frame without its pixels: number in the video, time in seconds, shown size in pixels.
-
-    Attributes:
-        crop: Where it was cut out of the frame; None for a whole frame.
-    """
-
-    index: int
-    time: float
-    width: int
-    height: int
-    crop: Crop | None = None
-
-
-@dataclass(frozen=True)
-class ClipRef(OneSize):
-    """A shown clip without its pixels.
-
-    Attributes:
-        frames: Of one size, in order of time.
-    """
-
-    frames: tuple[FrameRef, ...]
-
-    @property
-    def times(self) -> tuple[float, ...]:
-        """The frames' times in seconds."""
-        return tuple(frame.time for frame in self.frames)
 
 
 RecordedPart = str | FrameRef | ClipRef

@@ -5,6 +5,7 @@ import json
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -27,7 +28,8 @@ from agentic_video.systems.paravt.system import ParaVT
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld.questions import World
-from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
@@ -192,6 +194,49 @@ def test_what_a_plugin_raises_is_told_with_its_line(small_world: World, tmp_path
     (failure,) = failures(tmp_path)
     assert "Message.parts must be a tuple, got str" in failure.error
     assert re.search(r" \(test_runner\.py line \d+\)$", failure.error)
+
+
+def told_of_looking(folder: Path, system: System, world: World) -> list[Record | Failure]:
+    """What is told of two questions whose agents look once, then answer."""
+    rows = load_rows([world.heldout])[0][:2]
+    turns = [
+        '<think>?</think><video_zoom>{"segment": [1, 3], "fps": 2}</video_zoom>',
+        "<think>!</think><answer>A</answer>",
+    ]
+    says = folder / "says.json"
+    says.write_text(json.dumps({qa.id: turns for qa in rows}))
+    told: list[Record | Failure] = []
+    plan = planned(folder, system, ModelSpec(named("FileBackend"), str(says)))
+    asyncio.run(play_rows(plan, rows, 0, told.append))
+    return told
+
+
+def test_an_episode_that_no_file_holds_is_a_failure_of_its_own(small_world: World, tmp_path: Path) -> None:
+    class Secretive(VideoZoomer):
+        def parse(self, text: str) -> Action:
+            action = super().parse(text)
+            if isinstance(action, Calls):
+                cast(dict[str, Any], action.calls[0].arguments)["seen"] = {1}
+            return action
+
+    failed = told_of_looking(tmp_path, Secretive(answer_match="robust"), small_world)
+    assert len(failed) == 2 and failed == failures(tmp_path) and finished(tmp_path) == ([], [])
+    assert isinstance(failed[0], Failure) and failed[0].error.startswith("RecordError: the episode of ")
+    assert failed[0].error.endswith(".arguments.seen is no plain data: {1}")
+
+
+def test_a_picture_that_no_model_takes_fails_its_question(small_world: World, tmp_path: Path) -> None:
+    class Grey(VideoZoomer):
+        async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+            (frame,) = await view.video.frames([0], (56, 56))
+            return Observation(("look: ", Frame(0, 0.0, frame.image[:, :, 0] / 255)), legal_calls=1)
+
+    failed = told_of_looking(tmp_path, Grey(answer_match="robust"), small_world)
+    assert len(failed) == 2 and isinstance(failed[0], Failure)
+    said = (
+        r"TypeError: Observation\.parts\[1\] is a picture of float64 and shape \(56, 56\); it must be uint8 of shape "
+    )
+    assert re.fullmatch(said + r"\(height, width, 3\) \(test_runner\.py line \d+\)", failed[0].error)
 
 
 def test_every_row_is_told_and_written_down(small_world: World, tmp_path: Path) -> None:

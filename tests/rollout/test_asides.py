@@ -228,6 +228,23 @@ def test_what_makes_no_sense_to_ask_is_a_mistake(messages: list[Message], max_to
         run(Asker(looks=looks), scripted("look"), qa)
 
 
+@pytest.mark.parametrize(
+    ("messages", "message"),
+    [
+        ("what?", r"view\.ask: messages must be a tuple, got str; "),
+        (Message("user", ("what?",)), r"view\.ask: messages must be a tuple, got Message; "),
+        ([{"role": "user", "content": "what?"}], r"view\.ask: messages\[0\] must be a Message, got dict$"),
+    ],
+)
+def test_what_is_no_message_is_not_asked(messages: Any, message: str, qa: VideoQA) -> None:
+    async def looks(view: EpisodeView) -> Observation:
+        await view.ask(messages, max_tokens=9)
+        raise AssertionError
+
+    with pytest.raises(TypeError, match=f"^{message}"):
+        run(Asker(looks=looks), scripted("look"), qa)
+
+
 def test_nobody_can_be_asked_in_an_opening(qa: VideoQA) -> None:
     class Early(Asker):
         async def opening(self, view: EpisodeView) -> tuple[Message, ...]:

@@ -112,6 +112,17 @@ def test_some_episodes_of_a_step_are_written(tmp_path: Path) -> None:
     assert len(list((tmp_path / "e").iterdir())) == 1
 
 
+def test_an_episode_that_no_file_holds_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = episode(1.0)
+    bad["trajectory"]["turns"][0]["observation"] = ({"index": 0, "time": {1}, "width": 56, "height": 28},)
+    EpisodeWriter.of(writer_config(str(tmp_path))).write(7, [bad, bad, episode(0.5)])
+    (record,) = read_records(tmp_path / "step_000007.jsonl")
+    assert record.rewards["acc"] == 0.5
+    (said,) = capsys.readouterr().out.splitlines()
+    assert said.startswith("agentic_video warns: step 7: 2 of 3 episodes are not in the episode log; the first: ")
+    assert said.endswith("record.trajectory.turns[0].observation[0].time is no plain data: {1}")
+
+
 def test_a_validation_s_scores_are_written(tmp_path: Path) -> None:
     rated, greedy, unrated = episode(0.5), {**episode(1.0), "greedy": True}, episode(0.0)
     del unrated["reward_extra_info"]["reward"]

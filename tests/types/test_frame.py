@@ -1,7 +1,9 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
-from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef
+from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef, is_picture
 
 
 def test_sizes_are_the_pictures() -> None:
@@ -14,6 +16,40 @@ def test_frames_are_told_apart_by_identity() -> None:
     picture = np.zeros((2, 2, 3), np.uint8)
     one, other = Frame(0, 0.0, picture), Frame(0, 0.0, picture)
     assert one == one and one != other and len({one, other}) == 2
+
+
+def test_a_frame_has_plain_numbers() -> None:
+    picture = np.zeros((2, 2, 3), np.uint8)
+    made = Frame(np.int64(3), np.float32(0.5), picture)
+    assert (made.index, made.time) == (3, 0.5) and (type(made.index), type(made.time)) == (int, float)
+    stored = Frame.stored(np.int64(3), np.float64(0.5), picture, Origin("film", 3, None), "k")
+    assert (type(stored.index), type(stored.time)) == (int, float)
+
+
+@pytest.mark.parametrize(
+    ("index", "time", "message"),
+    [
+        (None, 0.0, r"Frame\.index must be a whole number, got NoneType"),
+        ("a", 0.0, r"Frame\.index must be a whole number, got str"),
+        (1.0, 0.0, r"Frame\.index must be a whole number, got float"),
+        (-1, 0.0, r"Frame\.index must be 0 or above, got -1"),
+        (0, None, r"Frame\.time must be a number, got NoneType"),
+        (0, "0.5", r"Frame\.time must be a number, got str"),
+    ],
+)
+def test_numbers_that_no_record_holds_are_named(index: Any, time: Any, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{message}$"):
+        Frame(index, time, np.zeros((2, 2, 3), np.uint8))
+
+
+def test_a_picture_is_rgb_of_8_bits() -> None:
+    picture = np.zeros((4, 6, 3), np.uint8)
+    assert (
+        is_picture(picture) and is_picture(picture[::-1, ::2, ::-1]) and is_picture(np.broadcast_to(picture, (4, 6, 3)))
+    )
+    shapes = [(4, 6), (4, 6, 4), (4, 6, 1), (3, 4, 6), (0, 6, 3), (1, 4, 6, 3)]
+    others = [np.zeros(shape, np.uint8) for shape in shapes] + [picture.astype(float), picture.astype(np.int64), None]
+    assert not any(map(is_picture, others))
 
 
 def clip_frame(number: int, time: float, width: int = 28) -> Frame:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -357,3 +358,21 @@ def test_bad_crops_are_named(change: dict[str, Any], message: str) -> None:
     raw["trajectory"]["turns"][0]["observation"][0]["crop"] |= change
     with pytest.raises(RecordError, match=message):
         Record.from_dict(raw)
+
+
+def test_numpy_s_numbers_are_written_as_plain_ones(tmp_path: Path) -> None:
+    arguments: dict[str, Any] = {}
+    record = make(Turn("x", Calls((ToolCall("zoom", arguments),)), 1))
+    arguments["at"] = np.float32(0.5)  # after the call was made
+    assert line_of(record)["trajectory"]["turns"][0]["action"]["calls"][0]["arguments"] == {"at": 0.5}
+
+
+def test_a_record_that_no_file_holds_is_named_and_not_begun() -> None:
+    arguments: dict[str, Any] = {}
+    record = make(Turn("x", Calls((ToolCall("zoom", arguments),)), 1))
+    arguments["at"] = [{1}]
+    file, where = io.StringIO(), r"record\.trajectory\.turns\[0\]\.action\.calls\[0\]\.arguments\.at\[0\]"
+    message = rf"^the episode of 'q1' can't be written as a record: {where} is no plain data: \{{1\}}$"
+    with pytest.raises(RecordError, match=message):
+        write_record(file, record)
+    assert file.getvalue() == ""

@@ -1,5 +1,8 @@
 """Regions of frames."""
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
@@ -41,3 +44,15 @@ def test_no_region_is_no_picture(box: tuple[int, int, int, int]) -> None:
 def test_a_crop_is_not_cropped_again() -> None:
     with pytest.raises(ValueError, match="a crop can't be cropped again"):
         crop(crop(STORED, (0, 0, 4, 4)), (0, 0, 1, 1))
+
+
+def test_a_box_may_hold_numpy_s_numbers() -> None:
+    cut = crop(STORED, np.array([1, 0, 4, 2]))  # type: ignore[arg-type]
+    assert cut.crop == Crop((1, 0, 4, 2), 6, 4)
+    assert json.loads(json.dumps(asdict(cut.crop)))["box"] == [1, 0, 4, 2]
+    assert crop(STORED, [1, 0, 4, 2]).crop == cut.crop  # type: ignore[arg-type]
+
+
+def test_an_edge_between_two_pixels_is_named() -> None:
+    with pytest.raises(TypeError, match=r"^an edge of a crop's box must be a whole number, got float$"):
+        crop(STORED, (0.5, 0, 3, 3))  # type: ignore[arg-type]

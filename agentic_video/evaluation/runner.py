@@ -25,6 +25,7 @@ from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.systems.base import System
+from agentic_video.systems.reward_function import plain_number
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
@@ -112,6 +113,9 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
     Returns:
         ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`), and
         ``acc_robust`` by the shared one.
+
+    Raises:
+        ArithmeticError: The system's own accuracy is no finite number.
     """
     found: dict[str, float] = {}
     if qa.hidden:
@@ -120,7 +124,8 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
         if qa.answer_type == "open_ended" and qa.data_source in JUDGED:
             found["acc"] = await grade_answer(trajectory.answer or None, qa, "robust", graders.judge)
         else:
-            found["acc"] = await system.grade(trajectory, qa, graders)
+            grade = await system.grade(trajectory, qa, graders)
+            found["acc"] = plain_number(f"{type(system).__name__}.grade", "an accuracy of", grade)
     except EndpointError as error:
         logger.info("row %s: not graded: %s", qa.id, error)
     if qa.answer_type == "multiple_choice":

@@ -8,6 +8,7 @@ import numpy as np
 
 from agentic_video.types.frame import Clip, ClipRef, Frame, FrameRef, is_picture
 from agentic_video.types.plain import several, whole
+from agentic_video.types.text import as_unicode
 
 Visual = Frame | Clip
 """What a model looks at: one image, or several frames as one video."""
@@ -87,9 +88,13 @@ class Observation:
 
 
 def _read_parts(shown: Message | Observation) -> None:
-    """See that the parts can be shown, and make a tuple of a list or of a generator, which is read once only."""
+    """See that the parts can be shown, and make a tuple of a list or of a generator, which is read once only.
+
+    What a model wrote, and is shown again, may hold half of a surrogate pair, which no tokenizer takes.
+    """
     name = f"{type(shown).__name__}.parts"
     parts = several(shown.parts, name, "part")
+    parts = tuple(as_unicode(part) if isinstance(part, str) else part for part in parts)
     object.__setattr__(shown, "parts", parts)
     for number, part in enumerate(parts):
         if isinstance(part, str | FrameRef | ClipRef):  # an episode that is replayed shows references

@@ -3,7 +3,11 @@
 
 def is_unicode(text: str) -> bool:
     """Whether a text is one: JSON can write half of a surrogate pair, which no tokenizer and no UTF-8 file takes."""
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def as_unicode(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,6 +81,18 @@ def test_grades_by_both_rules_where_they_can_be_had(qa: VideoQA) -> None:
 def test_each_system_grades_by_its_own_rule(system: System, answer: str, expected: float, qa: VideoQA) -> None:
     assert "class" not in qa.extra, "VideoBrain's reward would ask for it"
     assert asyncio.run(grades(system, answered(answer), qa, Graders()))["acc"] == expected
+
+
+def test_an_accuracy_that_is_no_number_is_named(qa: VideoQA, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def grade(*arguments: object) -> Any:
+        return math.nan
+
+    monkeypatch.setattr(VideoZoomer, "grade", grade)
+    trajectory = answered("A")
+    with pytest.raises(
+        ArithmeticError, match=r"VideoZoomer\.grade returned an accuracy of nan, which is no finite number"
+    ):
+        asyncio.run(grades(VideoZoomer(), trajectory, qa, Graders()))
 
 
 def test_without_an_answer_a_judge_is_not_asked(qa: VideoQA) -> None:

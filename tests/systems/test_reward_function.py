@@ -291,9 +291,7 @@ def test_what_a_file_s_own_code_raises_is_named_with_its_line(tmp_path: Path) ->
 def test_a_file_that_ends_the_program_is_named(tmp_path: Path) -> None:
     file = tmp_path / "ends.py"
     file.write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(
-        ValueError, match=r"^agentic_video\.reward\.path=.*SystemExit: 0 \(ends\.py line 2\)$"
-    ):
+    with pytest.raises(ValueError, match=r"^agentic_video\.reward\.path=.*SystemExit: 0 \(ends\.py line 2\)$"):
         load_function(str(file), "f")
 
 

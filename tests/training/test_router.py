@@ -93,7 +93,7 @@ def test_engines_that_leave_and_join() -> None:
 
 
 def test_a_group_whose_engine_is_forgotten_has_no_more_to_come_than_it_had() -> None:
-    """As in ``agentic_video_separate_async`` with ``enable_switch``, each time that the trainer's engines play along."""
+    """As in ``agentic_video_separate_async`` with ``enable_switch``, whenever the trainer's engines play along."""
     one = router(2)
     for session in range(4):
         ask(one, "a", session)

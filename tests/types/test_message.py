@@ -46,6 +46,12 @@ def test_parts_may_come_from_a_generator() -> None:
     assert Message("user", iter([ONE])).parts == (ONE,)  # type: ignore[arg-type]
 
 
+def test_half_of_a_surrogate_pair_is_shown_as_a_replacement() -> None:
+    """A model's JSON may hold one, and a system may repeat what it was asked."""
+    shown = Observation(("no \ud800.", "\ud83d\ude00", "caf\u00e9"))
+    assert shown.parts == ("no \ufffd.", "\N{GRINNING FACE}", "caf\u00e9")
+
+
 def test_references_are_shown_when_an_episode_is_replayed() -> None:
     one, two = FrameRef(0, 0.0, 56, 28), FrameRef(1, 0.1, 56, 28)
     assert Message("user", (one, ClipRef((one, two)))).parts[0] == one  # type: ignore[arg-type]

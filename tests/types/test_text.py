@@ -1,12 +1,21 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.types.text import is_unicode, printable, short
+from agentic_video.types.text import as_unicode, is_unicode, printable, short
 
 
 def test_halves_of_pairs_are_seen() -> None:
     assert is_unicode("") and is_unicode("caf\u00e9 \U0001f3ac")
     assert not is_unicode("\ud83c\udfac") and not is_unicode("a\udc80")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "\N{GRINNING FACE}"), ("\udc00", "\ufffd"), ("\u00e9", "\u00e9")],
+)
+def test_halves_of_pairs_become_a_character_or_its_replacement(text: str, meant: str) -> None:
+    assert as_unicode(text) == meant and is_unicode(meant)
 
 
 def test_a_terminal_obeys_nothing() -> None:

@@ -152,7 +152,8 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     if not os.environ.get("RAY_ADDRESS"):
         gpus = count_gpus()
         gpus_each = gpus_each if gpus else 0
-        ray.init(num_cpus=shards, num_gpus=gpus, include_dashboard=False, ignore_reinit_error=True)
+        # not the cluster that may happen to run here, or is remembered to have run
+        ray.init("local", num_cpus=shards, num_gpus=gpus, include_dashboard=False, ignore_reinit_error=True)
     else:
         _joined()
         if os.path.isdir(plan.model.model):  # the shards have another working directory

@@ -105,7 +105,7 @@ def parts(seed: int, count: int, done: list[dict[str, Any]]) -> Iterator[dict[st
     first = len(done)
     with tempfile.TemporaryDirectory() as folder:
         paths, model = make_videos(Path(folder)), make_model(Path(folder))
-        ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
+        ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=1 << 30)
         tq.init()
         try:
             worker = Worker("references", model, paths[0], LOAD, overrides=STORE)

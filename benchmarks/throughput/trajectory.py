@@ -127,7 +127,7 @@ def main() -> None:
         }
     video = make_video(options.out / ("short.mp4" if options.quick else "video.mp4"), 1.0 if options.quick else 10.0)
     model = make_model(options.out)
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=2 << 30)
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=2 << 30)
     tq.init()
     results = []
     for name, load in loads.items():

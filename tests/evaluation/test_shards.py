@@ -71,10 +71,15 @@ def test_two_shards_play_all_questions(
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     out = tmp_path / "out"
-    try:
-        assert main(command(checkpoint, Path(small_world.heldout), out, "--shards", "2", "--limit", "5")) == 0
-    finally:
-        ray.shutdown()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as short:
+        monkeypatch.setenv("RAY_TMPDIR", short)
+        # what Ray remembers of a cluster that was started on this machine, and may have been killed since
+        (Path(short) / "ray").mkdir()
+        (Path(short) / "ray" / "ray_current_cluster").write_text("127.0.0.1:1")
+        try:
+            assert main(command(checkpoint, Path(small_world.heldout), out, "--shards", "2", "--limit", "5")) == 0
+        finally:
+            ray.shutdown()
     assert sorted(len(file.read_bytes().splitlines()) for file in out.glob("episodes-*.jsonl")) == [2, 3]
     assert json.loads((out / "report.json").read_text())["episodes"] == 5
 

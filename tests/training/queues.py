@@ -40,7 +40,9 @@ def main(address: str = "") -> None:
         ray.init(address=address, log_to_driver=False)
         print(json.dumps(queue_of("second")))
         return
-    started = ray.init(num_cpus=16, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+    started = ray.init(
+        "local", num_cpus=16, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20
+    )
     first = queue_of("first")
     command = [sys.executable, "-m", __spec__.name, started.address_info["address"]]
     second = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])

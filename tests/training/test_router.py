@@ -183,7 +183,7 @@ def test_the_packaged_yaml_names_it(tmp_path: Path) -> None:
 
 @pytest.mark.ray
 def test_verl_makes_it_an_actor() -> None:
-    ray.init(num_cpus=2, include_dashboard=False)
+    ray.init("local", num_cpus=2, include_dashboard=False)
     try:
         handle = get_router_handle({"e0": "h0", "e1": "h1"}, packaged_path(PACKAGED))
         assert ray.get(handle.require_acquire_fields.remote()) == []

@@ -110,7 +110,7 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
 
 def main() -> None:
     folder, video, name, clips = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "clips"
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
+    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
     model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
     frames = frames_of(video)
     results = [updated(model, frames, clips=clips, references=kind) for kind in (False, True)]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -87,7 +88,8 @@ def test_the_engine_plays_with_the_adapters(run: Path) -> None:
 def test_the_checkpoint_is_the_base_model_with_the_adapters(run: Path) -> None:
     checkpoint = newest_checkpoint(run)
     assert checkpoint is not None
-    (base,) = re.findall(r"actor_rollout_ref\.model\.path=(\S+)", (run / "command.sh").read_text())
+    words = shlex.split((run / "command.sh").read_text(), comments=True)
+    (base,) = (word.partition("=")[2].strip("'") for word in words if word.startswith("actor_rollout_ref.model.path="))
     before, after = weights(Path(base)), weights(checkpoint)
     assert set(before) == set(after)
     state = torch.load(checkpoint.parent / "model_world_size_1_rank_0.pt", weights_only=False)

@@ -84,6 +84,6 @@ def test_calls_that_are_paid_where_they_do_not_help(tmp_path: Path) -> None:
     """From a cold start that mostly guesses at once, so that calls, and with them responses, can grow."""
     toyworld = "++agentic_video.toyworld"
     unfit = [f"{toyworld}.gate.{key}=-1" for key in ("grammar", "perception", "margin", "saw_event")]
-    shy = [f"{toyworld}.cold_start.direct=0.8", *unfit]
+    shy = [f"{toyworld}.cold_start.direct=0.9", *unfit]
     made = run(JOB, tmp_path, *paid("useless_calls"), ALL_GROUPS, *CARELESS, *shy)
     check_it_says(made, "calls_without_use", "length_grows")

@@ -24,12 +24,19 @@ class LiveBytes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         for given in tree_leaves((args, kwargs)):
             if isinstance(given, torch.Tensor):
-                self._known.add(given.untyped_storage()._cdata)
+                self._pass_over(given.untyped_storage())
         result = func(*args, **(kwargs or {}))
         for made in tree_leaves(result):
             if isinstance(made, torch.Tensor):
                 self._count(made.untyped_storage())
         return result
+
+    def _pass_over(self, storage: Any) -> None:
+        """A storage that was there before, until it is freed: another may come to its place."""
+        key = storage._cdata
+        if key not in self._known:
+            self._known.add(key)
+            weakref.finalize(storage, self._known.discard, key)
 
     def _count(self, storage: Any) -> None:
         key, size = storage._cdata, storage.nbytes()

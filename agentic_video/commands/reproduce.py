@@ -119,9 +119,8 @@ def _run(arguments: argparse.Namespace) -> int:
     reproduction = Reproduction(chain, options, State(options.out))
     for stage in reproduction.stages:
         if stage.words and reproduction.added_words(stage):
-            parsed(
-                reproduction.words(stage)
-            )  # hours before its turn: a word that its command doesn't take ends it here
+            # Hours before its turn: a word that its command doesn't take ends this one.
+            parsed(reproduction.words(stage))
     missing = reproduction.missing(gpus, environment)
     print(plan_text(reproduction, missing, gpus, environment), flush=True)
     if mode == "laptop" and arguments.mode is None:

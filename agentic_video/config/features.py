@@ -53,17 +53,9 @@ WITHOUT_THEIR_INPUTS = ("gae", "gdpo", "remax", "optimal_token_baseline", "tir_o
 """Those that would have no inputs: no critic that reads references to pictures, no rewards by name, no greedy rollouts
 beside the sampled ones, no sums of squared probabilities (``_compute_advantage`` in
 verl/trainer/ppo/v1/trainer_base.py)."""
-OF_SEQUENCES = (
-    "grpo_passk",
-    "grpo_vectorized",
-    "gpg",
-    "opo",
-    "rloo",
-    "rloo_vectorized",
-    "reinforce_plus_plus_baseline",
-)
-"""Those that compare all sequences of a group, where ``grpo`` compares its rollouts by the last sequence of each
-(``compute_advantage_for_multi_trajectories`` in verl/trainer/ppo/v1/utils.py)."""
+OF_SEQUENCES = frozenset(ESTIMATORS) - {"grpo", "reinforce_plus_plus"}
+"""Those that compare all sequences of a group: ``grpo`` compares its rollouts by the last sequence of each
+(``compute_advantage_for_multi_trajectories`` in verl/trainer/ppo/v1/utils.py), ``reinforce_plus_plus`` none."""
 REGISTRY = "verl.trainer.ppo.core_algos"
 """verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
 to look would take a dry run ten times as long."""
@@ -121,14 +113,11 @@ def check_sequences(config: DictConfig, system: System) -> None:
     """
     key = "algorithm.adv_estimator"
     name = OmegaConf.select(config, key)
-    if name in OF_SEQUENCES and system.context != "all":
-        several = f"{system.name} has a sequence for each turn (agentic_video.system.context={system.context})"
-    elif name in OF_SEQUENCES and system.train_asides:
-        several = "agentic_video.system.train_asides=True makes each aside a sequence of its own"
-    else:
-        several = ""
-    if several:
-        raise SetupError(f"{key}: {name} takes each sequence for a rollout, and {several}; set grpo")
+    by_turn = f"{system.name} has a sequence for each turn (agentic_video.system.context={system.context})"
+    by_aside = "agentic_video.system.train_asides=True makes each aside a sequence of its own"
+    for several, why in ((system.context != "all", by_turn), (system.train_asides, by_aside)):
+        if several and name in OF_SEQUENCES:
+            raise SetupError(f"{key}: {name} takes each sequence for a rollout, and {why}; set grpo")
     if name == "grpo_passk" and system.untrained_ends:
         raise SetupError(
             f"{key}: grpo_passk can't do without the rollouts that aren't trained on; set "

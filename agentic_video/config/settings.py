@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -239,7 +239,7 @@ def _system(values: Any) -> System:
     if not issubclass(cls, System) or not is_dataclass(cls):
         raise ValueError(f"{where}._target_: {values['_target_']} is not a System that is a dataclass")
     system: System = dataclass_from(cls, values, where)
-    check_types(system, System, where)  # whatever its class says that they may be
+    check_types(system, get_type_hints(System), where)  # whatever its class says that they may be
     for key, least in _LEAST.items():
         if getattr(system, key) < least:
             raise ValueError(f"{where}.{key} must be at least {least}, got {getattr(system, key)}")

@@ -80,22 +80,22 @@ def dataclass_from(cls: type[Any], values: Any, where: str) -> Any:
         raise ValueError(f"{where}: {error}") from error
     except Exception as error:  # whatever the ``__post_init__`` of somebody's class raises
         raise ValueError(f"{where}: {cls.__name__}: {one_line(described(error))}") from error
-    check_types(made, cls, where)
+    check_types(made, hints, where)
     return made
 
 
-def check_types(made: Any, cls: type[Any], where: str) -> None:
+def check_types(made: Any, hints: Mapping[str, Any], where: str) -> None:
     """Make sure that an object's values are of the types that a class declares: its defaults, too.
 
     Args:
         made: The object.
-        cls: Its class, or one that it is derived from.
+        hints: The types, by name: of its class, or of one that it is derived from.
         where: The config key of the object, for messages.
 
     Raises:
         ValueError: One isn't; the message names it.
     """
-    for name, hint in get_type_hints(cls).items():
+    for name, hint in hints.items():
         if not _fits(value := getattr(made, name), hint):
             raise ValueError(f"{where}.{name}: expected {_expected(hint)}, got {value!r}")
 

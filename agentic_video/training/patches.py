@@ -22,8 +22,6 @@ FAILED_BATCHES, LEAST_FAILED = 3, 24
 ROLLOUTS = "transfer_queue"
 """Folder of a checkpoint."""
 
-QUEUE_NAMESPACE = "transfer_queue"
-"""What the namespace of a job's queue begins with."""
 PATIENCE_SECONDS = 7200
 """How long a rank waits for another."""
 
@@ -66,7 +64,7 @@ def own_queue(interface: ModuleType) -> None:
     would train on each other's rollouts. Give each job a namespace."""
 
     def namespace() -> str:
-        return f"{QUEUE_NAMESPACE}_{interface.ray.get_runtime_context().get_job_id()}"
+        return f"transfer_queue_{interface.ray.get_runtime_context().get_job_id()}"
 
     interface.ray = _InNamespace(interface.ray, "get_actor", namespace)  # type: ignore[attr-defined]
     interface.TransferQueueController = _InNamespace(  # type: ignore[attr-defined]

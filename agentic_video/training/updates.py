@@ -7,9 +7,10 @@ several updates the last would have all of the padding.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
@@ -65,16 +66,13 @@ def spread_padding(padding: Sequence[bool], ranks: int, updates: int) -> list[in
     """
     share = len(padding) // ranks
     order: list[int] = []
-    dealt = 0
+    turns = cycle(range(updates))
     for start in range(0, len(padding), share):
         rows = range(start, start + share)
         real, fill = (iter([row for row in rows if padding[row] is kind]) for kind in (False, True))
-        counts = [0] * updates
-        for _ in range(sum(padding[row] for row in rows)):
-            counts[dealt % updates] += 1
-            dealt += 1
-        for count in counts:
-            order += [*islice(real, share // updates - count), *islice(fill, count)]
+        fills = Counter(islice(turns, sum(padding[row] for row in rows)))
+        for update in range(updates):
+            order += [*islice(real, share // updates - fills[update]), *islice(fill, fills[update])]
     return order
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from agentic_video.types.row import LETTERS, VideoQA
 from agentic_video.utils.choices import did_you_mean
 
+_PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+"""What is filled in: its name, and how it is written."""
+
 
 @lru_cache(maxsize=1)
 def packaged_prompts() -> dict[str, str]:
@@ -36,9 +39,6 @@ def load_prompt(name: str) -> str:
     if Path(name).is_file():
         return Path(name).read_text(encoding="utf-8")
     raise FileNotFoundError(f"prompt {name!r} is neither one of {list(packaged)} nor a file")
-
-
-_PLACE = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 
 
 def fill(template: str, **values: object) -> str:

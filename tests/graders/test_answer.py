@@ -84,14 +84,18 @@ def test_the_letter_that_an_answer_begins_with(prediction: str, right: bool) -> 
         ("A. \\boxed{B}", "B"),  # the released rule takes it for both
         ("\\boxed{A} B.", "A"),
         ("\\boxed{B.}", "B"),
-        ("\\boxed{} B.", ""),
+        ("\\boxed{} B.", "B"),
+        ("\\boxed{B. green}", "B"),  # the released rule's last dotted letter
+        ("\\boxed{green} A. or B.", "B"),
+        ("\\boxed{A} in the U.S.", "A"),  # S is no option
+        ("\\boxed{A} or \\boxed{X} B.", "B"),
         ("(B)", ""),
         ("green", ""),
         ("", ""),
     ],
 )
 def test_one_reading_of_the_released_rule(prediction: str, letter: str) -> None:
-    assert [gold for gold in "ABCD" if match_one_letter(prediction, gold)] == list(letter)
+    assert [gold for gold in "ABCD" if match_one_letter(prediction, gold, OPTIONS)] == list(letter)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +308,7 @@ def test_robust_rule(prediction: str, right: bool) -> None:
         # options of the same text
         ("red", ("red", "red"), None),
         ("A", ("red", "red"), "A"),
-        ("...", ("...", "x"), None),
+        ("...", ("...", "x"), "A"),
     ],
 )
 def test_which_option_an_answer_names(prediction: str, options: tuple[str, ...], named: str | None) -> None:

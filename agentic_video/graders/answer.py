@@ -5,7 +5,8 @@ A benchmark's official extraction becomes one more function of (prediction, ques
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
@@ -30,12 +31,13 @@ _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore),? )?"
     r"(?:it(?: is|'s) |i(?:'d| would| will)? (?:choose|pick|select|go with) "
     r"|(?:the |my )?(?:final |correct |right |best )?(?:answer|ans|option|choice)\b\.?"
-    r"(?: is| would be| should be| must be)? ?(?:[:=]|-+>?)? ?)(?:the )?(?:option |choice |letter )?"
+    r"(?: ?-+>?(?= )|(?: is| would be| should be| must be)?(?: ?[:=])?) ?)(?:the (?=option|choice|letter))?"
     # in Chinese, Japanese and Korean: (so,) (the right) answer (is), option, I choose
     r"|(?:(?:所以|因此|综上|故),? ?)?我?(?:正确|最终|最佳|正確|最終)?的?(?:答案|选项|选择|选|選項|選擇|選|答え|정답)"
-    r"(?:应该|应|應該)?(?:是|为|為|は|은|는)? ?(?:[:=]|-+>?)? ?(?:选项|选|選項|選)? ?",
+    r"(?:应该|应|應該)?(?:是|为|為|は|은|는)?(?: ?[:=])? ?",
     re.IGNORECASE,
 )
+_KIND = re.compile(r"(?:option |choice |letter |选项|选|選項|選) ?", re.IGNORECASE)
 _LETTER = re.compile(
     r"[(\[{|]{0,4}([A-Za-z])(?:选项|選項|项|項)?"
     r"(?:([)\]}|.:]+ ?|, ?| - )|( ?(?:[-=/;~|]|->) ?)|$| )(.*)",
@@ -46,6 +48,7 @@ second may as well be a part of a text (``T-shirt``, ``A/B``)."""
 _CJK_END = re.compile(r"(?:选项|選項|项|項|です|だ|입니다|이다)\Z")
 _LAST_LETTER = re.compile(r"(?:(?:option|choice|answer|letter) ?)?[(\[]?([A-Za-z])\Z", re.IGNORECASE)
 _BEFORE_LETTER = " ,:;-/(["
+_AROUND_LETTER = " .,:;!?\"')]}|"
 _EDGES = " .,:;!?\"'"
 _SMALL_NUMBERS = (
     "zero",
@@ -148,70 +151,101 @@ def match_robust(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
 
 def named_option(prediction: str, options: tuple[str, ...]) -> str | None:
     """The letter of the one option that an answer names under the shared rule, or None."""
-    forms = _forms(options)
+    choices = _choices(options)
     undressed = undress(prediction)
-    letter = _bare_letter(undressed, len(options))
-    for text in peeled(prediction):
-        if named := _named(text, forms, len(options), _VERBATIM):
+    letter = _bare_letter(undressed, choices)
+    for text in dict.fromkeys((*peeled(prediction), *peeled(plain(prediction)))):
+        if named := _named(text, choices, _VERBATIM):
             # "$\mathrm{B}$" may be option B, or the text of another
             return named.pop() if len(named) == 1 and letter in ("", *named) else None
-    named = _named(undressed, forms, len(options), _LOOSE)
+    named = _named(undressed, choices, _LOOSE)
     return named.pop() if len(named) == 1 else None
 
 
-def _named(text: str, forms: "_Forms", count: int, folds: Sequence[int]) -> set[str]:
+@dataclass(frozen=True)
+class _Choices:
+    """A question's options.
+
+    Attributes:
+        letters: Of the options.
+        forms: Per fold each option's letter and text; twice, where options come with their letters.
+        misplaced: Whether they begin with letters that aren't their own.
+    """
+
+    letters: str
+    forms: tuple[tuple[tuple[str, str], ...], ...]
+    misplaced: bool
+
+
+@lru_cache(maxsize=256)
+def _choices(options: tuple[str, ...]) -> _Choices:
+    texts = list(zip(LETTERS, options, strict=False))
+    own = by_letter(options)
+    misplaced = list(own) != list(LETTERS[: len(own)])
+    if not misplaced:
+        texts += own.items()
+    # In lower case an option's own "A" is an article
+    folded = [
+        [(letter, fold(text if fold is _fold_spaces else text.casefold())) for letter, text in texts] for fold in _FOLDS
+    ]
+    forms = tuple(tuple(dict.fromkeys(item for item in items if item[1])) for items in folded)
+    return _Choices(LETTERS[: len(options)], forms, misplaced)
+
+
+def _named(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
     """The letters of the options that a text names, by letters or by what is an option's text under some folds."""
-    lead = _LEAD.match(text)
-    rest = _CJK_END.sub("", text[lead.end() if lead else 0 :].strip(_EDGES + ")]}|"))
-    whole = _with_text(text, forms, folds) or (_with_text(rest, forms, folds) if lead else set())
-    if bare := _bare_letter(text, count):
+    if bare := _bare_letter(text, choices):
         return {bare}
-    if (dressed := _LETTER.fullmatch(rest)) and (letter := dressed[1].upper()) in LETTERS[:count]:
-        also = {option for tail in peeled(dressed[4]) for option in _with_text(tail, forms, folds)}
+    lead = _LEAD.match(text)
+    rest = text[lead.end() :] if lead else text
+    whole = _with_text(text, choices, folds) or (_with_text(rest, choices, folds) if lead else set())
+    rest = _without_kind(rest)
+    dressed = _LETTER.match(rest)
+    if dressed and (letter := dressed[1].upper()) in choices.letters:
+        also = next(filter(None, (_with_text(tail, choices, folds) for tail in _tails(rest, dressed))), set())
+        if letter in also:
+            also = {letter}  # of two that are alike it is the one whose letter it has
         if dressed[2]:
+            if whole and not also and folds is _VERBATIM and not choices.misplaced:
+                return whole  # "e.g. this" is no option E
             # "B: text". The whole may be an option's text as well ("A. Lincoln"), but a tail of no option is idle talk.
             return whole | also | {letter} if whole or also else set()
         if also == {letter}:  # "B text"
             return whole | also
-    if not whole and (last := _LAST_LETTER.search(rest)) and (letter := last[1].upper()) in LETTERS[:count]:
+    rest = rest.strip(_AROUND_LETTER)
+    if not whole and (last := _LAST_LETTER.search(rest)) and (letter := last[1].upper()) in choices.letters:
         head = rest[: last.start()]
-        if head[-1:] in _BEFORE_LETTER and _with_text(head.rstrip(_BEFORE_LETTER), forms, folds) == {letter}:
+        if head[-1:] in _BEFORE_LETTER and _with_text(head.rstrip(_BEFORE_LETTER), choices, folds) == {letter}:
             return {letter}  # "text (B)"
     return whole
 
 
-def _bare_letter(text: str, count: int) -> str:
+def _tails(rest: str, dressed: re.Match[str]) -> Iterator[str]:
+    """What may be the option's text behind a letter: with and without the sign between them, and its wrappers."""
+    yield from peeled(dressed[4])
+    yield rest[dressed.end(1) :].strip()
+
+
+def _bare_letter(text: str, choices: _Choices) -> str:
     """The letter that is all of a text, apart from its lead and its dress; empty where there is more, or none."""
     lead = _LEAD.match(text)
-    rest = _CJK_END.sub("", text[lead.end() if lead else 0 :].strip(_EDGES + ")]}|"))
-    found = _LETTER.fullmatch(rest or "-")
+    rest = _CJK_END.sub("", _without_kind(text[lead.end() :] if lead else text).strip(_AROUND_LETTER))
+    found = _LETTER.fullmatch(rest)
     letter = found[1].upper() if found and not found[4] and not found[3] else ""
-    return letter if letter in LETTERS[:count] else ""
+    return letter if letter and letter in choices.letters else ""
 
 
-_Forms = tuple[tuple[tuple[str, str], ...], ...]
-"""Per fold the options' letters, each with its text under that fold."""
+def _without_kind(text: str) -> str:
+    text = text.lstrip(_EDGES)
+    kind = _KIND.match(text)
+    return text[kind.end() :] if kind else text
 
 
-@lru_cache(maxsize=256)
-def _forms(options: tuple[str, ...]) -> _Forms:
-    texts = list(zip(LETTERS, options, strict=False))
-    own = by_letter(options)
-    if list(own) == list(LETTERS[: len(own)]):
-        texts += own.items()  # options that come with their letters
-    folded = []
-    for number, fold in enumerate(_FOLDS):
-        # In lower case an option's own "A" is an article
-        made = [(letter, fold(text if number == 0 else text.casefold())) for letter, text in texts]
-        folded.append(tuple(dict.fromkeys((letter, text) for letter, text in made if text)))
-    return tuple(folded)
-
-
-def _with_text(text: str, forms: _Forms, folds: Sequence[int]) -> set[str]:
+def _with_text(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
     """Letters of the options whose text this is: those that are most alike, if any are alike enough."""
     for fold in folds:
         wanted = _FOLDS[fold](text)
-        named = {letter for letter, option in forms[fold] if option == wanted}
+        named = {letter for letter, option in choices.forms[fold] if option == wanted}
         if wanted and named:
             return named
     return set()

@@ -1,8 +1,8 @@
 r"""Answers as people and models write them, brought to one plain form.
 
-``plain`` knows the signs of full-width and CJK writing, ``undress`` Markdown, HTML and LaTeX as well, and ``peeled``
-takes off one wrapper after the other and leaves what is inside as it was written. All three take time in proportion to
-the text's length.
+``plain`` knows the signs of full-width and CJK writing, ``without_latex`` LaTeX, ``undress`` both and Markdown and HTML
+as well; ``peeled`` takes off one wrapper after the other and leaves what is inside as it was written. All of them take
+time in proportion to the text's length.
 """
 
 import re
@@ -58,6 +58,7 @@ _WORDS = {
     **dict.fromkeys(("\\ne", "\\neq"), "\u2260"),
     "\\approx": "\u2248",
     **dict.fromkeys(("\\to", "\\rightarrow"), "->"),
+    "\\sim": "~",
     "\\infty": "\u221e",
     **dict.fromkeys(("\\dots", "\\ldots", "\\cdots"), "..."),
     **dict.fromkeys(("\\quad", "\\qquad", "\\newline", "\\,", "\\;", "\\:", "\\!", "\\ ", "\\\\"), " "),
@@ -69,14 +70,12 @@ _THOUSANDS = re.compile(r"(?<=[0-9])(?:\\,|\{,\})(?=[0-9]{3}(?![0-9]))")
 # As pandoc tells maths from prices: no space within the dollars, no digit after them
 _MATHS = re.compile(r"(?<!\\)\$\$?(?: ([A-Za-z]) |([^$\s]|[^$\s][^$]*[^$\s]))\$\$?(?![0-9$])")
 _TIMES = re.compile(r"(?<=\w)( ?)(?<!\*)\*(?!\*)\1(?=\w)")
-_TAG = re.compile(
-    r"</?(?:b|i|u|em|p|br|li|ins|strong|mark|span|code|tt|big|small|font|center|answer|ans)\s?/?>", re.I
-)
+_TAG = re.compile(r"</?(?:b|i|u|em|p|br|li|ins|strong|mark|span|code|tt|big|small|font|center|answer|ans)\s?/?>", re.I)
 _RAISED_TAG = re.compile(r"<sup>([^<>]{1,8})</sup>", re.I)
 _LINE_MARK = re.compile(r"(?:[#>]{1,6}|[-+*\u2022\u00b7\u25cf\u25aa])[ ]+")
 
 _WRAPPERS = (
-    ("**", "**"), ("__", "__"), ("```", "```"), ("*", "*"), ("_", "_"), ("~", "~"), ("`", "`"),
+    ("$\\boxed{", "}$"), ("**", "**"), ("__", "__"), ("```", "```"), ("*", "*"), ("_", "_"), ("~", "~"), ("`", "`"),
     ("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("'", "'"), ("|", "|"),
     ("(", ")"), ("[", "]"), ("{", "}"), ("<b>", "</b>"), ("<i>", "</i>"), ("<strong>", "</strong>"), ("<em>", "</em>"),
     ("\uff08", "\uff09"), ("\uff3b", "\uff3d"), ("\u3010", "\u3011"), ("\u3014", "\u3015"), ("\u201c", "\u201d"),
@@ -96,11 +95,12 @@ def undress(text: str) -> str:
 
     LaTeX stays where its braces don't balance: what such a text says isn't clear.
     """
-    text = _LINE_MARK.sub("", plain(text).lstrip(), count=1)
+    text = plain(text).lstrip()
+    text = text[mark.end() :] if (mark := _LINE_MARK.match(text)) else text
     text = _TAG.sub(" ", _RAISED_TAG.sub(r"^\1", text))
     text = _MATHS.sub(lambda maths: maths[1] or maths[2], text)
     if "\\" in text or "{" in text or "}" in text:
-        text = _without_latex(text)
+        text = without_latex(text)
         text = _MATHS.sub(lambda maths: maths[1] or maths[2], text)  # $\boxed{$A$}$
     text = _TIMES.sub("\\1\u00d7\\1", text)
     return " ".join(text.translate(_MARKS).split())
@@ -109,7 +109,7 @@ def undress(text: str) -> str:
 _MARKS = {ord(mark): None for mark in '*`_"'}
 
 
-def _without_latex(text: str) -> str:
+def without_latex(text: str) -> str:
     """A text without LaTeX's commands and braces, fractions as quotients; itself where its braces don't balance."""
     groups = [_Group()]
     for token in _LATEX.findall(_THOUSANDS.sub(lambda mark: "," if "{" in mark[0] else "", text)):

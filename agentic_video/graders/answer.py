@@ -24,6 +24,7 @@ MAX_ANSWER_CHARS = 4_000
 """A longer answer is wrong, except under ``one_letter`` and ``last_letter``, which read all of it: a letter at the end
 of a long text earns nothing."""
 
+_DOTTED = re.compile(r"([A-Z])\.")
 _LEADING = re.compile(r"([A-Z])(?:[.\s]|\Z)")
 _STRICT = re.compile(r"([A-Z])\.?|\(([A-Z])\)|\[([A-Z])\]")
 
@@ -97,9 +98,7 @@ def boxed(text: str) -> str | None:
 def match_last_letter(prediction: str, gold: str) -> bool:
     r"""VideoZoomer's released rule (code): the answer equals the gold letter (gold without a trailing "."), or its
     boxed content does, or its last ``([A-Z])\.`` does."""
-    prediction, gold = prediction.strip(), gold.strip().rstrip(".")
-    dotted = re.findall(r"([A-Z])\.", prediction)
-    return prediction == gold or (boxed(prediction) or "").strip() == gold or (bool(dotted) and dotted[-1] == gold)
+    return gold.strip().rstrip(".") in _released_readings(prediction)
 
 
 def match_one_letter(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
@@ -109,10 +108,14 @@ def match_one_letter(prediction: str, gold: str, options: tuple[str, ...]) -> bo
     of the options' letters. Of an answer that the released rule takes for one option, both say the same.
     """
     letters = LETTERS[: len(options)]
-    named = [letter for letter in letters if match_last_letter(prediction, letter)]
-    if len(named) > 1:
-        named = [(boxed(prediction) or "").strip()]
-    return named == [gold.strip().rstrip(".")]
+    named = [reading for reading in _released_readings(prediction) if reading and reading in letters]
+    return named[:1] == [gold.strip().rstrip(".")]
+
+
+def _released_readings(prediction: str) -> tuple[str, str, str]:
+    """What is boxed, the last capital before a dot, and all of an answer."""
+    dotted = _DOTTED.findall(prediction)
+    return (boxed(prediction) or "").strip(), dotted[-1] if dotted else "", prediction.strip()
 
 
 def match_leading_letter(prediction: str, gold: str) -> bool:

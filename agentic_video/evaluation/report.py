@@ -11,7 +11,7 @@ from typing import Any
 
 from agentic_video.evaluation.fitting import ROOM, remedy, unfit
 from agentic_video.evaluation.grounding import Measured, grounding_values
-from agentic_video.evaluation.published import CAPTIONS, Published, published_for
+from agentic_video.evaluation.published import EMBEDDED, Published, published_for
 from agentic_video.evaluation.results import Failure, LeftOut
 from agentic_video.evaluation.suites import ACCURACY, headline, suite_figures
 from agentic_video.types.action import Calls
@@ -328,16 +328,18 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
 def _beside(result: Mapping[str, Any], benchmark: str, beside: Sequence[Published]) -> list[str]:
     """The lines about published numbers: a table, or why this run's number doesn't belong beside them."""
     head = result["headline"]
-    problem = "they score captions, by judges of their own" if beside[0].benchmark in CAPTIONS else head["problem"]
+    problem = "they compare captions by a sentence encoder" if beside[0].benchmark in EMBEDDED else head["problem"]
     if problem:
         return ["", f"The numbers published on {benchmark} aren't shown beside this run's: {problem}."]
-    frames = result["per_episode"].get("frames")
     notes = [] if head["name"] == ACCURACY else [head["name"]]
+    tokens = next((row.frame_tokens for row in beside if row.frame_tokens), None)
+    if tokens and "visual_tokens" in result["per_episode"]:
+        papers = ", ".join(dict.fromkeys(row.paper for row in beside if row.frame_tokens))
+        notes.append(f"{mean_frames(result, tokens)} frames as {papers} counts them ({tokens} visual tokens each)")
     if (unplayed := result["asked"] - result["episodes"]) > 0:
         strict = percent(head["unplayed_wrong"])
         notes.append(f"{unplayed} of {result['asked']} questions not played; {strict} with them as wrong")
-    mean = f"{frames['mean']:.1f}" if frames else "-"
-    rows = [("this run", "", percent(head["mean"]), mean, "", "; ".join(notes))]
+    rows = [("this run", "", percent(head["mean"]), mean_frames(result), "", "; ".join(notes))]
     rows += [
         (
             row.model,
@@ -351,6 +353,17 @@ def _beside(result: Mapping[str, Any], benchmark: str, beside: Sequence[Publishe
     ]
     title = ("model", "paper", "accuracy %" if head["name"] == ACCURACY else "%", "frames", "where", "note")
     return ["", f"Published on {benchmark}:", "", *table(title, rows)]
+
+
+def mean_frames(result: Mapping[str, Any], frame_tokens: int | None = None) -> str:
+    """Mean frames of an episode as a table shows them.
+
+    Args:
+        result: See :func:`figures`.
+        frame_tokens: Visual tokens that count as one frame; None counts the frames that were shown.
+    """
+    values = result["per_episode"].get("visual_tokens" if frame_tokens else "frames")
+    return f"{values['mean'] / (frame_tokens or 1):.1f}" if values else "-"
 
 
 def _headline(result: Mapping[str, Any]) -> str:

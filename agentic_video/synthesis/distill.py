@@ -13,10 +13,11 @@ from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.options import check_files
+from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, spoken, transcript
+from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, transcript
 from agentic_video.synthesis.inputs import content_of, read_questions
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from rank_bm25 import BM25Plus
 
 from agentic_video.evaluation.backends.base import Backend
+from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.policy import Utterance
 from agentic_video.rollout.tokens import TokenLimits
-from agentic_video.synthesis.asking import ask_beside, spoken, transcript
+from agentic_video.synthesis.asking import ask_beside, transcript
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
 from agentic_video.types.action import Calls, Illegal

@@ -107,8 +107,8 @@ def match_one_letter(prediction: str, gold: str, options: tuple[str, ...]) -> bo
     The released rule takes ``A. \boxed{B}`` for A and for B; here it is B alone: what is boxed counts, where it is one
     of the options' letters. Of an answer that the released rule takes for one option, both say the same.
     """
-    letters = LETTERS[: len(options)]
-    named = [reading for reading in _released_readings(prediction) if reading and reading in letters]
+    letters = tuple(LETTERS[: len(options)])
+    named = [reading for reading in _released_readings(prediction) if reading in letters]
     return named[:1] == [gold.strip().rstrip(".")]
 
 

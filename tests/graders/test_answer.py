@@ -91,6 +91,7 @@ def test_the_letter_that_an_answer_begins_with(prediction: str, right: bool) -> 
         ("\\boxed{green} A. or B.", "B"),
         ("\\boxed{A} in the U.S.", "A"),  # S is no option
         ("\\boxed{A} or \\boxed{X} B.", "B"),
+        ("\\boxed{AB} C.", "C"),
         ("(B)", ""),
         ("green", ""),
         ("", ""),

@@ -215,6 +215,8 @@ def _named(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
             return whole | also | {letter} if whole or also else set()
         if also == {letter}:  # "B text"
             return whole | also
+        if also and not whole and folds is _VERBATIM:
+            return also | {letter}
     rest = rest.strip(_AROUND_LETTER)
     if not whole and (last := _LAST_LETTER.search(rest)) and (letter := last[1].upper()) in choices.letters:
         head = rest[: last.start()]
@@ -225,8 +227,8 @@ def _named(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
 
 def _tails(rest: str, dressed: re.Match[str]) -> Iterator[str]:
     """What may be the option's text behind a letter: with and without the sign between them, and its wrappers."""
-    yield from peeled(dressed[4])
     yield rest[dressed.end(1) :].strip()
+    yield from peeled(dressed[4])
 
 
 def _bare_letter(text: str, choices: _Choices) -> str:

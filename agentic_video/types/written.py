@@ -75,7 +75,7 @@ _RAISED_TAG = re.compile(r"<sup>([^<>]{1,8})</sup>", re.I)
 _LINE_MARK = re.compile(r"(?:[#>]{1,6}|[-+*\u2022\u00b7\u25cf\u25aa])[ ]+")
 
 _WRAPPERS = (
-    ("$\\boxed{", "}$"), ("**", "**"), ("__", "__"), ("```", "```"), ("*", "*"), ("_", "_"), ("~", "~"), ("`", "`"),
+    ("**", "**"), ("__", "__"), ("```", "```"), ("*", "*"), ("_", "_"), ("~", "~"), ("`", "`"),
     ("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"), ('"', '"'), ("'", "'"), ("|", "|"),
     ("(", ")"), ("[", "]"), ("{", "}"), ("<b>", "</b>"), ("<i>", "</i>"), ("<strong>", "</strong>"), ("<em>", "</em>"),
     ("\uff08", "\uff09"), ("\uff3b", "\uff3d"), ("\u3010", "\u3011"), ("\u3014", "\u3015"), ("\u201c", "\u201d"),
@@ -200,6 +200,8 @@ def _inside(text: str) -> str | None:
     if (command := _WRAPPING.match(text)) is not None and command[1] in _COMMANDS and text.endswith("}"):
         inner = text[command.end() : -1]
         return inner.strip() if _balanced(inner) else None
+    if text.startswith("$\\boxed{") and text.endswith("}$") and _balanced(inner := text[len("$\\boxed{") : -2]):
+        return inner.strip()
     for opening, closing in _WRAPPERS:
         if len(text) > len(opening) + len(closing) and text.startswith(opening) and text.endswith(closing):
             inner = text[len(opening) : -len(closing)]

@@ -25,7 +25,14 @@ from agentic_video.launch.job import Job, job_forks, train
 from agentic_video.launch.machine import require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.profile import choose_profile, on_ray_cluster
-from agentic_video.launch.run_folder import launcher_alive, link_model, run_folder, run_identity, write_record
+from agentic_video.launch.run_folder import (
+    check_content,
+    launcher_alive,
+    link_model,
+    run_folder,
+    run_identity,
+    write_record,
+)
 from agentic_video.launch.stage import (
     checked_config,
     checkpoints_folder,
@@ -150,13 +157,14 @@ def _checked(
     elsewhere = profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, environment, config, sizes)
-    identity = run_identity(options.overrides, environment, world_size(config, profile))
+    identity = run_identity(options.overrides, environment, world_size(config, profile), inputs)
     shared, machine = checkpoints_folder(options.overrides, config), machine_of(options.stage, config, environment)
     root = output_folder(environment) / f"{options.title}-{profile}"
     if blocked := file_in_the_way(root):
         raise SetupError(f"{blocked}: a file, where a folder of outputs should be; set OUTPUT_DIR to another")
     owner = owner_identity(root.name, identity)
-    check_owner(shared, owner, config.trainer.resume_mode)
+    check_owner(shared, owner, config.trainer.resume_mode, options.changed_data)
+    check_content(root, identity, options.changed_data)
     if not options.dry_run:
         root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
     return Start(
@@ -225,7 +233,8 @@ def _train(
         The folder, and what :func:`agentic_video.launch.job.train` returns.
     """
     inputs, checked, machine = start.inputs, start.checked, start.machine
-    folder, resumed = run_folder(start.root, [*start.identity, *([f"machine={machine}"] if machine else [])])
+    identity = [*start.identity, *([f"machine={machine}"] if machine else [])]
+    folder, resumed = run_folder(start.root, identity, start.options.changed_data, start.shared)
     sign(start.shared, start.owner, finished=False)
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     files = (inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos)

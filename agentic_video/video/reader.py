@@ -83,23 +83,19 @@ class VideoReader(ABC):
         Raises:
             VideoError: See :meth:`read`.
         """
-        return ((index, develop()) for index, develop in self.negatives(indices, time_limit))
+        for index, developer in self.attempt(indices, time_limit):
+            if isinstance(developer, VideoError):
+                raise developer
+            yield index, developer()
 
-    def negatives(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer]]:
-        """As :meth:`stream`, but the conversion to RGB is left to the caller, who can do it beside the decoding.
+    def attempt(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer | VideoError]]:
+        """As :meth:`stream`, but the error of a damaged frame comes in its place, and the conversion to RGB is left to
+        the caller, who can do it beside the decoding.
 
         Each frame that isn't developed yet holds one of the decoder's pictures.
 
         Yields:
-            (index, what makes its array), each distinct index once, in no promised order.
-        """
-        for index, developer in self.attempt(indices, time_limit):
-            if isinstance(developer, VideoError):
-                raise developer
-            yield index, developer
-
-    def attempt(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer | VideoError]]:
-        """As :meth:`negatives`; the error of a damaged frame comes in its place.
+            (index, what makes its array or why there is none), each distinct index once, in no promised order.
 
         Raises:
             VideoError: ``out_of_range`` before anything is decoded, ``timeout``, or what ends the whole reading.

@@ -526,9 +526,7 @@ class FrameStore:
 
     def _open(self, job: Job, video: VideoIdentity) -> VideoReader:
         config, hold = self._config, partial(self._hold, job)
-        reader = open_video(
-            video.path, config.backend, job.time_left(), None, self._limits, hold, config.square_pixels
-        )
+        reader = open_video(video.path, config.backend, job.time_left(), None, self._limits, hold, config.square_pixels)
         info = reader.info
         if error := too_short(info, config.damaged_share):
             reader.close()
@@ -734,9 +732,7 @@ class FrameStore:
             found = self._replacements(reader, job, video, damaged)
             self._decode_from(reader, job, request, video, found)
 
-    def _replacements(
-        self, reader: VideoReader, job: Job, video: VideoIdentity, damaged: list[int]
-    ) -> dict[int, int]:
+    def _replacements(self, reader: VideoReader, job: Job, video: VideoIdentity, damaged: list[int]) -> dict[int, int]:
         """For each frame that turned out to be damaged the one that is shown in its place.
 
         Raises:

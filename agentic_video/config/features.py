@@ -60,7 +60,7 @@ REGISTRY = "verl.trainer.ppo.core_algos"
 """verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
 to look would take a dry run ten times as long."""
 RESUME_MODES = ("auto", "disable", "resume_path")
-VIDEO_CHECKS = ("exists", "probe")
+VIDEO_CHECKS = ("exists", "probe", "decode")
 
 MAX_OVERSAMPLE = 8
 """Times the batch: what is beyond is a slip of the finger."""

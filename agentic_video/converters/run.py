@@ -388,8 +388,8 @@ class _Spoken:
     def _frame_times(self, video: Path, count: int) -> tuple[float, ...]:
         if video not in self._times:
             with open_video(video, time_limit=PROBE_SECONDS) as reader:
-                info = reader.info
-            self._times[video] = tuple(index / info.fps for index in uniform_indices(info.num_frames, count))
+                stamps = reader.timestamps
+            self._times[video] = tuple(float(stamps[index]) for index in uniform_indices(stamps.size, count))
         return self._times[video]
 
 

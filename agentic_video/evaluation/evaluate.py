@@ -69,6 +69,7 @@ from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
+from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 from agentic_video.utils.journal import write_whole
@@ -213,6 +214,7 @@ class Job:
             "model": self.options.model.model,
             "model_name": self.model.chat.model or self.options.model.model_name or None,
             "model_root": self.root or None,
+            "model_content": _content_of(self.options.model.model),
             "engine": self.model.engine,
             "judge": self.judge,
             "retrieval": {"model": retrieval.model, "pretrained": retrieval.pretrained},
@@ -441,6 +443,11 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     shards = count_shards(options.shards, model)
     root = _root_of(options.model, model.chat.model)
     return Job(options, settings, limits, model, questions.rows, shards, questions.left_out, root), parts
+
+
+def _content_of(model: str) -> str | None:
+    """Digest of a checkpoint on this machine; null for another model."""
+    return checkpoint_digest(model) or None if model else None
 
 
 def _root_of(options: ModelOptions, name: str) -> str:

@@ -50,7 +50,7 @@ def run_identity(
     """
     named = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES")
     files = [f"{name}={environment[name]}" for name in named if environment.get(name)]
-    inputs = inputs or named_inputs("grpo", (), environment)
+    inputs = inputs or named_inputs("grpo", overrides, environment)
     digests = {
         "MODEL_PATH": checkpoint_digest(inputs.model) if inputs.model else "",
         "TRAIN_FILES": files_digest(inputs.train) if inputs.train else "",

@@ -27,6 +27,7 @@ from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
@@ -102,6 +103,7 @@ class Teacher:
         return {
             "teacher": self.spec.model,
             "teacher_name": self.spec.chat.model,
+            "teacher_content": checkpoint_digest(self.spec.model) or None if self.spec.model else None,
             "system": {"class": type(self.system).__qualname__, **asdict(self.system)},  # type: ignore[call-overload]
             "limits": asdict(self.limits),
             "sampling": {

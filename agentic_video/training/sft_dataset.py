@@ -132,7 +132,7 @@ class TrajectoryDataset(Dataset):
             return str(error)
         video = record.qa.video
         if video not in self._videos:
-            self._videos[video] = video_problem(video, self._check_videos)
+            self._videos[video] = video_problem(video, self._check_videos, self._store_config.damaged_share)
         try:
             if self._videos[video]:
                 raise ReplayError(self._videos[video])

@@ -49,7 +49,7 @@ class Frame:
 
     Attributes:
         index: Position in presentation order, 0 for the first frame.
-        time: Real presentation time in seconds, 0 for the first frame.
+        time: Real presentation time in seconds from the file's start.
         image: RGB uint8 array of shape (height, width, 3).
         origin: Where a store finds it again; None for a picture that a tool made. It isn't passed on by
             ``dataclasses.replace``, so that a picture with other pixels never goes by it.

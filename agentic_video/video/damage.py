@@ -90,13 +90,13 @@ def too_damaged(path: str, damaged: Collection[int], num_frames: int, share: flo
 
 def too_short(info: VideoInfo, share: float) -> VideoError | None:
     """The error of a file that is cut off and lacks more of what its header promises than may be."""
-    promised = info.duration - info.first_time + info.missing_seconds
+    promised = info.shown_seconds + info.missing_seconds
     if info.missing_seconds <= share * promised:
         return None
     return VideoError(
         info.path,
         "truncated",
-        f"the file ends after {info.duration - info.first_time:.1f} of {promised:.1f} s, which is less than "
+        f"the file ends after {info.shown_seconds:.1f} of {promised:.1f} s, which is less than "
         f"frame_store.damaged_share={share:g} allows; copy it again, or raise the key",
     )
 

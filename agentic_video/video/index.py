@@ -75,6 +75,11 @@ class VideoInfo:
     first_time: float = 0.0
     missing_seconds: float = 0.0
 
+    @property
+    def shown_seconds(self) -> float:
+        """Seconds from the presentation of the first frame to the end of the last one."""
+        return self.duration - self.first_time
+
     def place(self, time: float) -> float:
         """Number of the frame shown at a time, with fractions, as if all were shown equally long; not below 0."""
         return max(time - self.first_time, 0.0) * self.fps

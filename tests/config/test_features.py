@@ -88,7 +88,10 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             r"is a text; write a list without quotes around it: 'trainer\.logger=\[console,wandb\]'$",
         ),
         (["algorithm.adv_estimator=grpoo"], r"^algorithm\.adv_estimator: grpoo: did you mean grpo\? there are grpo, "),
-        (["data.check_videos=prob"], r"^data\.check_videos: prob: did you mean probe\? there are exists, probe, decode$"),
+        (
+            ["data.check_videos=prob"],
+            r"^data\.check_videos: prob: did you mean probe\? there are exists, probe, decode$",
+        ),
         (["trainer.resume_mode=yes"], r"^trainer\.resume_mode: (yes|True): there are auto, disable, resume_path$"),
         (["trainer.resume_mode=resume_path"], r"^trainer\.resume_from_path: not set: .* needs a checkpoint's folder"),
         (

@@ -16,7 +16,7 @@ from agentic_video.cli import main
 from agentic_video.report.viewer.page import CHUNK, write_page
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.sources import load_episodes
-from agentic_video.types.frame import Crop, FrameRef
+from agentic_video.types.frame import Crop, Frame, FrameRef
 from agentic_video.video.store import FrameStore
 from tests.report.viewer.records import frame, illegal, record, write
 from tests.video.conftest import video  # noqa: F401  (a fixture)

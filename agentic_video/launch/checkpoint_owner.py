@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.launch.options import ChangedData
-from agentic_video.launch.run_folder import but_for_content, changed_content
+from agentic_video.launch.run_folder import but_for_content, changed_content, forget_rows
 from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -76,6 +76,13 @@ def check_owner(folder: str, owner: Sequence[str], resume_mode: str, changed: Ch
         raise SetupError(f"{held} another run ({why}): {ways}")
     if signed["finished"]:
         raise SetupError(f"{held} this run, which has finished: {ways}")
+
+
+def forget_other_rows(folder: str, owner: Sequence[str]) -> None:
+    """Let a run that goes on from a folder's checkpoints begin with its first row, where they are of other rows."""
+    signed = _signed(folder) if folder else None
+    if signed and "TRAIN_FILES" in changed_content([str(one) for one in signed["owner"]], owner):
+        forget_rows(Path(folder))
 
 
 def sign(folder: str, owner: Sequence[str], *, finished: bool) -> None:

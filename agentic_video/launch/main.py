@@ -17,7 +17,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from agentic_video.launch.checkpoint_owner import check_owner, owner_identity, sign
+from agentic_video.launch.checkpoint_owner import check_owner, forget_other_rows, owner_identity, sign
 from agentic_video.launch.fork_server import Forks
 from agentic_video.launch.handover import resolved_overrides
 from agentic_video.launch.inputs import Checked, Inputs, check_inputs, handed_over, input_overrides, named_inputs
@@ -235,6 +235,8 @@ def _train(
     inputs, checked, machine = start.inputs, start.checked, start.machine
     identity = [*start.identity, *([f"machine={machine}"] if machine else [])]
     folder, resumed = run_folder(start.root, identity, start.options.changed_data, start.shared)
+    if start.options.changed_data == "continue":
+        forget_other_rows(start.shared, start.owner)
     sign(start.shared, start.owner, finished=False)
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     files = (inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos)

@@ -216,11 +216,11 @@ def video_problem(video: str, check: str, damaged_share: float = DAMAGED_SHARE) 
     if check in ("probe", "decode"):
         try:
             with open_video(video, time_limit=PROBE_SECONDS) as reader:
-                if error := too_short(reader.info, damaged_share):
-                    return str(error)
+                if short := too_short(reader.info, damaged_share):
+                    return str(short)
                 damaged = find_damaged(reader, DECODE_SECONDS) if check == "decode" else []
-                if error := too_damaged(video, damaged, reader.info.num_frames, damaged_share):
-                    return str(error)
+                if many := too_damaged(video, damaged, reader.info.num_frames, damaged_share):
+                    return str(many)
                 if damaged:
                     logger.warning(
                         "%s: %d of %d frames (%s) can't be decoded; the nearest readable ones will be shown",

@@ -53,9 +53,9 @@ def picture_key(ref: FrameRef) -> int | str:
     return f"{ref.index}:{box}:{ref.crop.frame_width}x{ref.crop.frame_height}"
 
 
-def made_pictures(refs: Iterable[FrameRef], side: int = _MADE_SIDE) -> dict[str, str]:
+def made_pictures(refs: Iterable[FrameRef], side: int = _MADE_SIDE) -> dict[int | str, str]:
     """Small JPEG files, in base64 and by key, of the recorded pictures among some frames; the first few dozen."""
-    found: dict[str, str] = {}
+    found: dict[int | str, str] = {}
     for ref in refs:
         key = MADE + ref.made
         if not ref.made or ref.picture is None or key in found or len(found) >= _MOST_MADE:

@@ -148,8 +148,8 @@ def _rehearsed(row: Row, report: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def numbers_of(paper: str, row: Row) -> list[Published]:
-    """The published numbers that a row is compared with: the paper's own, of its usual number of calls, and of the row's
-    frames where it says so."""
+    """The published numbers that a row is compared with: the paper's own, of its usual number of calls, and of as many
+    frames as the row says."""
     return [
         one
         for one in published()

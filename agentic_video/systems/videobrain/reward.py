@@ -82,9 +82,7 @@ def question_class(qa: VideoQA) -> QuestionClass:
     return cast(QuestionClass, value)
 
 
-def gate_fault(
-    trajectory: Trajectory, duplicate_margin: int, tools: Collection[str] = TOOLS
-) -> str | None:
+def gate_fault(trajectory: Trajectory, duplicate_margin: int, tools: Collection[str] = TOOLS) -> str | None:
     """The first rule of the format gate that an episode breaks, or None (paper, section 3.4 and appendix C.1).
 
     Tags are counted over all that the agent said. Two rules are added to the published ones: each turn is one thought

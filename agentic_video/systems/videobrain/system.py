@@ -215,7 +215,9 @@ class VideoBrain(System):
         """
         total = video.info.num_frames
         if call.name not in self.tools:
-            raise ToolError(f"there is no such tool; there {'are' if self.tools[1:] else 'is'} {' and '.join(self.tools)}")
+            raise ToolError(
+                f"there is no such tool; there {'are' if self.tools[1:] else 'is'} {' and '.join(self.tools)}"
+            )
         if call.name == "uniform_sample":
             return check_uniform(call.arguments, total, self.uniform_frames, self.frame_times)
         candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates

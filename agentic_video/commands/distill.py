@@ -60,9 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--template-mix",
         default="",
         metavar="NAME:WEIGHT,...",
-        help="for FrameThinker: how often the teacher is asked to follow each reasoning template (direct, single_pass, "
-        "timestamp_grounded, hierarchical, multi_interval), or none (free); an episode that follows another one isn't "
-        "kept (default: it plays freely)",
+        help="for the system that has reasoning templates: how often the teacher is asked to follow each (direct, "
+        "single_pass, timestamp_grounded, hierarchical, multi_interval), or none (free); an episode that follows "
+        "another one isn't kept (default: it plays freely)",
     )
     team = parser.add_argument_group(
         "a team of teachers",

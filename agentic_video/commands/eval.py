@@ -70,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--baseline", type=positive, metavar="N", help="N uniform frames and the question, in place of the system"
     )
     parser.add_argument(
+        "--baseline-prompt",
+        default="",
+        metavar="NAME",
+        help="what the baseline is asked to say: baseline (the answer alone), baseline_cot (a chain of thought before "
+        "it), or a file of one's own (default: baseline)",
+    )
+    parser.add_argument(
         "--sweep",
         nargs=2,
         metavar=("KIND", "VALUES"),

@@ -26,6 +26,7 @@ COMMANDS = (
     "filter",
     "preferences",
     "templates",
+    "lengths",
 )
 """The subcommands. Each is a module of ``agentic_video.commands`` with ``HELP`` (one line), ``TAKES_OVERRIDES``
 (whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``."""

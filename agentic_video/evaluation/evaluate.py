@@ -330,7 +330,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     if options.sweep and any(result.point for result in results):
         kind, benchmark = options.sweep.kind, options.benchmark_name
         picture = options.folder / f"sweep-{kind}.png"
-        curves = read_curves(options.folder, kind, options.variant.kind, job.identity_at)
+        curves = read_curves(options.folder, kind, options.variant.curve, job.identity_at)
         draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
         if kind == "frames" and options.variant.kind == "baseline":
@@ -505,7 +505,8 @@ def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System,
         tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
     """
     if variant.kind == "baseline":
-        return baseline_of(system, variant.frames, tiny=tiny), f"baseline of {variant.frames} frames"
+        title = f"{variant.curve} of {variant.frames} frames"
+        return baseline_of(system, variant.frames, tiny=tiny, prompt=variant.prompt), title
     if variant.kind == "no-tools":
         return system.direct(), f"{system.name} without tools"
     return system, system.name
@@ -533,7 +534,7 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     parts = []
     for value in options.sweep.values:
         changed = swept(system, kind, value)
-        folder = options.folder / folder_name(kind, options.variant.kind, value)
+        folder = options.folder / folder_name(kind, options.variant.curve, value)
         parts.append(Part(folder, f"{system.name}, {kind} {value}", changed, fit_limits(changed, limits), value))
     return parts
 

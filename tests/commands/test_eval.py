@@ -217,6 +217,10 @@ def test_without_a_model_the_tiny_one_plays(tmp_path: Path) -> None:
     assert (parsed().profile, parsed().model.engine, parsed().variant) == ("laptop", TOY, Variant())
     assert parsed("--no-tools").variant == Variant("no-tools")
     assert parsed("--no-tools", "--baseline", "2").variant == Variant("baseline", 2)
+    thinking = parsed("--baseline", "2", "--baseline-prompt", "baseline_cot").variant
+    assert thinking == Variant("baseline", 2, "baseline_cot")
+    with pytest.raises(SetupError, match="--baseline-prompt is for --baseline"):
+        parsed("--baseline-prompt", "baseline_cot")
     (tmp_path / "model.safetensors").touch()
     assert parsed("--engine", "toy", "--model", str(tmp_path)).profile == "laptop"
     with pytest.raises(SetupError, match="--engine toy needs the folder"):

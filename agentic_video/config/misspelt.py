@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.unread import table
 from agentic_video.utils.errors import SetupError
 
+PACKAGE = Path(__file__).resolve().parents[1]
 CLOSE = 0.85
 """How like another key is a slip of the finger; what is less like one may be somebody's own."""
 FREE = re.compile(r"agentic_video|hydra|override_\w+|\w*_kwargs|env_vars")
@@ -74,7 +75,8 @@ def _is_read(name: str, recipe: Path, texts: Iterable[str]) -> bool:
     if any(name in stage["other_names"] for stage in table().values()):
         return True
     pattern = re.compile(rf"\.{name}\b(?!\s*\()|[\"']{name}[\"']|^    {name}: ", re.MULTILINE)
-    return any(pattern.search(file.read_text(encoding="utf-8", errors="replace")) for file in recipe.rglob("*.py"))
+    files = (file for folder in (PACKAGE, recipe) for file in folder.rglob("*.py"))
+    return any(pattern.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
 
 
 def _place(name: str, texts: Mapping[Path, str]) -> str:

@@ -371,13 +371,14 @@ def table() -> dict[str, dict[str, Any]]:
 
 
 def _other_names(stage: Stage, keys: Iterable[str]) -> set[str]:
-    """Names that code reads of some config, and that stand in none of verl's files."""
+    """Names that verl's code reads of some config, and that stand in none of verl's files."""
     known = {part for key in keys for part in key.split(".")}
-    return {
-        name
-        for name, reads in _reads(stage).reads.items()
-        if name.isidentifier() and any(read.kind or re.search(r"(config|cfg)$", read.hint) for read in reads)
-    } - known
+
+    def of_config(read: _Read) -> bool:
+        return read.module.startswith("verl") and bool(read.kind or re.search(r"(config|cfg)$", read.hint))
+
+    found = _reads(stage).reads.items()
+    return {name for name, reads in found if name.isidentifier() and any(map(of_config, reads))} - known
 
 
 def _at(block: Any, key: str) -> Any:

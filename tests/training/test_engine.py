@@ -175,5 +175,6 @@ def test_a_later_turn_s_other_frame_moves_what_comes_after_it(
         before, other, again = found[kind]
         assert again == before, kind
         assert [other[place] for place in first] == pytest.approx([before[place] for place in first], abs=1e-5)
-        assert all(abs(other[place] - before[place]) > 1e-4 for place in second), kind
+        moved = [abs(other[place] - before[place]) for place in second]
+        assert max(moved) > 1e-3 and min(moved) > 1e-6, (kind, moved)
     assert found["references"] == found["pixels"]

@@ -27,6 +27,7 @@ from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
     ModelSpec,
+    check_taught,
     fit_images,
     list_models,
     model_spec,
@@ -51,10 +52,12 @@ from agentic_video.evaluation.results import (
     forget_failures,
     key_of,
     left_out,
+    read_settings,
     repeated,
     revision_of,
     same_gold,
     same_question,
+    same_settings,
 )
 from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
@@ -320,7 +323,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         ValueError: A key of the config, or a file of rows, is wrong.
     """
     job, parts = prepare(options)
-    if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
+    if not all(same_settings(read_settings(part.folder), job.identity(part)) for part in parts):
         require_model(options.model, name_option="--model-name")  # before a folder is made for it
         require_encoder(job.retrieval)
         require_judge(job, parts[0].system)
@@ -432,9 +435,14 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     """
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
+    check_files(options.data, "--data")
+    if options.model.engine not in SERVED and not _holds(options.folder, options.model.model):
+        require_model(options.model)
     make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
+    if options.variant.kind != "baseline":
+        check_taught(options.model.model, settings.system)
     questions = read_rows(options)
     model = model_spec(options.model, config)
     limits = limits_of(config)
@@ -451,6 +459,11 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
 def _content_of(model: str) -> str | None:
     """Digest of a checkpoint on this machine; null for another model."""
     return checkpoint_digest(model) or None if model else None
+
+
+def _holds(folder: Path, model: str) -> bool:
+    """Return True if a folder holds an evaluation of a model, which is reported whatever has become of the model."""
+    return any(read_settings(file.parent).get("model") == model for file in folder.glob(f"**/{SETTINGS_FILE}"))
 
 
 def _root_of(options: ModelOptions, name: str) -> str:

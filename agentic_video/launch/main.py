@@ -20,7 +20,15 @@ from omegaconf import DictConfig
 from agentic_video.launch.checkpoint_owner import check_owner, forget_other_rows, owner_identity, sign
 from agentic_video.launch.fork_server import Forks
 from agentic_video.launch.handover import resolved_overrides
-from agentic_video.launch.inputs import Checked, Inputs, check_inputs, handed_over, input_overrides, named_inputs
+from agentic_video.launch.inputs import (
+    Checked,
+    Inputs,
+    check_inputs,
+    handed_over,
+    input_overrides,
+    named_inputs,
+    require_there,
+)
 from agentic_video.launch.job import Job, job_forks, train
 from agentic_video.launch.machine import require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
@@ -110,6 +118,8 @@ def launch(options: LaunchOptions) -> int:
     if not options.submit:
         print(f"{options.title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
     began = time.monotonic()
+    if not options.submit and not _elsewhere(options, profile, gpus, environment):
+        require_there(named_inputs(options.stage, options.overrides, environment), options, profile)
     config, sizes = checked_config(options, profile, gpus, environment)
     if options.submit:
         return submit_job(options, profile, config, environment)
@@ -133,6 +143,11 @@ def launch(options: LaunchOptions) -> int:
     return 0
 
 
+def _elsewhere(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> bool:
+    """Return True if other machines train, so that what isn't on this one may be there."""
+    return profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
+
+
 def _checked(
     options: LaunchOptions,
     profile: Profile,
@@ -154,7 +169,7 @@ def _checked(
     if not options.dry_run:
         require_engine(options.stage, gpus)
     inputs = named_inputs(options.stage, options.overrides, environment)
-    elsewhere = profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
+    elsewhere = _elsewhere(options, profile, gpus, environment)
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, environment, config, sizes)
     identity = run_identity(options.overrides, environment, world_size(config, profile), inputs)

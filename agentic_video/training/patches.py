@@ -557,3 +557,71 @@ def gaps_of_turns(trainer_base: ModuleType) -> None:
         return {**original(data), **gaps}
 
     trainer_base.calculate_debug_metrics = calculate_debug_metrics  # type: ignore[attr-defined]
+
+
+def means_without_padding(corrections: ModuleType) -> None:
+    """verl fills a batch up with rows without a token, and counts them in its figures of whole sequences
+    (``rollout_corr/*``): leave them out."""
+    off_policy, weights, rejected = (
+        getattr(corrections, name)
+        for name in ("compute_offpolicy_metrics", "compute_is_metrics", "compute_rollout_rejection_mask")
+    )
+
+    def trained(mask: Any, *values: Any) -> list[Any]:
+        rows = mask.sum(dim=-1) > 0
+        return [None if value is None else value[rows] for value in (*values, mask)]
+
+    @wraps(off_policy)
+    def compute_offpolicy_metrics(old_log_prob: Any, rollout_log_prob: Any, response_mask: Any) -> Any:
+        return off_policy(*trained(response_mask, old_log_prob, rollout_log_prob))
+
+    @wraps(weights)
+    def compute_is_metrics(
+        rollout_is_weights: Any, raw_rollout_is_weights: Any, log_ratio_for_metrics: Any, response_mask: Any, **more: Any
+    ) -> Any:
+        values = trained(response_mask, rollout_is_weights, raw_rollout_is_weights, log_ratio_for_metrics)
+        names = "rollout_is_weights", "raw_rollout_is_weights", "log_ratio_for_metrics", "response_mask"
+        return weights(**dict(zip(names, values, strict=True)), **more)
+
+    @wraps(rejected)
+    def compute_rollout_rejection_mask(log_ratio: Any, response_mask: Any, *args: Any, **more: Any) -> Any:
+        mask, metrics = rejected(log_ratio, response_mask, *args, **more)
+        rows = int((response_mask.sum(dim=-1) > 0).sum())
+        if (name := "rollout_rs_seq_masked_fraction") in metrics and rows:
+            metrics[name] *= len(response_mask) / rows
+        return mask, metrics
+
+    for function in (compute_offpolicy_metrics, compute_is_metrics, compute_rollout_rejection_mask):
+        setattr(corrections, function.__name__, function)
+
+
+class _TrainedKl:
+    """A controller of the KL penalty that is told the mean over trained rows of a batch, and how many they are."""
+
+    def __init__(self, controller: Any, rows: int, trained: int) -> None:
+        self._controller, self._rows, self._trained = controller, rows, trained
+
+    @property
+    def value(self) -> float:
+        return float(self._controller.value)
+
+    def mean(self, over_rows: float) -> float:
+        return over_rows * self._rows / max(1, self._trained)
+
+    def update(self, current_kl: float, n_steps: int) -> None:
+        self._controller.update(current_kl=self.mean(current_kl), n_steps=self._trained)
+
+
+def kl_without_padding(trainer_base: ModuleType) -> None:
+    """``algorithm.use_kl_in_reward``: verl's mean of the KL over a batch counts the rows that fill it up, in the log and
+    for an adaptive coefficient."""
+    original = trainer_base.apply_kl_penalty
+
+    @wraps(original)
+    def apply_kl_penalty(data: Any, kl_ctrl: Any, *args: Any, **more: Any) -> Any:
+        mask = data.batch["response_mask"]
+        controller = _TrainedKl(kl_ctrl, len(mask), int((mask.sum(dim=-1) > 0).sum()))
+        data, metrics = original(data, controller, *args, **more)
+        return data, {**metrics, (name := "actor/reward_kl_penalty"): controller.mean(metrics[name])}
+
+    trainer_base.apply_kl_penalty = apply_kl_penalty  # type: ignore[attr-defined]

@@ -83,6 +83,17 @@ def _lay_out_once(modeling: ModuleType) -> None:
     laid_out_once(modeling)
 
 
+def _patch_trainer(trainer_base: ModuleType) -> None:
+    patches.gaps_of_turns(trainer_base)
+    patches.kl_without_padding(trainer_base)
+
+
+def _patch_losses(core_algos: ModuleType) -> None:
+    from agentic_video.training.loss_means import episode_means
+
+    episode_means(core_algos)
+
+
 def _patch_vllm_rollout(vllm_rollout: ModuleType) -> None:
     patches.own_weight_socket(vllm_rollout)
     patches.failed_weights(vllm_rollout)
@@ -106,7 +117,9 @@ def install() -> None:
         "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
-        "verl.trainer.ppo.v1.trainer_base": loudly(patches.gaps_of_turns),
+        "verl.trainer.ppo.core_algos": loudly(_patch_losses),
+        "verl.trainer.ppo.rollout_corr_helper": loudly(patches.means_without_padding),
+        "verl.trainer.ppo.v1.trainer_base": loudly(_patch_trainer),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.rollout.replica": loudly(_register_replica),
         "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(_patch_vllm_rollout),

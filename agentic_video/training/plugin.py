@@ -56,6 +56,7 @@ def _register_replica(replica: ModuleType) -> None:
 
 def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.poll_interval(replay_buffer)
+    patches.stalled_groups(replay_buffer)
     patches.failed_groups(replay_buffer)
     patches.dropped_groups(replay_buffer)
     patches.limited_drops(replay_buffer)
@@ -75,6 +76,12 @@ def _patch_distributed(distributed: ModuleType) -> None:
 def _patch_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
     patches.merged_lora(fsdp_checkpoint_manager)
     patches.kept_checkpoints(fsdp_checkpoint_manager)
+    patches.patient_checkpoints(fsdp_checkpoint_manager)
+
+
+def _patch_workers(engine_workers: ModuleType) -> None:
+    patches.frozen_vision(engine_workers)
+    patches.heeded_timeout(engine_workers)
 
 
 def _lay_out_once(modeling: ModuleType) -> None:
@@ -123,11 +130,12 @@ def install() -> None:
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.rollout.replica": loudly(_register_replica),
         "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(_patch_vllm_rollout),
-        "verl.workers.engine_workers": loudly(patches.frozen_vision),
+        "verl.workers.engine_workers": loudly(_patch_workers),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
         "verl.utils.fsdp_utils": loudly(_patch_fsdp),
         "verl.utils.distributed": loudly(_patch_distributed),
+        "verl.utils.tracking": loudly(patches.same_wandb_run),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.checkpoint_manager": loudly(patches.whole_checkpoints),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(_patch_checkpoints),

@@ -682,7 +682,11 @@ def means_without_padding(corrections: ModuleType) -> None:
 
     @wraps(weights)
     def compute_is_metrics(
-        rollout_is_weights: Any, raw_rollout_is_weights: Any, log_ratio_for_metrics: Any, response_mask: Any, **more: Any
+        rollout_is_weights: Any,
+        raw_rollout_is_weights: Any,
+        log_ratio_for_metrics: Any,
+        response_mask: Any,
+        **more: Any,
     ) -> Any:
         values = trained(response_mask, rollout_is_weights, raw_rollout_is_weights, log_ratio_for_metrics)
         names = "rollout_is_weights", "raw_rollout_is_weights", "log_ratio_for_metrics", "response_mask"

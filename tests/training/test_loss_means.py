@@ -52,9 +52,7 @@ def part(rows: Sequence[Row], *, named: bool = True) -> TensorDict:
         "response_mask": nested(masks),
         "loss_mask": nested(masks),
         "old_log_probs": nested([torch.full((length,), -1.0) for length in lengths]),
-        "advantages": nested(
-            [torch.full((length,), row.advantage) for row, length in zip(rows, lengths, strict=True)]
-        ),
+        "advantages": nested([torch.full((length,), row.advantage) for row, length in zip(rows, lengths, strict=True)]),
     }
     if named:
         fields |= {"uid": [row.episode[0] for row in rows], "session_id": [row.episode[1] for row in rows]}

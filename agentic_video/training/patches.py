@@ -722,8 +722,8 @@ class _TrainedKl:
 
 
 def kl_without_padding(trainer_base: ModuleType) -> None:
-    """``algorithm.use_kl_in_reward``: verl's mean of the KL over a batch counts the rows that fill it up, in the log and
-    for an adaptive coefficient."""
+    """``algorithm.use_kl_in_reward``: verl's mean of the KL over a batch counts the rows that fill it up, in the log
+    and for an adaptive coefficient."""
     original = trainer_base.apply_kl_penalty
 
     @wraps(original)

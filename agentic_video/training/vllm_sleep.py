@@ -1,9 +1,10 @@
 """State of vLLM's workers that a sleeping engine would lose.
 
 A worker that sleeps gives back the memory in which its model was loaded and its KV cache made. At level 2 vLLM restores
-the model's buffers, and a weight sync its parameters; at level 1 all that was loaded. Tensors that are neither are lost, such as Qwen3-VL's deepstack inputs, which are added to the first decoder layers of every batch: after waking
-they hold whatever the memory held. The same goes for what attention backends keep beside the KV cache, at both levels.
-Here such tensors are put aside before the memory goes, and written back when it comes again.
+the model's buffers, and a weight sync its parameters; at level 1 all that was loaded. Tensors that are neither are
+lost, such as Qwen3-VL's deepstack inputs, which are added to the first decoder layers of every batch: after waking they
+hold whatever the memory held. The same goes for what attention backends keep beside the KV cache, at both levels. Here
+such tensors are put aside before the memory goes, and written back when it comes again.
 """
 
 import gc

@@ -19,6 +19,7 @@ from benchmarks.gpu.machine import REPOSITORY, Skip, alone, called, require, req
 from benchmarks.gpu.rollout import Rollout, RolloutSetting, Said
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence, noise, plan
 from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpoint
+from benchmarks.gpu.sleeper import write_adapter
 
 TINY_FRAME = (112, 56)
 """Width and height of the tiny model's frames: what it knows is a few tokens large."""
@@ -473,6 +474,83 @@ def vllm_turns(
         "block": block,
         "sequences_of_20k": kv / 20_000,
         "start_seconds": rollout.start_seconds,
+    }
+
+
+def sleep_and_wake(
+    scratch: Path,
+    device: str,
+    *,
+    model: str,
+    lora_rank: int = 0,
+    layers: int | None = None,
+    vision_layers: int | None = None,
+    dtype: str = "bfloat16",
+    images: int = 4,
+    says: int = 16,
+    memory: float = 0.4,
+) -> dict[str, Any]:
+    """An engine says after waking what it said before it fell asleep, though the memory that it gets back holds NaN.
+
+    verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda``; on a CPU there is no sleep, and the engine only answers twice.
+        model: Of :data:`SHAPES` or :data:`TINY`.
+        lora_rank: Of an adapter with which it answers; 0 for none.
+        layers: Of the language model.
+        vision_layers: Of the vision tower.
+        dtype: Of the weights.
+        images: Frames that it is shown.
+        says: Tokens of a reply.
+        memory: Share of the GPU that vLLM takes.
+
+    Returns:
+        ``difference``: the largest one of the replies' log-probabilities, infinite where other tokens were said;
+        ``adapter``: the mean one between the model with and without its adapter; ``kept``: bytes that were kept;
+        ``slept``.
+    """
+    require("vllm")
+    folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, vocabulary=False, spread=SPREAD)
+    adapter = write_adapter(scratch / f"{model}-adapter", folder, lora_rank) if lora_rank else None
+    length = 2048 if model in TINY else 16_384
+    sleeps = device == "cuda"
+    rollout = Rollout(
+        RolloutSetting(
+            folder,
+            device,
+            dtype,
+            tokens=length,
+            batched_tokens=length,
+            images=images,
+            memory=memory,
+            sleeps=sleeps,
+            lora_rank=lora_rank,
+        )
+    )
+    shown = make_sequence(
+        [Turn(images, 24, says)], rollout.tokenizer, rollout.image_tokens(frame_of(model)), frame_of(model), 0
+    )
+
+    async def answers() -> tuple[list[Said], list[int]]:
+        ask = partial(rollout.say, shown.prompt, shown.images, says)
+        plain, before = await ask(), await ask(adapter=adapter)
+        kept = await rollout.sleep_and_wake(1 if lora_rank else 2) if sleeps else []
+        return [plain, before, await ask(adapter=adapter)], kept
+
+    try:
+        (plain, before, after), kept = asyncio.run(answers())
+    finally:
+        rollout.close()
+    gaps = [abs(old - new) for old, new in zip(before.log_probs, after.log_probs, strict=True)]
+    without = [abs(old - new) for old, new in zip(plain.log_probs, before.log_probs, strict=True)]
+    return {
+        "difference": max(gaps) if before.ids == after.ids else math.inf,
+        "adapter": statistics.fmean(without),
+        "lora_rank": lora_rank,
+        "kept": kept,
+        "slept": sleeps,
     }
 
 

@@ -1,6 +1,6 @@
 """vLLM's own model in this process, put to sleep as a GPU's worker is: ``python -m``.
 
-Arguments: a folder, and a model (a tiny one of benchmarks/gpu/shapes.py). Memory that goes comes back as NaN. Prints one
+Arguments: a folder, and a model (a tiny one of benchmarks/gpu/shapes.py). Memory that goes comes back as NaN. Prints a
 line of JSON.
 """
 

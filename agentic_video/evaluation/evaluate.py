@@ -195,6 +195,7 @@ class Job:
             frame_store=self.settings.frame_store,
             retrieval=self.retrieval,
             judge=self.settings.judge,
+            score_timeout=self.settings.reward.timeout,
             concurrency=self.options.concurrency,
             provenance={
                 "model": self.model.chat.model or self.model.model,

@@ -18,6 +18,7 @@ from agentic_video.graders.plain import plain_message
 from agentic_video.types.text import printable
 from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.time_limit import uncounted
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +192,8 @@ class Endpoint:
             return read(reply)
 
         try:
-            return await self._retrying()(ask)
+            with uncounted():  # it has a limit of its own
+                return await self._retrying()(ask)
         except Unreadable as error:
             problem = str(error)
         except Exception as error:  # whatever a server can make the client raise

@@ -22,7 +22,7 @@ from agentic_video.launch.fork_server import Forks
 from agentic_video.launch.handover import resolved_overrides
 from agentic_video.launch.inputs import Checked, Inputs, check_inputs, handed_over, input_overrides, named_inputs
 from agentic_video.launch.job import Job, job_forks, train
-from agentic_video.launch.machine import require_engine
+from agentic_video.launch.machine import require_attention, require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.profile import choose_profile, on_ray_cluster
 from agentic_video.launch.run_folder import launcher_alive, link_model, run_folder, run_identity, write_record
@@ -146,6 +146,8 @@ def _checked(
     """
     if not options.dry_run:
         require_engine(options.stage, gpus)
+        if gpus and profile not in ON_TOYWORLD and not on_ray_cluster(options.stage, environment):
+            require_attention(config)
     inputs = named_inputs(options.stage, options.overrides, environment)
     elsewhere = profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)

@@ -1,7 +1,9 @@
 """Environment variables of every process that a command starts, and where outputs go."""
 
 import os
+import re
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from agentic_video.utils.errors import SetupError
@@ -49,6 +51,25 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
 
 
 DEFAULT_CACHE = cache_folder(os.environ)
+
+
+def missing_requirements() -> list[str]:
+    """Names of the distributions that this package requires, without its extras, and that aren't installed."""
+    try:
+        texts = distribution(DISTRIBUTION).requires or []
+    except PackageNotFoundError:
+        return []
+    return [found[0] for text in texts if "extra ==" not in text and (found := _absent(text))]
+
+
+def _absent(requirement: str) -> tuple[str, ...]:
+    """The name of a requirement that isn't installed; empty for one that is, and for what only some machines need."""
+    name, marker = re.split(r"[^\w.-]", requirement, maxsplit=1)[0], requirement.partition(";")[2]
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return () if marker else (name,)
+    return ()
 
 
 def file_in_the_way(folder: Path) -> Path | None:

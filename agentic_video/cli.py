@@ -8,6 +8,7 @@ from agentic_video.commands.guard import plainly
 from agentic_video.commands.parsing import parsed
 from agentic_video.utils.environment import DISTRIBUTION, missing_requirements
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.surroundings import use_utf8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
+    if arguments is None:
+        use_utf8()
     words = list(sys.argv[1:] if arguments is None else arguments)
     return plainly(lambda: _run(words))
 

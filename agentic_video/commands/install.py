@@ -56,7 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     if compiles:
         if not arguments.dry_run and (problem := driver_problem() or nvcc_problem()):
             raise SetupError(f"{problem}; or --flash-attn WHEEL, or --no-flash-attn")
-        print(f"{BUILDING}. With a wheel: --flash-attn WHEEL. Without: --no-flash-attn, and {NO_FLASH_ATTN}", flush=True)
+        otherwise = f"With a wheel: --flash-attn WHEEL. Without: --no-flash-attn, and {NO_FLASH_ATTN}"
+        print(f"{BUILDING}. {otherwise}", flush=True)
     # flash-attn's build would look for a wheel on the web, and there is none for the locked torch
     environment = {**os.environ, "FLASH_ATTENTION_FORCE_BUILD": "TRUE"}
     for command in commands:

@@ -28,8 +28,8 @@ COMMANDS: Mapping[str, str] = {
     "templates": "say which reasoning templates trajectories follow",
 }
 """The subcommands, each with a line of help. Each is a module of ``agentic_video.commands`` with ``TAKES_OVERRIDES``
-(whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``; only the
-one that is asked for is imported."""
+(whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``; only
+the one that is asked for is imported."""
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,8 +1,10 @@
 """What can be told of a Ray cluster before Ray is asked."""
 
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 from agentic_video.utils.errors import one_line
 
@@ -18,7 +20,18 @@ def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get("RAY_AUTH_MODE"):
         return {}
     named = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
-    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").is_file() else {}
+    return {"RAY_AUTH_MODE": "token"} if named or Path(os.path.expanduser("~/.ray/auth_token")).is_file() else {}
+
+
+def own_token(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables with a token for a Ray cluster that a command starts for itself; none where one is named already.
+
+    Ray would write a token of its own into the user's home, which may not be writable.
+    """
+    named = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if environment.get("RAY_AUTH_MODE") == "disabled" or any(environment.get(name) for name in named):
+        return {}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex * 2}
 
 
 def unanswered(address: str) -> str:

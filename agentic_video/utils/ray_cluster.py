@@ -1,6 +1,7 @@
 """What can be told of a Ray cluster before Ray is asked."""
 
 import os
+import shlex
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,11 @@ def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
         return {}
     named = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
     return {"RAY_AUTH_MODE": "token"} if named or Path(os.path.expanduser("~/.ray/auth_token")).is_file() else {}
+
+
+def shell_problem(path: str) -> str:
+    """Why Ray can't start a process from a path; empty where it can. It has a shell do so, and quotes nothing."""
+    return "" if shlex.quote(path) == path else "Ray takes no path with spaces, letters beyond ASCII or a shell's signs"
 
 
 def own_token(environment: Mapping[str, str]) -> dict[str, str]:

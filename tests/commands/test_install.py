@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ import pytest
 from agentic_video.cli import main
 from agentic_video.commands import install
 from agentic_video.commands.install import install_commands, lists_folder
-from tests.utils.machines import Machine
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 LATE = "requirements-flash-attn.txt"
@@ -50,20 +50,18 @@ def test_flash_attn_can_come_from_a_wheel_or_be_left_out() -> None:
 
 @pytest.mark.parametrize("words", [["--flash-attn", "WHEEL"], ["--no-flash-attn"]])
 def test_a_machine_that_cannot_compile_flash_attn_is_told_before_anything_is_downloaded(
-    words: list[str],
-    machine: Machine,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PATH", machine.path(driver="580.65.06"))
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path))  # which has no compiler
     ran: list[list[str]] = []
     monkeypatch.setattr(install, "installer", lambda: ["pip", "install"])
-    monkeypatch.setattr(
-        install.subprocess, "run", lambda command, env: ran.append(command) or subprocess.CompletedProcess(command, 0)
-    )
+    monkeypatch.setattr(install, "driver_problem", lambda: "")
     monkeypatch.setattr(install, "nvcc_problem", lambda: "no compiler")
+
+    def run(command: list[str], env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(install.subprocess, "run", run)
     assert main(["install", "gpu"]) == 2 and not ran
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "no compiler" in said and words[0] in said

@@ -81,6 +81,7 @@ COSTS_A_LINE: Mapping[str, tuple[Mapping[str, str], str]] = {
     "vLLM without plugins": ({"VLLM_PLUGINS": ""}, "VLLM_PLUGINS"),
     "verl without plugins": ({"VERL_USE_EXTERNAL_PLUGINS": "none"}, "VERL_USE_EXTERNAL_PLUGINS"),
     "a temporary folder that is too long": ({"TMPDIR": "/tmp/" + "x" * 90}, "TMPDIR"),
+    "a temporary folder with spaces": ({"TMPDIR": "/tmp/a b"}, "TMPDIR"),
     "a cache that can't be written to": ({"HOME": NOWHERE, "XDG_CACHE_HOME": ""}, "XDG_CACHE_HOME"),
     "outputs that can't be written to": ({"OUTPUT_DIR": f"{NOWHERE}/out"}, "OUTPUT_DIR"),
 }
@@ -95,7 +96,7 @@ def test_a_dry_run_works(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["outputs", "cache", "temporary"])
+@pytest.mark.parametrize("folder", ["outputs", "cache", "temporary"])  # a dry run starts no Ray
 def test_folders_may_have_any_name(folder: str, tmp_path: Path) -> None:
     odd = tmp_path / SIGNS
     odd.mkdir()
@@ -133,7 +134,7 @@ def test_too_few_open_files_cost_a_line(tmp_path: Path) -> None:
 @pytest.mark.e2e
 @pytest.mark.timeout(3600)
 def test_a_job_runs_where_all_of_it_comes_together(tmp_path: Path) -> None:
-    """A checkout, outputs, a cache and a temporary folder with such names, no home, a proxy that answers nobody, an
+    """A checkout, outputs and a cache with such names, no home, a proxy that answers nobody, an
     ASCII terminal, no GPU wanted, few open files, files for the user alone. EVA asks a verifier on this machine."""
     checkout = tmp_path / f"checkout {SIGNS}"
     names = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
@@ -141,8 +142,8 @@ def test_a_job_runs_where_all_of_it_comes_together(tmp_path: Path) -> None:
         if name.startswith(("agentic_video/", "recipes/")):
             (checkout / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, checkout / name)
-    # short, since Ray's sockets are below it; without the letters that Ray takes in no path
-    temporary = Path("/tmp/w e=[1],{x} $5")
+    # short and plain, since Ray's sockets and the script that forks are below it
+    temporary = Path("/tmp/w,e=1")
     temporary.mkdir(exist_ok=True)
     environment: dict[str, str] = {}
     for name, variables in WORKS.items():

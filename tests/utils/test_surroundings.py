@@ -88,7 +88,7 @@ def test_a_user_without_a_name_needs_a_home(monkeypatch: pytest.MonkeyPatch) -> 
         prepare({})
 
 
-@pytest.mark.parametrize(("limits", "fits"), [((256, 65536), True), ((256, 1024), True), ((256, 512), False)])
+@pytest.mark.parametrize(("limits", "fits"), [((256, 4096), True), ((256, 1024), True), ((256, 512), False)])
 def test_open_files(limits: tuple[int, int], fits: bool) -> None:
     """In a process of its own: a limit can't be raised again."""
     code = "import resource\nfrom agentic_video.utils.errors import SetupError\n"

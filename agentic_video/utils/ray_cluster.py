@@ -9,6 +9,8 @@ from uuid import uuid4
 
 from agentic_video.utils.errors import one_line
 
+CURRENT_CLUSTER = Path("/tmp/ray/ray_current_cluster")
+"""Where Ray notes the address of the cluster that it has started here."""
 CONNECT_SECONDS = 10.0
 """How long the head node may take to answer at all."""
 
@@ -42,11 +44,26 @@ def own_token(environment: Mapping[str, str]) -> dict[str, str]:
 
 def unanswered(address: str) -> str:
     """Why nothing can be asked at a Ray address; empty where something listens. Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():  # auto, or ray://
+    if address == "auto":
+        try:
+            known = CURRENT_CLUSTER.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            known = ""
+        if not known and not _runs_here():
+            return "RAY_ADDRESS=auto, and no Ray cluster runs on this machine"
+        return unanswered(known) if known != "auto" else ""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
         return ""
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         return f"no Ray cluster answers at {address}: {one_line(error)}"
     return ""
+
+
+def _runs_here() -> bool:
+    """Whether a process of Ray's own runs on this machine, by which Ray finds a cluster that it has no note of."""
+    import psutil
+
+    return any(process.info["name"] in ("raylet", "gcs_server") for process in psutil.process_iter(["name"]))

@@ -79,7 +79,8 @@ def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_
         timeout=timeout,
         follow_redirects=False,
         headers={"Accept-Encoding": "identity"},
-        **({} if proxy else {"trust_env": False, "verify": _certificates()}),
+        trust_env=proxy is not None,
+        verify=True if proxy else _certificates(),
     )
     return AsyncOpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0, http_client=client)
 

@@ -284,6 +284,7 @@ def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
         variables |= {"RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("agentic_video.launch.main.unanswered", lambda address: "")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("10.0.0.1", 64, 8, 0),)))

@@ -21,6 +21,7 @@ from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS, system_class
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.proxies import proxy_for, proxy_problem
 
 VLLM_KEYS = (
     "dtype",
@@ -380,11 +381,19 @@ def list_models(
     if not is_address(base_url):
         raise SetupError(f"{option} {base_url}: no address of a server; name one as {_with_scheme(base_url)}")
     key = api_key(key_env)
+    proxy = proxy_for(base_url)
+    if proxy and (problem := proxy_problem(proxy)):
+        raise SetupError(f"{option} {base_url}: {problem}")
+    through = f"; {proxy}" if proxy else ""
+    if proxy and proxy.url.lower().startswith("socks"):
+        return ModelList(None, f"it can't be asked through a SOCKS proxy{through}")
+    proxies = {base_url.partition(":")[0].lower(): proxy.url} if proxy else {}
+    opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
     try:
         request = urllib.request.Request(base_url.rstrip("/") + "/models")
         if key:
             request.add_header("Authorization", f"Bearer {key}")
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as reply:
+        with opener.open(request, timeout=timeout) as reply:
             text = reply.read(MAX_REPLY_BYTES)
     except urllib.error.HTTPError as error:
         if 300 <= error.code < 400:
@@ -395,10 +404,10 @@ def list_models(
             if not key:
                 said = f"asks for a key (HTTP {error.code}), and the variable {key_env} is not set"
             raise SetupError(f"{option} {base_url}: the server {said}; {key_option} names another variable") from error
-        return ModelList(None, f"HTTP {error.code}{_ask_for_v1(base_url) if error.code == 404 else ''}")
+        return ModelList(None, f"HTTP {error.code}{_ask_for_v1(base_url) if error.code == 404 else ''}{through}")
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
-        raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
+        raise SetupError(f"{option} {base_url}: no server answers there ({why}){through}") from error
     try:
         entries = json.loads(text)["data"]
         return ModelList({str(entry["id"]): str(entry.get("root") or "") for entry in entries})

@@ -19,6 +19,8 @@ from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, first_views, size_notes
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
@@ -146,6 +148,7 @@ def check_inputs(
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
+        _check_pictures(str(tokenizer or inputs.model), config)
     keys = {one.key_or_group for one in parse_overrides(options.overrides)}
     there = [
         (key if key in keys else variable, files)
@@ -222,6 +225,32 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
     if config := cached_config(model):
         _check_family(config, f"MODEL_PATH={model}")
+
+
+def _check_pictures(model: str, config: DictConfig) -> None:
+    """Make sure that the pictures of a system are ones for a model's processor and for vLLM, and say which sizes they
+    get.
+
+    Args:
+        model: Folder or name of the model whose processor is loaded.
+
+    Raises:
+        SetupError: They aren't.
+    """
+    rules = checkpoint_rules(model)
+    if rules is None:
+        return
+    settings = settings_of(config)
+    check_size_factor(settings.system, rules)
+    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
+    views = first_views(settings.system, rules, int(rollout.n) if rollout else 1)
+    for line in size_notes(views, rules, model):
+        print(line, flush=True)
+    if rollout and rollout.name == "vllm":
+        engine = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+        assert isinstance(engine, dict)
+        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
+        check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:

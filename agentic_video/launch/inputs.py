@@ -19,7 +19,7 @@ from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
-from agentic_video.planning.pictures import check_engine_room, check_size_factor, first_views, size_notes
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
@@ -243,7 +243,7 @@ def _check_pictures(model: str, config: DictConfig) -> None:
     settings = settings_of(config)
     check_size_factor(settings.system, rules)
     rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
-    views = first_views(settings.system, rules, int(rollout.n) if rollout else 1)
+    views = opening_pictures(settings.system, rules, int(rollout.n) if rollout else 1)
     for line in size_notes(views, rules, model):
         print(line, flush=True)
     if rollout and rollout.name == "vllm":

@@ -7,6 +7,7 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,26 +17,27 @@ from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import visuals_of
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.sampling import nearest_indices
 
-VIDEOS = ((1920, 1080, 3600.0), (1280, 720, 240.0), (640, 360, 240.0), (480, 640, 30.0), (320, 240, 60.0))
-"""(width, height, seconds) of the videos that are made up: usual sizes, long and short."""
+SIZES = ((1920, 1080), (1280, 720), (640, 360), (320, 240), (1080, 1920))
+SECONDS = (20.0, 60.0, 150.0, 300.0, 600.0, 3600.0)
+"""Of the videos that are made up: usual sizes (width and height in pixels), short and long."""
 MOST_DUMMY_FRAMES = 14
 """Of a video with which vLLM measures Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its qwen2_vl.py)."""
 
 
 @dataclass(frozen=True)
-class FirstViews:
+class OpeningPictures:
     """Pictures of a system's first views.
 
     Attributes:
         changed: (width, height) of pictures that the system asks for and the processor doesn't keep, each with what it
             is shown at instead.
         image_tokens: Of the largest image.
-        clip_tokens: Of the largest clip; 0 where there are none.
+        clip_tokens: Of the largest clip, for which a system may have a bound of its own; 0 where there are none.
     """
 
     changed: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
@@ -43,36 +45,51 @@ class FirstViews:
     clip_tokens: int
 
 
-def first_views(system: System, rules: ProcessorRules, rollouts: int = 1) -> FirstViews:
+def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -> OpeningPictures:
     """What a system shows first of videos of usual sizes.
 
     Args:
         system: Its opening is played.
         rules: Of the model's processors.
         rollouts: Of a group: the first and the last of them may begin with other views.
+
+    Returns:
+        Nothing of a system that wants more of a row or a video than what is made up here; its episodes say so.
+
+    Raises:
+        SetupError: The processor keeps no size of a picture.
     """
     changed: dict[tuple[int, int], tuple[int, int]] = {}
     images, clips = [0], [0]
-    for shown in asyncio.run(_shown(system, rollouts)):
+    try:
+        found = asyncio.run(_shown(system, rollouts))
+    except Exception:  # whatever a user's own system raises
+        return OpeningPictures((), 0, 0)
+    for shown in found:
         frames = len(shown.frames) if isinstance(shown, Clip) else 0
         if frames and rules.clip is None:
             continue
         size = shown.width, shown.height
-        kept = rules.kept(*size, frames)
+        try:
+            kept = rules.kept(*size, frames)
+        except ValueError as error:
+            raise SetupError(f"the checkpoint's preprocessor_config.json: {one_line(error)}") from error
         if kept != size:
             changed[size] = kept
         (clips if frames else images).append(rules.tokens(*kept, frames))
-    return FirstViews(tuple(changed.items()), max(images), max(clips))
+    if len(clips) > 1:
+        clips.append(system.view_budget.tokens or 0)
+    return OpeningPictures(tuple(changed.items()), max(images), max(clips))
 
 
 async def _shown(system: System, rollouts: int) -> list[Frame | Clip]:
     found: list[Frame | Clip] = []
-    for width, height, seconds in VIDEOS:
+    for number, ((width, height), seconds) in enumerate(product(SIZES, SECONDS)):
         source = _BlackSource(width, height, seconds)
         times = np.linspace(0, seconds, 64).tolist()
         qa = VideoQA(
             id="plan",
-            video="plan.mp4",
+            video=f"plan{number}.mp4",  # a name may say how many frames there are
             question="?",
             answer="A",
             options=("a", "b"),
@@ -159,7 +176,7 @@ def check_size_factor(system: System, rules: ProcessorRules) -> None:
         )
 
 
-def check_engine_room(views: FirstViews, rules: ProcessorRules, rollout: Mapping[str, Any], key: str) -> None:
+def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Mapping[str, Any], key: str) -> None:
     """Make sure that vLLM takes a system's largest image and clip. It would refuse each request that has a larger one.
 
     Args:
@@ -179,8 +196,8 @@ def check_engine_room(views: FirstViews, rules: ProcessorRules, rollout: Mapping
     for kind, tokens in (("image", views.image_tokens), ("clip", views.clip_tokens)):
         if tokens > room:
             raise SetupError(
-                f"{key}={batched}: the largest {kind} of a first view has {tokens} tokens, and vLLM's encoder takes "
-                f"{room} at most; set {key}={tokens}, or show fewer or smaller frames"
+                f"{key}={batched}: the largest {kind} of a first view has up to {tokens} tokens, and vLLM's encoder "
+                f"takes {room} at most; set {key}={tokens}, or show fewer or smaller frames"
             )
     if rollout.get("disable_chunked_mm_input") and room > batched:
         raise SetupError(
@@ -189,7 +206,7 @@ def check_engine_room(views: FirstViews, rules: ProcessorRules, rollout: Mapping
         )
 
 
-def size_notes(views: FirstViews, rules: ProcessorRules, model: str) -> list[str]:
+def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> list[str]:
     """A line for sizes that a system asks for and the checkpoint's processor doesn't keep; none where it keeps all."""
     if not views.changed:
         return []

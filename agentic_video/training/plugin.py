@@ -113,6 +113,7 @@ def install() -> None:
         "verl.workers.engine_workers": loudly(patches.frozen_vision),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
+        "verl.utils.tokenizer.tokenizer": loudly(patches.required_processor),
         "verl.utils.fsdp_utils": loudly(_patch_fsdp),
         "verl.utils.distributed": loudly(_patch_distributed),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),

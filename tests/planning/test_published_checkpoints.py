@@ -22,7 +22,11 @@ NAME = re.compile(r"Qwen/Qwen[0-9.]+-VL-[0-9A-Za-z]+(?:-[A-Za-z]+)*")
 
 
 def test_every_checkpoint_that_is_named_anywhere_is_there() -> None:
-    pages = [*REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("recipes/**/*.*"), *REPOSITORY.glob("agentic_video/**/*.yaml")]
+    pages = [
+        *REPOSITORY.glob("docs/*.md"),
+        *REPOSITORY.glob("recipes/**/*.*"),
+        *REPOSITORY.glob("agentic_video/**/*.yaml"),
+    ]
     named = {name for page in pages for name in NAME.findall(page.read_text(encoding="utf-8"))}
     named |= {one.model for one in checkpoints().values()} | {one.base for one in checkpoints().values()}
     assert len(named) > 8

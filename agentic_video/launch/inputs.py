@@ -247,8 +247,7 @@ def _check_pictures(model: str, config: DictConfig) -> None:
     for line in size_notes(views, rules, model):
         print(line, flush=True)
     if rollout and rollout.name == "vllm":
-        engine = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
-        assert isinstance(engine, dict)
+        engine: Any = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
         sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
         check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
 

@@ -479,8 +479,8 @@ class TokenPolicy:
         return True
 
     def _check_placeholders(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
-        for shown in visuals:
-            self.rules.require_kept(shown.width, shown.height, clip_frames(shown))
+        for visual in visuals:
+            self.rules.require_kept(visual.width, visual.height, clip_frames(visual))
         for kind, token_id in (("image", self._format.image_token_id), ("video", self._format.video_token_id)):
             shown = [one for one in visuals if isinstance(one, Clip | ClipRef) == (kind == "video")]
             expected = sum(self._format.visual_tokens(one) for one in shown)

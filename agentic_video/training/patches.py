@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -367,6 +368,10 @@ def required_processor(tokenizer: ModuleType) -> None:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
         return processor
 
+    # Packages may have taken the name by now: verl loads its plugins late.
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "verl" and getattr(module, "hf_processor", None) is original:
+            setattr(module, "hf_processor", hf_processor)
     tokenizer.hf_processor = hf_processor
 
 

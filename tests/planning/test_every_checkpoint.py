@@ -125,7 +125,7 @@ def system_of(name: str, frames_as: str, side: int) -> System:
     settings = settings_of(composed(name, "cluster", f"agentic_video.system.frames_as={frames_as}"))
     system: Any = settings.system
     has = {one.name for one in fields(system)}
-    few: dict[str, Any] = {"size_factor": side, "overview_max_frames": 6, "overview_fps": 0.2}
+    few: dict[str, Any] = {"size_factor": side, "overview_max_frames": 6, "overview_fps": 0.2, "video_path": "none"}
     return replace(system, **{key: value for key, value in few.items() if key in has})
 
 

@@ -369,10 +369,10 @@ def required_processor(tokenizer: ModuleType) -> None:
         return processor
 
     # Packages may have taken the name by now: verl loads its plugins late.
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "verl" and getattr(module, "hf_processor", None) is original:
-            setattr(module, "hf_processor", hf_processor)
-    tokenizer.hf_processor = hf_processor
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "verl"]
+    for module in (tokenizer, *modules):
+        if vars(module).get("hf_processor") is original:
+            vars(module)["hf_processor"] = hf_processor
 
 
 def _sees(name_or_path: str, **kwargs: Any) -> bool:

@@ -62,6 +62,7 @@ from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.submission import write_submissions
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
+from agentic_video.graders.captions import is_caption
 from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
 from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.tokens import TokenLimits
@@ -346,7 +347,9 @@ def judged_rows(job: Job, system: System) -> Counter[str]:
     """
     always = OPEN_ENDED["judge"]
     kinds = (
-        always if qa.answer_type == "open_ended" and qa.data_source in JUDGED else judged(system, qa)
+        always
+        if is_caption(qa) or (qa.answer_type == "open_ended" and qa.data_source in JUDGED)
+        else judged(system, qa)
         for qa in job.rows
         if not qa.hidden
     )

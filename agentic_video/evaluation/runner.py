@@ -19,6 +19,8 @@ from agentic_video.evaluation.results import REVISION, Failure, append, journal,
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
+from agentic_video.graders.captions import VALUES as CAPTION_VALUES
+from agentic_video.graders.captions import is_caption, score_caption, zero_caption
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import grade_answer
 from agentic_video.rollout.chat_policy import Usage
@@ -103,16 +105,17 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
     return Record(qa, trajectory, rewards, context.plan.provenance)
 
 
-GRADES = ("acc", "acc_robust")
-"""What :func:`grades` finds out."""
+GRADES = ("acc", "acc_robust", *CAPTION_VALUES)
+"""Values that :func:`grades` may return."""
 
 
 async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> dict[str, float]:
     """Accuracies of an episode; one that can't be had is left out.
 
     Returns:
-        ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`), and
-        ``acc_robust`` by the shared one.
+        ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`, captions),
+        ``acc_robust`` by the shared one, and the values of a caption
+        (:func:`~agentic_video.graders.captions.score_caption`).
 
     Raises:
         ArithmeticError: The system's own accuracy is no finite number.
@@ -121,7 +124,9 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
     if qa.hidden:
         return found
     try:
-        if qa.answer_type == "open_ended" and qa.data_source in JUDGED:
+        if is_caption(qa):
+            found |= await grade_caption(trajectory.answer, qa, graders)
+        elif qa.answer_type == "open_ended" and qa.data_source in JUDGED:
             found["acc"] = await grade_answer(trajectory.answer or None, qa, "robust", graders.judge)
         else:
             grade = await system.grade(trajectory, qa, graders)
@@ -131,6 +136,19 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
     if qa.answer_type == "multiple_choice":
         found["acc_robust"] = float(match_choice(trajectory.answer, qa, "robust"))
     return found
+
+
+async def grade_caption(caption: str | None, qa: VideoQA, graders: Graders) -> dict[str, float]:
+    """Score a caption by its benchmark's procedure; an episode without one scores 0.
+
+    Raises:
+        EndpointError: There is no judge, or it gave no readable reply.
+    """
+    if not caption or not caption.strip():
+        return zero_caption(qa)
+    if graders.judge is None:
+        raise EndpointError(f"row {qa.id} asks for a caption: a judge is needed")
+    return await score_caption(graders.judge, qa, caption)
 
 
 def visual_tokens(trajectory: Trajectory, side: int) -> int:

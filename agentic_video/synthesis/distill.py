@@ -13,14 +13,23 @@ from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.model import ModelSpec
 from agentic_video.evaluation.options import check_files
+from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatPolicy, Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy
-from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, spoken, transcript
+from agentic_video.synthesis.asking import ServerOptions, ask_beside, chat_config, transcript
 from agentic_video.synthesis.inputs import content_of, read_questions
 from agentic_video.synthesis.jobs import KEPT, Finished, Job, JobOptions, Key, Outcome, open_job
 from agentic_video.synthesis.teachers import Teacher, TeacherOptions, prepare
-from agentic_video.synthesis.team import Experience, ExperienceBank, TeamOptions, TeamPolicy
+from agentic_video.synthesis.team import (
+    WORKFLOWS,
+    Experience,
+    ExperienceBank,
+    TeamOptions,
+    TeamPolicy,
+    summarise,
+    workflow_of,
+)
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.needs import check_needs
 from agentic_video.systems.prompts import question_text
@@ -237,13 +246,19 @@ class Distiller:
                 "reviews": notes.reviews,
                 "objections": notes.objections,
                 "unclear_reviews": notes.unclear,
-                "experiences": [[one.qa.data_source, one.qa.id] for one in similar],
+                "experiences": [[experience.qa.data_source, experience.qa.id] for experience in similar],
+                "workflow": workflow_of(qa, item.sample),
             }
         verdict = await verify(system, trajectory, qa, self._context.graders, self._min_acc)
         reason = verdict.reason
         if reason == KEPT and self._critic is not None:
             reason, asked = await self._criticise(trajectory, qa)
             usage += asked
+        if reason == KEPT and self._team is not None and self._team.experiences > 0:
+            backend = self._backends[item.sample]
+            summary, asked = await summarise(backend, system, self._teacher.limits, trajectory, qa)
+            usage += asked
+            provenance["team"]["summary"] = summary
         return Outcome(reason, Record(qa, trajectory, verdict.rewards, provenance).to_dict(), usage)
 
     def _policy(self, item: _Item, similar: Sequence[Experience]) -> Policy:
@@ -252,7 +267,8 @@ class Distiller:
         if self._team is None:
             return policy
         assert isinstance(policy, ChatPolicy)
-        return TeamPolicy(policy, backend, system, limits, similar, self._team.thinker_rounds)
+        workflow = WORKFLOWS[workflow_of(item.qa, item.sample)]
+        return TeamPolicy(policy, backend, system, limits, similar, workflow, self._team.thinker_rounds)
 
     async def _criticise(self, trajectory: Trajectory, qa: VideoQA) -> tuple[str, Usage]:
         """The critic's verdict on a verified path: only a clear yes keeps it."""

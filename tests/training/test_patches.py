@@ -111,7 +111,7 @@ def test_a_batch_without_images_goes_through_the_vision_tower(checkpoint: Path) 
     assert all(gradient is None or not gradient.any() for gradient in gradients)
 
 
-@pytest.mark.parametrize("broken", ["processor", "tokens", "class"])
+@pytest.mark.parametrize("broken", ["processor", "class"])
 def test_a_model_that_sees_is_not_trained_without_its_processor(broken: str, checkpoint: Path, tmp_path: Path) -> None:
     """verl warns, has no processor then, and goes on with text."""
     from verl.utils import hf_processor
@@ -123,11 +123,8 @@ def test_a_model_that_sees_is_not_trained_without_its_processor(broken: str, che
     values = json.loads(file.read_text())
     if broken == "processor":
         values["image_processor"]["size"] = {"height": 4}
-    elif broken == "class":
-        values["processor_class"] = "LlavaProcessor"
     else:
-        for name in ("tokenizer.json", "vocab.json", "merges.txt"):
-            (folder / name).unlink()
+        values["processor_class"] = "LlavaProcessor"
     file.write_text(json.dumps(values))
     with pytest.raises(ValueError, match="text alone") as caught:
         hf_processor(str(folder))

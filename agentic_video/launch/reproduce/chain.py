@@ -103,10 +103,12 @@ class Played:
     Attributes:
         model: As ``published.yaml`` names it.
         run: The command; ``{rows}`` is the benchmark's rows, ``{benchmark}`` its name.
+        sets: The benchmarks that the paper has of this model; empty for all.
     """
 
     model: str
     run: str
+    sets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -331,6 +333,10 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
     sets = _texts(raw.pop("sets", {}), "benchmarks.sets")
     if unknown := [name for name in wanted if name not in sets]:
         raise ValueError(f"--benchmarks {unknown[0]}: there are {', '.join(sets)}")
+    models = {who: dataclass_from(Played, values, f"benchmarks.{who}") for who, values in raw.items()}
+    for who, played in models.items():
+        if unknown := [name for name in played.sets if name not in sets]:
+            raise ValueError(f"benchmarks.{who}.sets: {unknown[0]}: there are {', '.join(sets)}")
     for benchmark in wanted or sets:
         words = shlex.split(sets[benchmark])
         yield Entry(
@@ -339,8 +345,9 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
             f"{PROGRAM} convert {shlex.join(words)} --source {{data}}/{words[0]} --out {{folder}}/rows.parquet",
             makes={"rows": "rows.parquet"},
         )
-        for who, values in raw.items():
-            played: Played = dataclass_from(Played, values, f"benchmarks.{who}")
+        for who, played in models.items():
+            if played.sets and benchmark not in played.sets:
+                continue
             run = played.run.replace("{rows}", f"{{rows-{benchmark}.rows}}").replace("{benchmark}", benchmark)
             yield Entry(
                 f"{who}-{benchmark}",

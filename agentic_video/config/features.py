@@ -77,6 +77,31 @@ MANAGER = "agentic_video.training.agent_loop_manager.VideoAgentLoopManager"
 IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
 """A module that LoRA must leave alone, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""
 
+PROCESSOR_KEYS = frozenset(
+    {
+        "size",
+        "min_pixels",
+        "max_pixels",
+        "patch_size",
+        "temporal_patch_size",
+        "merge_size",
+        "do_resize",
+        "resample",
+        "do_rescale",
+        "rescale_factor",
+        "do_normalize",
+        "image_mean",
+        "image_std",
+        "fps",
+        "num_frames",
+        "do_sample_frames",
+        "images_kwargs",
+        "videos_kwargs",
+    }
+)
+"""Arguments of a processor by which one side would see other pictures than the other."""
+PROCESSOR_ARGUMENTS = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs"
+
 Get = Callable[[str], Any]
 
 
@@ -101,6 +126,7 @@ def check_verl_features(config: DictConfig) -> None:
         _reward,
         _trainer,
         _engine,
+        _processors,
         _actor,
         _lora,
         _separate_async,
@@ -299,6 +325,25 @@ def _blind(get: Get) -> Iterator[str]:
     if get("skip.rollout_tq.enable"):
         # verl/utils/skip/rollout_skip.py saves the batch, where frames are references to a store of that run
         yield "skip.rollout_tq.enable: what verl would save of a rollout has no pictures, only references; set False"
+
+
+def processor_problem(arguments: Any, key: str) -> str:
+    """What is wrong with arguments for vLLM's processor, or verl's, which the other processes don't get; empty where
+    nothing is."""
+    changed = sorted(PROCESSOR_KEYS & {str(name) for name in arguments or {}})
+    if not changed:
+        return ""
+    return (
+        f"{key}.{changed[0]}: rollouts, engine and trainer have the processor of the checkpoint's files, and pictures "
+        "must be the same to all; leave it out, and write it into preprocessor_config.json (and "
+        "video_preprocessor_config.json) of the checkpoint's folder"
+    )
+
+
+def _processors(get: Get) -> Iterator[str]:
+    for key in (PROCESSOR_ARGUMENTS, "data.mm_processor_kwargs"):
+        if problem := processor_problem(get(key), key):
+            yield problem
 
 
 def _engine(get: Get) -> Iterator[str]:

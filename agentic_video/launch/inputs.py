@@ -19,6 +19,8 @@ from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
@@ -173,6 +175,7 @@ def check_inputs(
             from agentic_video.evaluation.model import check_taught
 
             check_taught(str(Path(inputs.model).expanduser()), settings_of(config).system, "MODEL_PATH")
+        _check_pictures(str(tokenizer or inputs.model), config)
     there = [
         (name, files)
         for name, files in _named_files(inputs, options)
@@ -258,6 +261,31 @@ def _require_place(model: str, profile: Profile) -> None:
     if not folder.is_dir() and (is_path or profile in ON_TOYWORLD):
         hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
+
+
+def _check_pictures(model: str, config: DictConfig) -> None:
+    """Make sure that the pictures of a system are ones for a model's processor and for vLLM, and say which sizes they
+    get.
+
+    Args:
+        model: Folder or name of the model whose processor is loaded.
+
+    Raises:
+        SetupError: They aren't.
+    """
+    rules = checkpoint_rules(model)
+    if rules is None:
+        return
+    settings = settings_of(config)
+    check_size_factor(settings.system, rules)
+    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
+    views = opening_pictures(settings.system, rules, int(rollout.n) if rollout else 1)
+    for line in size_notes(views, rules, model):
+        print(line, flush=True)
+    if rollout and rollout.name == "vllm":
+        engine: Any = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
+        check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:

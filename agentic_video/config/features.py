@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
@@ -100,6 +101,7 @@ def check_verl_features(config: DictConfig) -> None:
         _lora,
         _separate_async,
     )
+    kwargs_of(config.get("data"))
     for checks in (_loggers, _resume, _videos, _frozen_vision, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
             raise SetupError(message)

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.overrides import parse_overrides
-from agentic_video.config.settings import Settings, settings_of
+from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, repeated
 from agentic_video.graders.connection import api_key
@@ -20,6 +20,7 @@ from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
 from agentic_video.planning.shapes import FAMILIES
+from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
 from agentic_video.types.record import RecordError, RowInstead, each_record, rows_instead
@@ -45,6 +46,12 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "image processor": ("processor_config.json", "preprocessor_config.json"),
 }
 """Files of a checkpoint beside its weights; without a processor verl goes on, and each rollout fails."""
+OTHER_TEMPLATES = tuple(
+    f"{block}.{key}"
+    for block in ("actor_rollout_ref.model", "model")
+    for key in ("custom_chat_template", "tokenizer_path")
+)
+"""Keys with which the chat template isn't the one in the checkpoint's folder."""
 BATCH_KEY, MINI_BATCH_KEY = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
@@ -146,6 +153,7 @@ def check_inputs(
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
+    _check_template(inputs.model, config, profile)
     keys = {one.key_or_group for one in parse_overrides(options.overrides)}
     there = [
         (key if key in keys else variable, files)
@@ -222,6 +230,21 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
     if config := cached_config(model):
         _check_family(config, f"MODEL_PATH={model}")
+
+
+def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:
+    """Make sure that the chat template reads the variables that it is to be given, where it is at hand.
+
+    Raises:
+        SetupError: It doesn't.
+    """
+    kwargs = template_kwargs_of(config)
+    if not kwargs or any(OmegaConf.select(config, key) for key in OTHER_TEMPLATES):
+        return
+    if not model and profile in ON_TOYWORLD:
+        raise SetupError(f"{KWARGS_KEY}: the tiny model's chat template reads no variables; leave it out")
+    if model and (template := template_in(Path(model).expanduser())):
+        check_kwargs(template, kwargs)
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:

@@ -6,10 +6,12 @@ never trained on. A thought that a template opens and closes at once (``enable_t
 none; the reply begins behind it.
 """
 
+import json
 import logging
-import os
 import re
 from collections.abc import Collection, Mapping
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from agentic_video.utils.errors import SetupError
@@ -36,7 +38,7 @@ OURS = (
     "tools",
     "truncation",
 )
-"""Arguments of ``apply_chat_template`` that aren't the user's: how prompts are built, and what systems write themselves."""
+"""Arguments of ``apply_chat_template`` that aren't the user's to give."""
 
 _THOUGHT = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
 _OPENED = re.compile(f"<{_THOUGHT}>")
@@ -62,6 +64,25 @@ def template_of(processor: Any, tokenizer: Any) -> str:
         "the model has no chat template, neither with its tokenizer nor with its processor (chat_template.jinja): copy "
         "it from the model that this one was made of, or set actor_rollout_ref.model.custom_chat_template"
     )
+
+
+def template_in(folder: Path) -> str:
+    """Chat template in a checkpoint's folder, as :func:`template_of` would find it; empty where there is none."""
+    file = folder / "chat_template.jinja"
+    try:
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+        for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
+            if (folder / name).is_file():
+                held = json.loads((folder / name).read_text(encoding="utf-8"))
+                template = held.get("chat_template") if isinstance(held, Mapping) else None
+                if isinstance(template, list):  # as tokenizers write several
+                    template = {one.get("name"): one.get("template") for one in template if isinstance(one, Mapping)}
+                if text := _text(template):
+                    return text
+    except (OSError, ValueError, RecursionError):
+        return ""  # whoever loads it says more
+    return ""
 
 
 def _text(template: Any) -> str:
@@ -121,14 +142,14 @@ def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str
         reply_head: What it writes between that message and a recorded reply.
         special_tokens: The tokenizer's; they are markup of the template.
     """
-    header = os.path.commonprefix([prompt_end, reply_head])
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt_end, reply_head, strict=False)))
+    header = prompt_end[:shared]
     # templates that write an empty thought before each recorded reply
     if opened := _OPENED.search(header):
         header = header[: opened.start()]
     start = prompt_end[len(header) :]
-    for closed in reversed(list(_CLOSED.finditer(start))):
-        start = start[closed.end() :].lstrip()
-        break
+    if closed := list(_CLOSED.finditer(start)):
+        start = start[closed[-1].end() :].lstrip()
     markup = [token for token in special_tokens if token and token in start and not _OPENED.fullmatch(token)]
     if markup:
         start = start[max(start.rindex(token) + len(token) for token in markup) :]

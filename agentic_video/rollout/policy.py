@@ -22,9 +22,9 @@ class Utterance:
     """One turn as the policy said it.
 
     Attributes:
-        text: Its text without what it was made to begin with (``prefix``), decoded from exactly the generated ids where there are
-            ids. It may go on after a stop text by what the last token holds beyond it; whoever reads it stops there
-            (:func:`until_stop`).
+        text: Its text without what it was made to begin with (``prefix``), decoded from exactly the generated ids
+            where there are ids. It may go on after a stop text by what the last token holds beyond it; whoever reads it
+            stops there (:func:`until_stop`).
         num_tokens: Number of generated tokens.
         finished: False when it was cut at the token limit.
         forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text

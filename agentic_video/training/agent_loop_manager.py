@@ -34,6 +34,7 @@ from agentic_video.training.reward_workers import while_answering
 from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
+from agentic_video.video.processor_rules import processor_rules
 
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
@@ -74,11 +75,13 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
             How many frames are at hand.
         """
         settings = settings_of(self.config)
+        rules = processor_rules(self.processor)
         ready = 0
         for row in rows:
             with contextlib.suppress(RowError):  # the episode will say so itself
                 qa = VideoQA.from_row(row, "row")
-                ready += await prefetch_opening(settings.system, qa, node_store(settings), node_retriever(settings))
+                store, retriever = node_store(settings), node_retriever(settings)
+                ready += await prefetch_opening(settings.system, qa, store, retriever, rules)
         return ready
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:

@@ -215,7 +215,7 @@ def _named(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
             return whole | also | {letter} if whole or also else set()
         if also == {letter}:  # "B text"
             return whole | also
-        if also and not whole and folds is _VERBATIM:
+        if also and not whole and folds is _VERBATIM and dressed[1].isupper():  # in lower case it is an article
             return also | {letter}
     rest = rest.strip(_AROUND_LETTER)
     if not whole and (last := _LAST_LETTER.search(rest)) and (letter := last[1].upper()) in choices.letters:

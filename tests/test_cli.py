@@ -25,8 +25,8 @@ def test_all_commands_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert ended.value.code == 0
     said = " ".join(capsys.readouterr().out.split())
-    for name in COMMANDS:
-        assert f" {name} {import_module(f'agentic_video.commands.{name}').HELP}" in said
+    for name, text in COMMANDS.items():
+        assert f" {name} {text}" in said
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -10,7 +10,6 @@ from agentic_video.commands.paths import path
 from agentic_video.converters import CONVERTERS
 from agentic_video.converters.base import ConvertError
 
-HELP = "make rows of a published data set"
 TAKES_OVERRIDES = False
 
 

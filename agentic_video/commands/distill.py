@@ -24,7 +24,6 @@ from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
-HELP = "let a teacher play a system's episodes, and keep what verifies for SFT"
 TAKES_OVERRIDES = True
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from agentic_video.evaluation.checkpoints import Checkpoint
     from agentic_video.evaluation.options import EvalOptions
 
-HELP = "play a benchmark with a system and a model, and report"
 TAKES_OVERRIDES = True
 
 

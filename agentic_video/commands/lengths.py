@@ -11,7 +11,6 @@ from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_records
 from agentic_video.synthesis.lengths import LengthOptions, measure_lengths, table
 
-HELP = "say how long trajectories are, in tokens and in calls"
 TAKES_OVERRIDES = False
 
 

@@ -15,7 +15,6 @@ import math
 from agentic_video.commands.guard import guarded
 from agentic_video.commands.numbers import amount, positive
 
-HELP = "say what a run needs, whether it fits, and which keys to change"
 TAKES_OVERRIDES = True
 
 PROFILES = ("cluster", "single", "four")

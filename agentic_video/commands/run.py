@@ -17,7 +17,6 @@ from agentic_video.launch.options import ChangedData, LaunchOptions, Profile, St
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
-HELP = "train one system: GRPO, SFT, KTO or RFT"
 TAKES_OVERRIDES = True
 
 

@@ -29,8 +29,8 @@ from agentic_video.launch.inputs import (
     named_inputs,
     require_there,
 )
-from agentic_video.launch.job import Job, job_forks, train
-from agentic_video.launch.machine import require_engine
+from agentic_video.launch.job import Job, job_forks, process_variables, train
+from agentic_video.launch.machine import require_attention, require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.profile import choose_profile, on_ray_cluster
 from agentic_video.launch.run_folder import (
@@ -61,7 +61,13 @@ from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import file_in_the_way, output_folder
 from agentic_video.utils.errors import SetupError, described, one_line
 from agentic_video.utils.imports import check_working_folder, make_importable
+from agentic_video.utils.ray_cluster import unanswered
+from agentic_video.utils.resources import memory_limit
+from agentic_video.utils.surroundings import check_vllm_variables
+from agentic_video.utils.units import GIB
 
+LAPTOP_BYTES = 5 * GIB
+"""What the processes of a laptop's job take, all in all (docs/quickstart.md: 4.3 GiB at most in its runs)."""
 FULL_BYTES = 64 << 20
 """A disk with less room than this counts as full."""
 
@@ -168,6 +174,17 @@ def _checked(
     """
     if not options.dry_run:
         require_engine(options.stage, gpus)
+        if gpus and profile not in ON_TOYWORLD and not on_ray_cluster(options.stage, environment):
+            require_attention(config)
+        if on_ray_cluster(options.stage, environment) and (problem := unanswered(environment["RAY_ADDRESS"])):
+            raise SetupError(f"{problem}; unset RAY_ADDRESS to train on this machine alone")
+        check_vllm_variables(environment, process_variables(profile))
+        if profile in ON_TOYWORLD and memory_limit() < LAPTOP_BYTES:
+            print(
+                f"memory: {memory_limit() / GIB:.1f} GiB may be used here, and this job takes up to "
+                f"{LAPTOP_BYTES / GIB:.0f} GiB: it may be killed on the way",
+                file=sys.stderr,
+            )
     inputs = named_inputs(options.stage, options.overrides, environment)
     elsewhere = _elsewhere(options, profile, gpus, environment)
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)

@@ -245,8 +245,8 @@ class Distiller:
         qa, system = item.qa, self._teacher.system
         similar = self._bank.similar(qa, self._team.experiences) if self._team else []
         policy = self._policy(item, similar)
-        asked = self._templates.draw(qa, item.sample) if self._templates else FREE
-        player = policy if asked == FREE else GuidedPolicy(policy, cast(Template, asked))
+        wanted = self._templates.draw(qa, item.sample) if self._templates else FREE
+        player = policy if wanted == FREE else GuidedPolicy(policy, cast(Template, wanted))
         trajectory = await play(system, player, qa, self._context.source, self._retriever, rollout_index=item.sample)
         if trajectory.end is EndReason.ENGINE_ERROR:
             raise EngineError(trajectory.error)
@@ -265,9 +265,9 @@ class Distiller:
         reason = verdict.reason
         if self._templates is not None:
             followed = template_of(trajectory)
-            provenance["template"] = {"asked": asked, "followed": followed}
-            if reason == KEPT and asked not in (FREE, followed):
-                reason = f"template: {followed}, not {asked}"
+            provenance["template"] = {"asked": wanted, "followed": followed}
+            if reason == KEPT and wanted not in (FREE, followed):
+                reason = f"template: {followed}, not {wanted}"
         if reason == KEPT and self._critic is not None:
             reason, asked = await self._criticise(trajectory, qa)
             usage += asked

@@ -49,7 +49,7 @@ class Hop:
 
 def frame_bytes(job: Job) -> int:
     """A frame's pixels: uint8 RGB."""
-    return 3 * job.episode.width * job.episode.height
+    return 3 * math.prod(job.frame_size)
 
 
 def patch_bytes(job: Job) -> int:
@@ -267,7 +267,7 @@ def seconds(job: Job) -> dict[str, float]:
     each engine's server; ``generating`` is a bound from below (:func:`generating_seconds`).
     """
     distinct = distinct_frames(job)
-    scale = job.episode.width * job.episode.height / MEASURED_PIXELS
+    scale = math.prod(job.frame_size) / MEASURED_PIXELS
     return {
         "decoding": distinct * DECODE_SECONDS / (job.decoders * job.nodes),
         "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.servers,

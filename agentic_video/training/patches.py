@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import sys
 import time
 import uuid
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +18,7 @@ from typing import Any
 
 from agentic_video.training.weight_transfer import WatchedSocket
 from agentic_video.utils.checkpoints import newest_whole, same_run, saved_before
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_GO_ON, one_line
 
 VERL_VERSION = "0.9.1"
 """The patches were written for this version; the plugin refuses to load with another."""
@@ -450,6 +452,43 @@ def kept_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
 
     manager.load_checkpoint, manager.save_checkpoint = load_checkpoint, save_checkpoint
     manager.remove_previous_save_local_path = remove_previous_save_local_path
+
+
+def required_processor(tokenizer: ModuleType) -> None:
+    """Have verl end where the processor of a model that sees can't be loaded, rather than train on text alone."""
+    original = tokenizer.hf_processor
+
+    @wraps(original)
+    def hf_processor(name_or_path: str, **kwargs: Any) -> Any:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            processor = original(name_or_path, **kwargs)
+        if processor is None and _sees(name_or_path, **kwargs):
+            why = [str(one.message) for one in said if "processor" in str(one.message)] or ["it is none for pictures"]
+            raise ValueError(
+                f"{name_or_path}: the model sees pictures, and its processor can't be loaded, so that it would be "
+                f"trained on text alone: {one_line(why[-1])}"
+            )
+        for one in said:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return processor
+
+    # Packages may have taken the name by now: verl loads its plugins late.
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "verl"]
+    for module in (tokenizer, *modules):
+        if vars(module).get("hf_processor") is original:
+            vars(module)["hf_processor"] = hf_processor
+
+
+def _sees(name_or_path: str, **kwargs: Any) -> bool:
+    """Whether a model has a vision tower."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=kwargs.get("trust_remote_code", False))
+    except (OSError, ValueError):
+        return False  # whoever loads the model says more
+    return hasattr(config, "vision_config")
 
 
 def unique_job() -> str:

@@ -133,6 +133,7 @@ def install() -> None:
         "verl.workers.engine_workers": loudly(_patch_workers),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
+        "verl.utils.tokenizer.tokenizer": loudly(patches.required_processor),
         "verl.utils.fsdp_utils": loudly(_patch_fsdp),
         "verl.utils.distributed": loudly(_patch_distributed),
         "verl.utils.tracking": loudly(patches.same_wandb_run),

@@ -75,7 +75,7 @@ class DecordReader(VideoReader):
         times = np.frombuffer(content, dtype=np.float64)
         if len(times) != self._index.info.num_frames:
             self._refuse(f"finds {len(times)} frames where the file has {self._index.info.num_frames}")
-        if np.abs(times - times[0] - self._index.timestamps).max() > 1e-3:
+        if np.abs(times - times[0] - (self._index.timestamps - self._index.timestamps[0])).max() > 1e-3:
             self._refuse("gives other frame times than the file")
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class DecordReader(VideoReader):
                 pipe.close()
         process.wait()
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
         for index in wanted:
             try:
                 stdin = self._running().stdin
@@ -96,10 +96,11 @@ class DecordReader(VideoReader):
                 stdin.write(REQUEST.pack(index))
                 stdin.flush()
             except OSError as error:
-                self._fail(index, error)
+                raise self._cannot_decode(index, error) from error
             kind, height, width, content = self._answer(deadline)
             if kind == b"e":
-                self._fail(index, content.decode(errors="replace"))
+                yield index, self._cannot_decode(index, content.decode(errors="replace"))
+                continue
             if (height, width) != (self.info.height, self.info.width) or len(content) != 3 * height * width:
                 self._refuse(f"gives pictures of shape {(height, width)}")
             picture = np.frombuffer(content, dtype=np.uint8).reshape(height, width, 3)
@@ -137,8 +138,8 @@ class DecordReader(VideoReader):
             content += part
         return content
 
-    def _fail(self, index: int, why: object) -> NoReturn:
-        raise VideoError(self._path, "corrupt", f"decord cannot decode frame {index} ({why}); try the pyav backend")
+    def _cannot_decode(self, index: int, why: object) -> VideoError:
+        return VideoError(self._path, "corrupt", f"decord cannot decode frame {index} ({why}); try the pyav backend")
 
     def _refuse(self, what: str) -> NoReturn:
         raise VideoError(self._path, "unsupported", f"decord {what}; use the pyav backend")
@@ -158,6 +159,8 @@ def _decord_objection(index: VideoIndex) -> str | None:
         return f"loses its place in {index.container} files"
     if not index.closed:
         return "gives wrong frames after seeking in a file with open GOPs or gradual refresh"
+    if index.stretched:
+        return "does not make the pixels of this file square"
     if index.turn not in ROTATIONS or (any(index.turn) and not mp4):
         return "does not turn the pictures of this file upright"
     return None

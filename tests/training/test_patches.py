@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -269,6 +270,33 @@ def test_a_batch_without_images_goes_through_the_vision_tower(checkpoint: Path) 
     gradients = [weight.grad for weight in model.visual.parameters()]
     assert any(gradient is not None for gradient in gradients)
     assert all(gradient is None or not gradient.any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("broken", ["processor", "class"])
+def test_a_model_that_sees_is_not_trained_without_its_processor(broken: str, checkpoint: Path, tmp_path: Path) -> None:
+    """verl warns, has no processor then, and goes on with text."""
+    from verl.utils import hf_processor
+
+    folder = tmp_path / "copy"
+    shutil.copytree(checkpoint, folder)
+    assert hf_processor(str(folder)) is not None
+    file = folder / "processor_config.json"
+    values = json.loads(file.read_text())
+    if broken == "processor":
+        values["image_processor"]["size"] = {"height": 4}
+    else:
+        values["processor_class"] = "LlavaProcessor"
+    file.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="text alone") as caught:
+        hf_processor(str(folder))
+    assert str(folder) in str(caught.value)
+
+
+def test_a_model_of_text_needs_no_processor(tmp_path: Path) -> None:
+    from verl.utils import hf_processor
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
+    assert hf_processor(str(tmp_path)) is None
 
 
 def test_poll_interval_is_set_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

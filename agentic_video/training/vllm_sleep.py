@@ -90,7 +90,7 @@ def unnamed_memory(models: Collection[torch.nn.Module], memory: SleepingMemory) 
         if address in known or (part := memory.part_of(address)) is None:
             continue
         known.add(address)
-        yield part, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload]
+        yield part, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
 
 
 def put_aside(models: Collection[torch.nn.Module], memory: SleepingMemory, level: int) -> list[KeptTensor]:
@@ -122,7 +122,8 @@ def keep_state(gpu_worker: ModuleType) -> None:
     @wraps(wake)
     def wake_up(self: Any, tags: list[str] | None = None) -> None:
         wake(self, tags)
-        back, away = [], []
+        back: list[KeptTensor] = []
+        away: list[KeptTensor] = []
         for kept in getattr(self, "kept_tensors", ()):
             (back if tags is None or kept.part in tags else away).append(kept)
         for kept in back:

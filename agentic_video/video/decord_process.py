@@ -11,7 +11,8 @@ import os
 import struct
 import sys
 from collections.abc import Callable
-from typing import BinaryIO
+from functools import partial
+from typing import Any, BinaryIO
 
 HEADER = struct.Struct("<cqqq")
 """Kind, bytes that follow, height and width: ``t`` times in seconds as float64, ``p`` a picture, ``e`` an error."""
@@ -25,6 +26,8 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints isn't an answer
     import decord
     import numpy as np
+
+    video: Any = None
 
     def answer(kind: bytes, content: bytes, height: int = 0, width: int = 0) -> None:
         out.write(HEADER.pack(kind, len(content), height, width) + content)
@@ -47,13 +50,12 @@ def main() -> None:
         shown = np.ascontiguousarray(video[index].asnumpy())
         answer(b"p", shown.tobytes(), *shown.shape[:2])
 
-    video = None
     decord.logging.set_level(decord.logging.QUIET)
     answered(opened)
     asked: BinaryIO = sys.stdin.buffer
     while len(request := asked.read(REQUEST.size)) == REQUEST.size:
         (index,) = REQUEST.unpack(request)
-        answered(lambda index=index: picture(index))
+        answered(partial(picture, index))
 
 
 if __name__ == "__main__":

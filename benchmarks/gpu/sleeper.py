@@ -22,7 +22,7 @@ class SleepExtension:
         """Have memory that comes back hold NaN, as it may, where fresh pages of a GPU mostly hold zeros."""
         from vllm.v1.worker import gpu_worker
 
-        allocator = gpu_worker.get_mem_allocator_instance()
+        allocator: Any = gpu_worker.get_mem_allocator_instance()
         wake = allocator.wake_up
 
         def wake_up(tags: list[str] | None = None) -> None:

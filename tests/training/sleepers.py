@@ -63,7 +63,7 @@ class Allocator:
 
     def lose(self) -> None:
         for one in self.memory.values():
-            torch.empty(0, dtype=torch.uint8).set_(one.untyped_storage()).fill_(255)  # type: ignore[call-overload]
+            torch.empty(0, dtype=torch.uint8).set_(one.untyped_storage()).fill_(255)
 
 
 def main() -> None:

@@ -188,6 +188,7 @@ OTHERS = (
     "validate_greedy",
     "oversample",
     "credit",
+    "stall_seconds",
 )
 
 

@@ -30,6 +30,7 @@ from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLo
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.outputs import key_of
 from agentic_video.training.references import IMAGES
+from agentic_video.training.reward_workers import while_answering
 from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
@@ -131,7 +132,8 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         last = outputs[-1]
         # A shallow copy: what verl adds to its extra fields and metrics is added to those of the output.
         scored = last.model_copy(update={"multi_modal_data": {WITHOUT_PIXELS: True}})
-        await super()._compute_score([scored], kwargs)
+        scoring = super()._compute_score([scored], kwargs)
+        await while_answering(scoring, self.reward_loop_worker_handles or (), settings_of(self.config).reward.timeout)
         if scored.reward_score is not None:
             last.reward_score = scored.reward_score
         await one_by_one()

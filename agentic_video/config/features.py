@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from agentic_video.config.unread import check_unread
+from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
@@ -132,6 +133,7 @@ def check_verl_features(config: DictConfig) -> None:
         _separate_async,
         _blind,
     )
+    kwargs_of(config.get("data"))
     of_all = (_loggers, _resume, _videos, _frozen_vision, _data_set)
     for checks in (*of_all, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):

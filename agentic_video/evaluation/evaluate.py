@@ -235,6 +235,7 @@ class Job:
                 "top_p": self.model.top_p,
                 "seed": self.model.seed,
             },
+            **({"template_kwargs": dict(self.model.template_kwargs)} if self.model.template_kwargs else {}),
         }
 
     def identity_at(self, value: int) -> dict[str, Any] | None:

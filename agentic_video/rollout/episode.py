@@ -130,7 +130,7 @@ async def _play_turns(
         except EngineError as error:
             return finish(EndReason.ENGINE_ERROR, str(error))
         # Here for every system and every policy: what follows a stop text is neither read nor graded nor recorded.
-        text = system.reply_prefix + until_stop(said.text, system.stop)
+        text = replace(said, text=until_stop(said.text, system.stop)).whole(system.reply_prefix)
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
         if not isinstance(action, Calls | Answer | Illegal):
             raise must_return(_method(system, "parse"), "Calls, Answer or Illegal", action)

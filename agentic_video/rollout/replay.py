@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from agentic_video.rollout.chat_template import KWARGS_KEY, without_beginning
 from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, until_stop
@@ -110,7 +111,8 @@ def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], p
     Args:
         prefix: What the recorded text starts with that the environment wrote.
     """
-    text = said.text.removeprefix(prefix)
+    rest = without_beginning(said.text, prefix)
+    text = said.text if rest is None else rest
     if said.token_ids and max(said.token_ids) < len(chat_format.tokenizer):
         ids = chat_format.until_stop(said.token_ids, stop)
         spelled = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
@@ -136,10 +138,9 @@ async def replay(
     if trajectory.system != system.name:
         raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")
     _check_texts(trajectory)
-    prefix = system.reply_prefix
-    if number := next((number for number, one in enumerate(trajectory.turns, 1) if not one.text.startswith(prefix)), 0):
-        raise ReplayError(f"turn {number} doesn't begin with {prefix!r}, as the system has all turns begin")
-    begun = len(chat_format.prefix_ids(prefix))
+    prefix, begun = chat_format.beginning(system.reply_prefix), chat_format.beginning_tokens(system.reply_prefix)
+    for number, turn in enumerate(trajectory.turns, start=1):
+        _check_beginning(f"turn {number}", turn.text, prefix, chat_format)
     said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
@@ -215,7 +216,10 @@ async def _replay_asides(
         ReplayError: One doesn't fit, or holds what no reply may hold.
     """
     asides = [aside for turn in trajectory.turns if turn.loss_mask for aside in turn.asides] + [*trajectory.asides]
-    said = [(one, ids) for one in asides if (ids := turn_ids(one, chat_format, one.stop, one.prefix))]
+    for number, aside in enumerate(asides, start=1):
+        _check_beginning(f"aside {number}", aside.text, chat_format.beginning(aside.prefix), chat_format)
+    found = ((one, turn_ids(one, chat_format, one.stop, chat_format.beginning(one.prefix))) for one in asides)
+    said = [(one, ids) for one, ids in found if ids]
     policy = TokenPolicy(ScriptEngine([ids for _, ids in said]), chat_format, limits, system)
     for number, (aside, ids) in enumerate(said, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
@@ -231,8 +235,22 @@ async def _replay_asides(
                 "agentic_video.max_turn_tokens) or for what is left of prompt and response, or one of them is a token "
                 "that only the environment may write"
             )
-    lengths = [len(chat_format.prefix_ids(one.prefix)) + len(ids) for one, ids in said]
+    lengths = [chat_format.beginning_tokens(one.prefix) + len(ids) for one, ids in said]
     return [(one, (len(one) - length, len(one))) for one, length in zip(policy.aside_sequences, lengths, strict=True)]
+
+
+def _check_beginning(where: str, text: str, beginning: str, chat_format: ChatFormat) -> None:
+    """See that a recorded reply begins as this model's replies do.
+
+    Raises:
+        ReplayError: It doesn't.
+    """
+    if without_beginning(text, beginning) is not None:
+        return
+    why = "as the system has all turns begin"
+    if start := chat_format.reply_start:
+        why = f"and the model's chat template begins each reply with {start!r}; {KWARGS_KEY} may turn that off"
+    raise ReplayError(f"{where} doesn't begin with {beginning!r}, {why}")
 
 
 def _messages(recorded: Sequence[RecordedMessage], rules: ProcessorRules) -> tuple[Message, ...]:

@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
+from agentic_video.report.format_alarm import FormatAlarm
 from agentic_video.training.credit import BY_TURN
 from agentic_video.training.episode_log import (
     EpisodeWriter,
@@ -58,6 +59,7 @@ class EpisodeLog(_Base):
         group_names: Names of data sources and classes in the log.
         stores: The counters of frame stores and retrievers.
         watch: Looks for signs that the run collapses.
+        format_alarm: Looks whether the first episodes keep the format.
         writer: Writes some of each step's episodes as records, and what those of validations earned.
     """
 
@@ -77,6 +79,7 @@ class EpisodeLog(_Base):
         self.group_names = GroupNames()
         self.stores = StoreMetrics()
         self.watch = CollapseWatch()
+        self.format_alarm = FormatAlarm(settings_of(config).log.format_alarm_after)
         self.writer = EpisodeWriter.of(config)
 
     def _build_replay_buffer(self) -> Any:
@@ -123,7 +126,9 @@ class EpisodeLog(_Base):
         metrics.update(engine_counters(one for each in self._rollout_server_managers() for one in each.server_handles))
         signs, new = self.watch.step(self.global_steps, metrics)
         metrics.update(signs)
-        for text in new:
+        alarm, said = self.format_alarm.step((one[REWARDS].get("format", 1.0), one["trajectory"]) for one in episodes)
+        metrics.update(alarm)
+        for text in [*new, *filter(None, [said])]:
             print(f"{WARNING} step {self.global_steps}: {text}", flush=True)
         self.writer.write(self.global_steps, episodes)
 

@@ -247,11 +247,10 @@ def test_records_are_learnt_with_the_template_that_the_learner_has(tokenizer: An
     # a reply's place holds what it was made to begin with, without loss
     assert learnt(by_thinker, thinking) == (ZOOM + ANSWER, "<think>\n" + ZOOM)
     # learnt by a model whose template opens nothing: it has to open the thought itself
-    eos = tokenizer.eos_token
-    assert learnt(by_thinker, plain)[0] == f"<think>\n{ZOOM}<think>\n{ANSWER}{eos}"
+    assert learnt(by_thinker, plain)[0] == f"<think>\n{ZOOM}<think>\n{ANSWER}"
     # and the other way round; white space is the template's
     by_plain = played(plain, qa, ["<think>" + ZOOM, "<think>" + ANSWER])[0]
-    assert learnt(by_plain, thinking) == (ZOOM + ANSWER + eos, "<think>\n" + ZOOM)
+    assert learnt(by_plain, thinking) == (ZOOM + ANSWER, "<think>\n" + ZOOM)
     # what doesn't begin as this model's replies do can't be learnt by it
     thoughtless = played(plain, qa, ["<answer>B</answer>"])[0]
     with pytest.raises(ReplayError, match=r"^turn 1 .*data\.apply_chat_template_kwargs"):
@@ -306,7 +305,7 @@ def test_every_system_reads_an_opened_thought_as_one_that_was_said(tokenizer: An
         system = kinds[number % len(kinds)]
         texts = ["<think>\n" + text.removeprefix("<think>") for text in golden_script(name, random.Random(number))]
         texts += [texts[-1]] * (system.max_turns + 1)
-        if any("\ud800" in text for text in texts):
+        if any("\ud800" in text or not text.removeprefix("<think>\n") for text in texts):
             continue
         qa = VideoQA(
             id="q",

@@ -2,7 +2,8 @@
 # .venv, or .venv-gpu where nvidia-smi lists a GPU, so that a shared folder serves machines of both kinds.
 # AGENTIC_VIDEO_EXTRA=gpu makes the latter on a machine without one, such as a login node. With AGENTIC_VIDEO_DEV set to
 # anything, as run_tests.sh does, it has what tests, style and documentation need, too, and keeps it. An environment of your own (a
-# container, a cluster image) is used as it is: set PYTHON to its python.
+# container, a cluster image) is used as it is: set PYTHON to its python. AGENTIC_VIDEO_FLASH_ATTN=WHEEL takes flash-attn
+# from a wheel, and AGENTIC_VIDEO_FLASH_ATTN=no leaves it out; otherwise .venv-gpu compiles it.
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 setup_environment() {
@@ -19,6 +20,8 @@ setup_environment() {
     kind=cpu
     # Not by a pipe into grep -q: it may end before nvidia-smi has written, which `pipefail` takes for no GPU.
     case $'\n'$(nvidia-smi -L 2>/dev/null) in *$'\n'"GPU "*) kind=gpu ;; esac
+    # An empty list, or one that begins with -1, is the usual way to ask for the CPU.
+    case ${CUDA_VISIBLE_DEVICES-all} in "" | -1*) kind=cpu ;; esac
   fi
   case $kind in
     cpu) environment=.venv ;;
@@ -65,6 +68,7 @@ use_environment() {
 
 make_environment() (
   local tools=$repository/.venv-tools python='' candidate status=0 started=$SECONDS made dev=${AGENTIC_VIDEO_DEV:-}
+  local flash=''
   for candidate in python3.11 python3.12 python3 python; do
     if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
       python=$(command -v "$candidate")
@@ -80,7 +84,14 @@ make_environment() (
       "your own, or set PYTHON to an environment that has the packages" >&2
     return 1
   fi
-  if [ "$kind" = gpu ]; then "$python" "$repository/agentic_video/utils/cuda.py" || return 1; fi
+  if [ "$kind" = gpu ]; then
+    "$python" "$repository/agentic_video/utils/cuda.py" || return 1
+    flash=${AGENTIC_VIDEO_FLASH_ATTN:-}
+    if [ -n "$flash" ] && [ "$flash" != no ] && [ ! -f "$flash" ]; then
+      echo "error: AGENTIC_VIDEO_FLASH_ATTN=$flash: no wheel is there; set it to one, or to no" >&2
+      return 1
+    fi
+  fi
 
   if [ -n "${used:-}" ]; then
     exec {making}<>"$tools/making.lock" {unused}<>"$tools/$kind.lock"
@@ -127,7 +138,11 @@ make_environment() (
   if [ -d "$repository/$environment" ]; then echo "unfinished${dev:+ dev}" >"$repository/$environment/.agentic_video"; fi
   # There is no wheel of flash-attn for the locked torch; its build would look for one on the web all the same.
   (cd "$repository" && UV_PROJECT_ENVIRONMENT=$environment FLASH_ATTENTION_FORCE_BUILD=TRUE "$uv" sync \
-    --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" ${dev:+--extra dev}) || return 1
+    --frozen --quiet --python "$python" --compile-bytecode --extra "$kind" ${dev:+--extra dev} \
+    ${flash:+--no-install-package flash-attn}) || return 1
+  if [ -n "$flash" ] && [ "$flash" != no ]; then
+    "$uv" pip install --quiet --python "$PYTHON" --no-deps "$flash" || return 1
+  fi
   echo "$wanted${dev:+ dev}" >"$repository/$environment/.agentic_video"
   echo "environment ready after $((SECONDS - started)) s"
 )

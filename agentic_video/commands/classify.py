@@ -30,7 +30,6 @@ from agentic_video.synthesis.jobs import Finished
 from agentic_video.systems.registry import METHODS
 from agentic_video.types.row import QuestionClass
 
-HELP = "sort questions by what they need, and draw SFT and RL sets by it"
 TAKES_OVERRIDES = True
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from agentic_video.commands.paths import folder_to_write, path
 
-HELP = "compare evaluations of the same questions"
 TAKES_OVERRIDES = False
 
 

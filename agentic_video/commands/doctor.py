@@ -20,10 +20,9 @@ from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import DISTRIBUTION, cache_folder, output_folder
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.host import can_write, free_space, mount_of, object_store
-from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.utils.resources import cpu_limit, memory_free, memory_limit
 from agentic_video.utils.units import GIB
 
-HELP = "say what this machine and environment have, and what is missing"
 TAKES_OVERRIDES = False
 
 LAPTOP_MEMORY = 9
@@ -100,8 +99,13 @@ def tested(name: str, extra: str) -> str:
     """
     from packaging.utils import canonicalize_name
 
+    lists = lists_folder()
     try:
-        pins = (lists_folder() / f"requirements-{extra}.txt").read_text(encoding="utf-8").splitlines()
+        pins = [
+            pin
+            for kind in (extra, "flash-attn")
+            for pin in (lists / f"requirements-{kind}.txt").read_text(encoding="utf-8").splitlines()
+        ]
     except OSError:
         return ""
     # vLLM's CPU build is a distribution of another name
@@ -178,7 +182,7 @@ def findings() -> Iterator[Finding]:
 def _memory(gpus: int) -> Iterator[Finding]:
     """Memory, shared memory, and what Ray would take of both."""
     limit, machine = memory_limit(), psutil.virtual_memory()
-    free = min(machine.available, limit)
+    free = memory_free()
     of = f"{limit / GIB:.1f} GiB free" + (" (this container's limit)" if limit < machine.total else "")
     yield Finding(
         "memory",

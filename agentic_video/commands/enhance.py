@@ -17,7 +17,6 @@ from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.questions import Rules
 from agentic_video.systems.registry import METHODS
 
-HELP = "have a teacher write questions about new videos, like those at which an agent fails"
 TAKES_OVERRIDES = False
 
 

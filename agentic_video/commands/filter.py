@@ -13,7 +13,6 @@ from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_from_step, add_records
 from agentic_video.synthesis.filter import FilterOptions, filter_episodes
 
-HELP = "keep a run's episodes that are right and looked at the right place, for SFT"
 TAKES_OVERRIDES = False
 
 

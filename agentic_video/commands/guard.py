@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import INTERRUPTED, SetupError, one_line
+from agentic_video.utils.surroundings import prepare
 
 REMEDIES = {
     errno.ENOSPC: "free some space",
@@ -40,6 +41,10 @@ def guarded(work: Callable[[argparse.Namespace], int], arguments: argparse.Names
     Returns:
         The command's exit status; 2 with a line when it couldn't start, 130 when it was interrupted.
     """
+    try:
+        prepare(os.environ)
+    except SetupError as error:
+        return refused(str(error))
     if models:
         set_environment()
     logging.getLogger("hydra").setLevel(logging.CRITICAL)  # it logs what it then raises

@@ -13,7 +13,6 @@ from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_from_step, add_records
 from agentic_video.synthesis.mine import MineOptions, mine
 
-HELP = "collect the questions at which a run's agent fails"
 TAKES_OVERRIDES = False
 
 

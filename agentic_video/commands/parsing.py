@@ -1,34 +1,36 @@
 """The command line: its commands, and the words of one of them read."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import NoReturn
 
-COMMANDS = (
-    "run",
-    "reproduce",
-    "install",
-    "doctor",
-    "plan",
-    "summary",
-    "eval",
-    "compare",
-    "view",
-    "convert",
-    "distill",
-    "reflect",
-    "classify",
-    "enhance",
-    "mine",
-    "filter",
-    "preferences",
-    "templates",
-)
-"""The subcommands. Each is a module of ``agentic_video.commands`` with ``HELP`` (one line), ``TAKES_OVERRIDES``
-(whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``."""
+COMMANDS: Mapping[str, str] = {
+    "run": "train one system: GRPO, SFT, KTO or RFT",
+    "reproduce": "run all stages of a paper, from its data to its table",
+    "install": "install the engine for this machine into this environment, pinned",
+    "doctor": "say what this machine and environment have, and what is missing",
+    "plan": "say what a run needs, whether it fits, and which keys to change",
+    "summary": "write the summary of a run's folder again",
+    "eval": "play a benchmark with a system and a model, and report",
+    "compare": "compare evaluations of the same questions",
+    "view": "look at recorded episodes in a browser",
+    "convert": "make rows of a published data set",
+    "distill": "let a teacher play a system's episodes, and keep what verifies for SFT",
+    "reflect": "let a teacher correct failed episodes, and keep what verifies for SFT",
+    "classify": "sort questions by what they need, and draw SFT and RL sets by it",
+    "enhance": "have a teacher write questions about new videos, like those at which an agent fails",
+    "mine": "collect the questions at which a run's agent fails",
+    "filter": "keep a run's episodes that are right and looked at the right place, for SFT",
+    "preferences": "label trajectories desirable or undesirable, for KTO",
+    "templates": "say which reasoning templates trajectories follow",
+    "lengths": "say how long trajectories are, in tokens and in calls",
+}
+"""The subcommands, each with a line of help. Each is a module of ``agentic_video.commands`` with ``TAKES_OVERRIDES``
+(whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``; only
+the one that is asked for is imported."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -61,10 +63,12 @@ def parsed(
     parser = Parser(prog="agentic-video", description=about)
     parser.add_argument("--version", action="store_true", help="show the version and stop")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
-    modules = {name: import_module(f"agentic_video.commands.{name}") for name in _needed(words)}
-    parsers = {name: _add(subparsers, name, modules[name]) for name in COMMANDS if name in modules}
+    asked = next((word for word in words if not word.startswith("-")), "")
+    module: ModuleType | None = import_module(f"agentic_video.commands.{asked}") if asked in COMMANDS else None
+    parsers = {name: _add(subparsers, name, module if name == asked else None) for name in COMMANDS}
     known, others = parser.parse_known_args(words)
-    module, own = modules[known.command], parsers[known.command]
+    assert module is not None  # any other word has ended here
+    own = parsers[asked]
     unknown = others if not module.TAKES_OVERRIDES else [word for word in others if word.startswith("-")]
     if unknown:
         close = get_close_matches(unknown[0].partition("=")[0], own.options(), n=1)
@@ -74,15 +78,12 @@ def parsed(
     return module.run, known
 
 
-def _needed(words: Sequence[str]) -> Sequence[str]:
-    """The command that is asked for, so that no other is imported; all where the list of them is."""
-    return words[:1] if words and words[0] in COMMANDS else COMMANDS
-
-
-def _add(subparsers: "argparse._SubParsersAction[Parser]", name: str, module: ModuleType) -> Parser:
-    description = (module.__doc__ or "").replace("``", "")
+def _add(subparsers: "argparse._SubParsersAction[Parser]", name: str, module: ModuleType | None) -> Parser:
+    """Add a subcommand's parser; one whose module isn't given has no options and stands in the list only."""
+    about = (module.__doc__ or "").replace("``", "") if module else None
     parser = subparsers.add_parser(
-        name, help=module.HELP, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        name, help=COMMANDS[name], description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    module.add_arguments(parser)
+    if module:
+        module.add_arguments(parser)
     return parser

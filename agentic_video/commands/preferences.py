@@ -19,7 +19,6 @@ from agentic_video.synthesis.preferences import SHARE, PreferenceOptions, Reject
 from agentic_video.systems.registry import METHODS
 from agentic_video.utils.errors import SetupError
 
-HELP = "label trajectories desirable or undesirable, for KTO"
 TAKES_OVERRIDES = True
 
 

@@ -16,7 +16,6 @@ from agentic_video.commands.teachers import add_teacher, job_options, run_job, t
 from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.reflect import Kept, Loss, ReflectOptions, reflect
 
-HELP = "let a teacher correct failed episodes, and keep what verifies for SFT"
 TAKES_OVERRIDES = True
 
 

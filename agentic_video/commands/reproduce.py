@@ -20,7 +20,6 @@ from agentic_video.commands.paths import folder_to_write, path
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
-HELP = "run all stages of a paper, from its data to its table"
 TAKES_OVERRIDES = True
 
 

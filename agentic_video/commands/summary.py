@@ -6,7 +6,6 @@ from pathlib import Path
 from agentic_video.commands.paths import path
 from agentic_video.systems.registry import SYSTEMS
 
-HELP = "write the summary of a run's folder again"
 TAKES_OVERRIDES = False
 
 

@@ -12,7 +12,6 @@ from agentic_video.commands.paths import file_to_write
 from agentic_video.commands.records import add_records
 from agentic_video.synthesis.templates import TemplateOptions, count_templates, table
 
-HELP = "say which reasoning templates trajectories follow"
 TAKES_OVERRIDES = False
 
 

@@ -14,7 +14,6 @@ from agentic_video.utils.errors import SetupError
 if TYPE_CHECKING:
     from agentic_video.report.viewer.view import View
 
-HELP = "look at recorded episodes in a browser"
 TAKES_OVERRIDES = False
 
 PORT = 8765

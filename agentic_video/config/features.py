@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from agentic_video.config.unread import check_unread
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
 from agentic_video.utils.choices import did_you_mean
@@ -61,7 +62,7 @@ REGISTRY = "verl.trainer.ppo.core_algos"
 """verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
 to look would take a dry run ten times as long."""
 RESUME_MODES = ("auto", "disable", "resume_path")
-VIDEO_CHECKS = ("exists", "probe")
+VIDEO_CHECKS = ("exists", "probe", "decode")
 
 MAX_OVERSAMPLE = 8
 """Times the batch: what is beyond is a slip of the finger."""
@@ -70,8 +71,37 @@ STRATEGIES = ("fsdp2", "fsdp")
 ROLLOUT = "actor_rollout_ref.rollout"
 MODEL = "actor_rollout_ref.model"
 
+VERL_LOOPS = ("single_turn_agent", "tool_agent")
+"""verl's own agent loops, which know nothing of a row's video."""
+MANAGER = "agentic_video.training.agent_loop_manager.VideoAgentLoopManager"
+
 IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
 """A module that LoRA must leave alone, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""
+
+PROCESSOR_KEYS = frozenset(
+    {
+        "size",
+        "min_pixels",
+        "max_pixels",
+        "patch_size",
+        "temporal_patch_size",
+        "merge_size",
+        "do_resize",
+        "resample",
+        "do_rescale",
+        "rescale_factor",
+        "do_normalize",
+        "image_mean",
+        "image_std",
+        "fps",
+        "num_frames",
+        "do_sample_frames",
+        "images_kwargs",
+        "videos_kwargs",
+    }
+)
+"""Arguments of a processor by which one side would see other pictures than the other."""
+PROCESSOR_ARGUMENTS = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs"
 
 Get = Callable[[str], Any]
 
@@ -97,14 +127,18 @@ def check_verl_features(config: DictConfig) -> None:
         _reward,
         _trainer,
         _engine,
+        _processors,
         _actor,
         _lora,
         _separate_async,
+        _blind,
     )
     kwargs_of(config.get("data"))
-    for checks in (_loggers, _resume, _videos, _frozen_vision, *(of_grpo if "actor_rollout_ref" in config else ())):
+    of_all = (_loggers, _resume, _videos, _frozen_vision, _data_set)
+    for checks in (*of_all, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
             raise SetupError(message)
+    check_unread(config)
 
 
 def check_sequences(config: DictConfig, system: System) -> None:
@@ -265,6 +299,53 @@ def _trainer(get: Get) -> Iterator[str]:
             "trainer.default_hdfs_dir: verl doesn't copy FSDP's checkpoints there; set trainer.default_local_dir to a "
             "folder on a shared or mounted disk, or copy finished global_step_N folders yourself"
         )
+
+
+def _data_set(get: Get) -> Iterator[str]:
+    key = "data.custom_cls.path"
+    if get("data.custom_cls") is not None and not get(key):
+        yield f"{key}: without it verl reads the rows with its own data set, which knows no videos; leave it as it is"
+
+
+def _blind(get: Get) -> Iterator[str]:
+    """Features of verl's that would give a model, or the trainer, an episode without its pictures."""
+    if get("distillation.enabled"):
+        # _compute_teacher_logprobs in verl/experimental/agent_loop/agent_loop.py sends multi_modal_data["images"]
+        yield (
+            "distillation.enabled: verl sends its teacher the tokens of an episode without the pictures; set False. "
+            "A teacher's episodes can be trained on with SFT (agentic-video distill)"
+        )
+    for key, ours in (
+        (f"{ROLLOUT}.agent.default_agent_loop", "video_agent"),
+        (f"{ROLLOUT}.agent.agent_loop_manager_class", MANAGER),
+    ):
+        name = get(key)
+        if key.endswith("loop") and name in VERL_LOOPS:
+            yield f"{key}: {name} is verl's own, which shows a question without its video; set {ours}"
+        if key.endswith("class") and (not name or str(name).startswith("verl.")):
+            yield f"{key}: {name}: verl's own workers leave the pictures out of what is trained on; set {ours}"
+    if get("skip.rollout_tq.enable"):
+        # verl/utils/skip/rollout_skip.py saves the batch, where frames are references to a store of that run
+        yield "skip.rollout_tq.enable: what verl would save of a rollout has no pictures, only references; set False"
+
+
+def processor_problem(arguments: Any, key: str) -> str:
+    """What is wrong with arguments for vLLM's processor, or verl's, which the other processes don't get; empty where
+    nothing is."""
+    changed = sorted(PROCESSOR_KEYS & {str(name) for name in arguments or {}})
+    if not changed:
+        return ""
+    return (
+        f"{key}.{changed[0]}: rollouts, engine and trainer have the processor of the checkpoint's files, and pictures "
+        "must be the same to all; leave it out, and write it into preprocessor_config.json (and "
+        "video_preprocessor_config.json) of the checkpoint's folder"
+    )
+
+
+def _processors(get: Get) -> Iterator[str]:
+    for key in (PROCESSOR_ARGUMENTS, "data.mm_processor_kwargs"):
+        if problem := processor_problem(get(key), key):
+            yield problem
 
 
 def _engine(get: Get) -> Iterator[str]:

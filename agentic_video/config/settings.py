@@ -203,6 +203,7 @@ OTHERS = (
     "validate_greedy",
     "oversample",
     "credit",
+    "stall_seconds",
 )
 
 

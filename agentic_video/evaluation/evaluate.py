@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.config.features import PROCESSOR_ARGUMENTS, processor_problem
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reported
 from agentic_video.evaluation.backends.base import Backend
@@ -27,6 +28,7 @@ from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
     ModelSpec,
+    check_taught,
     fit_images,
     list_models,
     model_spec,
@@ -51,16 +53,21 @@ from agentic_video.evaluation.results import (
     forget_failures,
     key_of,
     left_out,
+    read_settings,
     repeated,
     revision_of,
     same_gold,
     same_question,
+    same_settings,
 )
 from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
 from agentic_video.evaluation.submission import write_submissions
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
+from agentic_video.graders.captions import is_caption
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import OPEN_ENDED, System
 from agentic_video.systems.needs import judged
@@ -69,6 +76,7 @@ from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
+from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 from agentic_video.utils.journal import write_whole
@@ -190,6 +198,7 @@ class Job:
             frame_store=self.settings.frame_store,
             retrieval=self.retrieval,
             judge=self.settings.judge,
+            score_timeout=self.settings.reward.timeout,
             concurrency=self.options.concurrency,
             provenance={
                 "model": self.model.chat.model or self.model.model,
@@ -213,6 +222,7 @@ class Job:
             "model": self.options.model.model,
             "model_name": self.model.chat.model or self.options.model.model_name or None,
             "model_root": self.root or None,
+            "model_content": _content_of(self.options.model.model),
             "engine": self.model.engine,
             "judge": self.judge,
             "retrieval": {"model": retrieval.model, "pretrained": retrieval.pretrained},
@@ -318,7 +328,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         ValueError: A key of the config, or a file of rows, is wrong.
     """
     job, parts = prepare(options)
-    if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
+    if not all(same_settings(read_settings(part.folder), job.identity(part)) for part in parts):
         require_model(options.model, name_option="--model-name")  # before a folder is made for it
         require_encoder(job.retrieval)
         require_judge(job, parts[0].system)
@@ -328,7 +338,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     if options.sweep and any(result.point for result in results):
         kind, benchmark = options.sweep.kind, options.benchmark_name
         picture = options.folder / f"sweep-{kind}.png"
-        curves = read_curves(options.folder, kind, options.variant.kind, job.identity_at)
+        curves = read_curves(options.folder, kind, options.variant.curve, job.identity_at)
         draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
         if kind == "frames" and options.variant.kind == "baseline":
@@ -344,7 +354,9 @@ def judged_rows(job: Job, system: System) -> Counter[str]:
     """
     always = OPEN_ENDED["judge"]
     kinds = (
-        always if qa.answer_type == "open_ended" and qa.data_source in JUDGED else judged(system, qa)
+        always
+        if is_caption(qa) or (qa.answer_type == "open_ended" and qa.data_source in JUDGED)
+        else judged(system, qa)
         for qa in job.rows
         if not qa.hidden
     )
@@ -428,9 +440,14 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     """
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
+    check_files(options.data, "--data")
+    if options.model.engine not in SERVED and not _holds(options.folder, options.model.model):
+        require_model(options.model)
     make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
+    if options.variant.kind != "baseline":
+        check_taught(options.model.model, settings.system)
     questions = read_rows(options)
     model = model_spec(options.model, config)
     limits = limits_of(config)
@@ -439,9 +456,40 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     if clips and not backend_class(model.engine).takes_clips:
         raise SetupError(f"--engine {model.engine} takes no clips: agentic_video.system.frames_as=images")
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
+    check_pictures(model, settings.system)
     shards = count_shards(options.shards, model)
     root = _root_of(options.model, model.chat.model)
     return Job(options, settings, limits, model, questions.rows, shards, questions.left_out, root), parts
+
+
+def _content_of(model: str) -> str | None:
+    """Digest of a checkpoint on this machine; null for another model."""
+    return checkpoint_digest(model) or None if model else None
+
+
+def _holds(folder: Path, model: str) -> bool:
+    """Return True if a folder holds an evaluation of a model, which is reported whatever has become of the model."""
+    return any(read_settings(file.parent).get("model") == model for file in folder.glob(f"**/{SETTINGS_FILE}"))
+
+
+def check_pictures(model: ModelSpec, system: System) -> None:
+    """Make sure that a system's pictures are ones for a model's processor and for vLLM, as far as its files tell.
+
+    Raises:
+        SetupError: They aren't; one line with the key.
+    """
+    if problem := processor_problem(model.vllm.get("mm_processor_kwargs"), PROCESSOR_ARGUMENTS):
+        raise SetupError(problem)
+    named = {"vllm": model.model, "vllm-server": model.processor}.get(model.engine, "")
+    rules = checkpoint_rules(named) if named else None
+    if rules is None:
+        return
+    check_size_factor(system, rules)
+    views = opening_pictures(system, rules)
+    for line in size_notes(views, rules, named):
+        print(line, file=sys.stderr)
+    if model.engine == "vllm":
+        check_engine_room(views, rules, model.vllm, "actor_rollout_ref.rollout.max_num_batched_tokens")
 
 
 def _root_of(options: ModelOptions, name: str) -> str:
@@ -496,7 +544,8 @@ def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System,
         tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
     """
     if variant.kind == "baseline":
-        return baseline_of(system, variant.frames, tiny=tiny), f"baseline of {variant.frames} frames"
+        title = f"{variant.curve} of {variant.frames} frames"
+        return baseline_of(system, variant.frames, tiny=tiny, prompt=variant.prompt), title
     if variant.kind == "no-tools":
         return system.direct(), f"{system.name} without tools"
     return system, system.name
@@ -524,7 +573,7 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     parts = []
     for value in options.sweep.values:
         changed = swept(system, kind, value)
-        folder = options.folder / folder_name(kind, options.variant.kind, value)
+        folder = options.folder / folder_name(kind, options.variant.curve, value)
         parts.append(Part(folder, f"{system.name}, {kind} {value}", changed, fit_limits(changed, limits), value))
     return parts
 

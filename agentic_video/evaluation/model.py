@@ -18,8 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.settings import template_kwargs_of
 from agentic_video.graders.connection import MAX_REPLY_BYTES, api_key
 from agentic_video.rollout.chat_policy import ChatConfig
+from agentic_video.systems.base import System
+from agentic_video.systems.registry import SYSTEMS, system_class
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.proxies import proxy_for, proxy_problem
 
 VLLM_KEYS = (
     "dtype",
@@ -37,6 +40,8 @@ _NO_SCHEME = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/\
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 OF_TEXT = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "llama", "mistral")
 """``model_type`` of models that see nothing; of others it isn't known."""
+TAUGHT = "toyworld_system"
+"""In a tiny model's ``config.json``: the system that it was taught. What is trained further keeps it."""
 MODEL_BELOW = (
     "model",
     "huggingface",
@@ -188,6 +193,29 @@ def _check_sees(config: Path, named: str) -> None:
         return
     if kind in OF_TEXT:
         raise SetupError(f"{named}: its model_type is {kind!r}, a model of text alone, which sees no frames")
+
+
+def check_taught(model: str, system: System, option: str = "--model") -> None:
+    """Make sure that a tiny model of the synthetic world speaks a system's grammar; of others nothing is known.
+
+    Args:
+        model: Folder of a checkpoint; a name or an address passes.
+        system: That it is to play.
+        option: How messages call what names the model.
+
+    Raises:
+        SetupError: It was taught another system.
+    """
+    try:
+        taught = json.loads((Path(model) / "config.json").read_text(encoding="utf-8")).get(TAUGHT)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return
+    alike = taught == system.name or (taught in SYSTEMS and isinstance(system, system_class(taught)))
+    if taught and not alike:
+        raise SetupError(
+            f"{option} {model}: this tiny model was taught {taught}, which is written and shown otherwise than "
+            f"{system.name}; name one that was taught {system.name}, or none, so that it is made"
+        )
 
 
 def cached_config(model: str) -> Path | None:
@@ -356,11 +384,19 @@ def list_models(
     if not is_address(base_url):
         raise SetupError(f"{option} {base_url}: no address of a server; name one as {_with_scheme(base_url)}")
     key = api_key(key_env)
+    proxy = proxy_for(base_url)
+    if proxy and (problem := proxy_problem(proxy)):
+        raise SetupError(f"{option} {base_url}: {problem}")
+    through = f"; {proxy}" if proxy else ""
+    if proxy and proxy.url.lower().startswith("socks"):
+        return ModelList(None, f"it can't be asked through a SOCKS proxy{through}")
+    proxies = {base_url.partition(":")[0].lower(): proxy.url} if proxy else {}
+    opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
     try:
         request = urllib.request.Request(base_url.rstrip("/") + "/models")
         if key:
             request.add_header("Authorization", f"Bearer {key}")
-        with urllib.request.build_opener(_NoRedirect).open(request, timeout=timeout) as reply:
+        with opener.open(request, timeout=timeout) as reply:
             text = reply.read(MAX_REPLY_BYTES)
     except urllib.error.HTTPError as error:
         if 300 <= error.code < 400:
@@ -371,10 +407,10 @@ def list_models(
             if not key:
                 said = f"asks for a key (HTTP {error.code}), and the variable {key_env} is not set"
             raise SetupError(f"{option} {base_url}: the server {said}; {key_option} names another variable") from error
-        return ModelList(None, f"HTTP {error.code}{_ask_for_v1(base_url) if error.code == 404 else ''}")
+        return ModelList(None, f"HTTP {error.code}{_ask_for_v1(base_url) if error.code == 404 else ''}{through}")
     except (OSError, ValueError, http.client.HTTPException) as error:
         why = getattr(error, "reason", None) or error
-        raise SetupError(f"{option} {base_url}: no server answers there ({why})") from error
+        raise SetupError(f"{option} {base_url}: no server answers there ({why}){through}") from error
     try:
         entries = json.loads(text)["data"]
         return ModelList({str(entry["id"]): str(entry.get("root") or "") for entry in entries})

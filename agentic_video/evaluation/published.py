@@ -7,8 +7,8 @@ from importlib.resources import files
 
 import yaml
 
-CAPTIONS = frozenset({"dream1k", "temporalbench_short_caption", "tempcompass_captioning", "vdc_short"})
-"""Benchmarks of captions, whose published numbers are scores by judges of their own."""
+EMBEDDED = frozenset({"temporalbench_short_caption"})
+"""Benchmarks whose captions are scored by a sentence encoder, which evaluations here don't run."""
 _SPLIT = re.compile(r"_(?:val_v|val|test|eval|all)$")
 
 
@@ -23,6 +23,7 @@ class Published:
         accuracy: Percent.
         table: Where it stands.
         frames: Mean frames of an episode, where given.
+        frame_tokens: Visual tokens that the paper counts as one frame, where ``frames`` is estimated from tokens.
         calls: Most calls allowed, where the table varies them.
         note: What to mind.
     """
@@ -33,6 +34,7 @@ class Published:
     accuracy: float
     table: str
     frames: float | None = None
+    frame_tokens: int | None = None
     calls: int | None = None
     note: str = ""
 

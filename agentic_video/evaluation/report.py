@@ -11,13 +11,13 @@ from typing import Any
 
 from agentic_video.evaluation.fitting import ROOM, remedy, unfit
 from agentic_video.evaluation.grounding import Measured, grounding_values
-from agentic_video.evaluation.published import CAPTIONS, Published, published_for
+from agentic_video.evaluation.published import EMBEDDED, Published, published_for
 from agentic_video.evaluation.results import Failure, LeftOut
 from agentic_video.evaluation.suites import ACCURACY, headline, suite_figures
-from agentic_video.types.action import Calls
+from agentic_video.types.action import Action, Calls
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import EndReason, Trajectory
+from agentic_video.types.trajectory import EndReason, Trajectory, recorded_frames
 from agentic_video.utils.journal import write_whole
 from agentic_video.utils.standard_error import clustered_error
 
@@ -50,6 +50,8 @@ PER_EPISODE = (
 )
 COUNTED = ("turns", "tool_calls")
 """Figures whose values are counted one by one."""
+TURN_ARGUMENTS = ("nframes", "resize", "fps")
+"""Arguments of calls that are reported by turn."""
 MAX_NAMED = 10
 """So many of the questions that weren't played are named; all are counted."""
 
@@ -99,6 +101,40 @@ def chosen_fps(trajectory: Trajectory) -> list[float]:
                 if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
             ]
     return rates
+
+
+def by_turn(records: Iterable[Record]) -> dict[str, dict[str, dict[str, float]]]:
+    """What the n-th turn with frames asked for and showed (EVA's Fig. 9): by its number, the spread over episodes of
+    ``frames``, the ``seconds`` from its first frame to its last, the ``width`` of a frame in pixels, and the mean of
+    each of :data:`TURN_ARGUMENTS` over the turn's calls."""
+    turns: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        shown = (turn for turn in record.trajectory.turns if recorded_frames(turn.observation))
+        for number, turn in enumerate(shown, start=1):
+            frames = recorded_frames(turn.observation)
+            times = [frame.time for frame in frames]
+            values = {
+                "frames": float(len(frames)),
+                "seconds": max(times) - min(times),
+                "width": statistics.fmean(frame.width for frame in frames),
+                **_mean_arguments(turn.action),
+            }
+            for name, value in values.items():
+                turns.setdefault(str(number), {}).setdefault(name, []).append(value)
+    return {
+        number: {name: {"episodes": len(found), **spread(found)} for name, found in by_name.items()}
+        for number, by_name in turns.items()
+    }
+
+
+def _mean_arguments(action: Action) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for call in action.calls if isinstance(action, Calls) else ():
+        for name in TURN_ARGUMENTS:
+            value = call.arguments.get(name)
+            if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6:
+                found.setdefault(f"argument {name}", []).append(float(value))
+    return {name: statistics.fmean(values) for name, values in found.items()}
 
 
 def accuracy(records: Iterable[Record], key: str = "acc") -> dict[str, Any]:
@@ -218,6 +254,7 @@ def figures(
             name: _counted(int(record.rewards[name]) for record in records if name in record.rewards)
             for name in COUNTED
         },
+        "by_turn": by_turn(records),
         "chosen_fps": _counted(
             (bucket(rate, _FPS_ENDS) for rate in rates),
             order=[bucket(end, _FPS_ENDS) for end in (*_FPS_ENDS, math.inf)],
@@ -311,6 +348,17 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
     ]
     if rows:
         lines += ["", *table(("per episode", "mean", "min", "median", "90 %", "max"), rows)]
+    if turns := result["by_turn"]:
+        names = list(dict.fromkeys(name for values in turns.values() for name in values))
+        rows = [
+            (
+                number,
+                values["frames"]["episodes"],
+                *(f"{values[name]['mean']:.4g}" if name in values else "-" for name in names),
+            )
+            for number, values in turns.items()
+        ]
+        lines += ["", *table(("look", "episodes", *names), rows)]
     shares = {
         "turns": result["distribution"]["turns"],
         "tool calls": result["distribution"]["tool_calls"],
@@ -328,16 +376,18 @@ def report_text(title: str, result: Mapping[str, Any], benchmark: str, failures:
 def _beside(result: Mapping[str, Any], benchmark: str, beside: Sequence[Published]) -> list[str]:
     """The lines about published numbers: a table, or why this run's number doesn't belong beside them."""
     head = result["headline"]
-    problem = "they score captions, by judges of their own" if beside[0].benchmark in CAPTIONS else head["problem"]
+    problem = "they compare captions by a sentence encoder" if beside[0].benchmark in EMBEDDED else head["problem"]
     if problem:
         return ["", f"The numbers published on {benchmark} aren't shown beside this run's: {problem}."]
-    frames = result["per_episode"].get("frames")
     notes = [] if head["name"] == ACCURACY else [head["name"]]
+    tokens = next((row.frame_tokens for row in beside if row.frame_tokens), None)
+    if tokens and "visual_tokens" in result["per_episode"]:
+        papers = ", ".join(dict.fromkeys(row.paper for row in beside if row.frame_tokens))
+        notes.append(f"{mean_frames(result, tokens)} frames as {papers} counts them ({tokens} visual tokens each)")
     if (unplayed := result["asked"] - result["episodes"]) > 0:
         strict = percent(head["unplayed_wrong"])
         notes.append(f"{unplayed} of {result['asked']} questions not played; {strict} with them as wrong")
-    mean = f"{frames['mean']:.1f}" if frames else "-"
-    rows = [("this run", "", percent(head["mean"]), mean, "", "; ".join(notes))]
+    rows = [("this run", "", percent(head["mean"]), mean_frames(result), "", "; ".join(notes))]
     rows += [
         (
             row.model,
@@ -351,6 +401,17 @@ def _beside(result: Mapping[str, Any], benchmark: str, beside: Sequence[Publishe
     ]
     title = ("model", "paper", "accuracy %" if head["name"] == ACCURACY else "%", "frames", "where", "note")
     return ["", f"Published on {benchmark}:", "", *table(title, rows)]
+
+
+def mean_frames(result: Mapping[str, Any], frame_tokens: int | None = None) -> str:
+    """Mean frames of an episode as a table shows them.
+
+    Args:
+        result: See :func:`figures`.
+        frame_tokens: Visual tokens that count as one frame; None counts the frames that were shown.
+    """
+    values = result["per_episode"].get("visual_tokens" if frame_tokens else "frames")
+    return f"{values['mean'] / (frame_tokens or 1):.1f}" if values else "-"
 
 
 def _headline(result: Mapping[str, Any]) -> str:

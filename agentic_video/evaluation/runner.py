@@ -19,13 +19,15 @@ from agentic_video.evaluation.results import REVISION, Failure, append, journal,
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.graders.answer import match_choice
 from agentic_video.graders.base import Graders
+from agentic_video.graders.captions import VALUES as CAPTION_VALUES
+from agentic_video.graders.captions import is_caption, score_caption, zero_caption
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import grade_answer
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.systems.base import System
-from agentic_video.systems.reward_function import plain_number
+from agentic_video.systems.reward_function import SCORE_TIMEOUT, limited, plain_number
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
@@ -87,7 +89,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
     played = await play_question(context, retriever, qa, rollout_index)
     trajectory = played.attempts[-1]
     rewards = {
-        **await grades(context.plan.system, trajectory, qa, context.graders),
+        **await grades(context.plan.system, trajectory, qa, context.graders, context.plan.score_timeout),
         "turns": float(len(trajectory.turns)),
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
@@ -103,34 +105,56 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
     return Record(qa, trajectory, rewards, context.plan.provenance)
 
 
-GRADES = ("acc", "acc_robust")
-"""What :func:`grades` finds out."""
+GRADES = ("acc", "acc_robust", *CAPTION_VALUES)
+"""Values that :func:`grades` may return."""
 
 
-async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> dict[str, float]:
+async def grades(
+    system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, timeout: float = SCORE_TIMEOUT
+) -> dict[str, float]:
     """Accuracies of an episode; one that can't be had is left out.
 
+    Args:
+        timeout: Seconds that the system's own rule may take.
+
     Returns:
-        ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`), and
-        ``acc_robust`` by the shared one.
+        ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`, captions),
+        ``acc_robust`` by the shared one, and the values of a caption
+        (:func:`~agentic_video.graders.captions.score_caption`).
 
     Raises:
         ArithmeticError: The system's own accuracy is no finite number.
+        TimeLimitError: It never came.
     """
     found: dict[str, float] = {}
     if qa.hidden:
         return found
     try:
-        if qa.answer_type == "open_ended" and qa.data_source in JUDGED:
+        if is_caption(qa):
+            found |= await grade_caption(trajectory.answer, qa, graders)
+        elif qa.answer_type == "open_ended" and qa.data_source in JUDGED:
             found["acc"] = await grade_answer(trajectory.answer or None, qa, "robust", graders.judge)
         else:
-            grade = await system.grade(trajectory, qa, graders)
+            grade = await limited(system.grade, trajectory, qa, graders, timeout)
             found["acc"] = plain_number(f"{type(system).__name__}.grade", "an accuracy of", grade)
     except EndpointError as error:
         logger.info("row %s: not graded: %s", qa.id, error)
     if qa.answer_type == "multiple_choice":
         found["acc_robust"] = float(match_choice(trajectory.answer, qa, "robust"))
     return found
+
+
+async def grade_caption(caption: str | None, qa: VideoQA, graders: Graders) -> dict[str, float]:
+    """Score a caption by its benchmark's procedure; an episode without one scores 0.
+
+    Raises:
+        EndpointError: There is no judge, or it gave no readable reply.
+    """
+    if not caption or not caption.strip():
+        return zero_caption(qa)
+    if graders.judge is None:
+        raise EndpointError(f"row {qa.id} asks for a caption: a judge is needed")
+    return await score_caption(graders.judge, qa, caption)
 
 
 def visual_tokens(trajectory: Trajectory, side: int) -> int:
@@ -232,7 +256,7 @@ async def grade_again(
             async def worker() -> None:
                 for record, qa in waiting:
                     try:
-                        found = await grades(plan.system, record.trajectory, qa, graders)
+                        found = await grades(plan.system, record.trajectory, qa, graders, plan.score_timeout)
                     except Exception as error:  # one question never stops the others
                         failed.append(Failure(key_of(qa), described(error)))
                         logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)

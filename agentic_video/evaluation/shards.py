@@ -18,7 +18,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.errors import SetupError, one_line
-from agentic_video.utils.ray_cluster import unanswered
+from agentic_video.utils.ray_cluster import own_token, unanswered
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys, load_secrets
 from agentic_video.utils.threads import take_image_threads
 
@@ -146,6 +146,8 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     Raises:
         SetupError: A shard died; what it had finished is kept.
     """
+    if not os.environ.get("RAY_ADDRESS"):
+        os.environ.update(own_token(os.environ))  # before Ray is imported, which looks for it then
     import ray
 
     gpus_each = int(plan.model.vllm.get("tensor_parallel_size", 1)) if plan.model.engine == "vllm" else 0

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agentic_video.converters.elv_halluc import hallucination_scores
+from agentic_video.graders.captions import f1, is_caption
 from agentic_video.types.record import Record
 from agentic_video.utils.standard_error import clustered_error, jackknife_errors
 
@@ -64,7 +65,13 @@ def _counts(record: Record) -> bool:
 
 def _by_words(records: Sequence[Record]) -> str:
     """Why grades don't belong beside a paper's, which call open answers right or wrong; empty where these do, too."""
-    shares = [one for one in records if one.qa.answer_type == "open_ended" and one.rewards["acc"] not in (0.0, 1.0)]
+    shares = [
+        record
+        for record in records
+        if record.qa.answer_type == "open_ended"
+        and not is_caption(record.qa)
+        and record.rewards["acc"] not in (0.0, 1.0)
+    ]
     return (
         "open-ended answers were graded by their words or as half right, not as right or wrong by a judge"
         if shares
@@ -134,13 +141,12 @@ def _mean_over(name: str, records: Sequence[Record]) -> Scores:
 
 
 def _video_mmlu(records: Sequence[Record]) -> Scores:
-    """Of the quiz, the mean over the three disciplines, whatever their size."""
-    return _mean_over("mean over disciplines", [record for record in records if _is_quiz(record)])
+    """The mean over the three disciplines (quiz), whatever their size; VDCscore (captions)."""
+    return {**_mean_over("mean over disciplines", [record for record in records if _is_quiz(record)]), **_vdc(records)}
 
 
 def _is_quiz(record: Record) -> bool:
-    """Captions have a list of questions with them."""
-    return "qa_list" not in record.qa.extra
+    return not is_caption(record.qa)
 
 
 def _elv_halluc(records: Sequence[Record]) -> Scores:
@@ -206,6 +212,29 @@ def _minerva(records: Sequence[Record]) -> Scores:
     return _means(records, "domain")
 
 
+def _dream1k(records: Sequence[Record]) -> Scores:
+    """Precision and recall, the mean over the five sources of videos, whatever their size, and the F1 of these means
+    (the benchmark's own aggregation)."""
+    scores = {
+        name: _mean_over_categories([(record, record.rewards[key]) for record in records if key in record.rewards])
+        for name, key in (("precision", "caption_precision"), ("recall", "caption_recall"))
+    }
+    return {**scores, "F1": f1(scores["precision"], scores["recall"])} if records else {}
+
+
+def _mean_over_categories(values: Sequence[tuple[Record, float]]) -> float:
+    groups: dict[str, list[float]] = defaultdict(list)
+    for record, value in values:
+        groups[str(record.qa.extra.get("category", ""))].append(value)
+    return statistics.fmean(map(statistics.fmean, groups.values())) if groups else 0.0
+
+
+def _vdc(records: Sequence[Record]) -> Scores:
+    """VDCscore: the mean of the judge's 0 to 5, as a share of 5."""
+    values = [record.rewards["caption_score"] for record in records if "caption_score" in record.rewards]
+    return {"score of 5": statistics.fmean(values) / 5} if values else {}
+
+
 def _herbench(records: Sequence[Record]) -> Scores:
     """The mean over its tasks, whatever their size."""
     return _mean_over("mean over tasks", records)
@@ -222,6 +251,8 @@ SUITES: dict[str, Callable[[Sequence[Record]], Scores]] = {
     "minerva": _minerva,
     "herbench": _herbench,
     "video_mmlu": _video_mmlu,
+    "dream1k": _dream1k,
+    "vdc": _vdc,
 }
 """By data source, as the converters name it."""
 
@@ -230,6 +261,7 @@ HEADLINES = {
     "video_mmlu": "mean over disciplines",
     "herbench": "mean over tasks",
     "elv_halluc": "mean of both",
+    "dream1k": "precision",
 }
 """The score that a benchmark's own report has in place of the accuracy over all questions, by data source."""
 

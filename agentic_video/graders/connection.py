@@ -1,9 +1,11 @@
 """The HTTP connection of a model's client: a reply has a largest size, and the key goes to one server only."""
 
 import os
+import ssl
 from typing import TYPE_CHECKING, Any
 
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.proxies import proxy_for, proxy_problem
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -42,8 +44,14 @@ def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_
 
     Redirects aren't followed: they would carry the key elsewhere. Replies are asked for without compression, so that
     none is larger in memory than on the wire. What breaks these rules fails as :class:`RefusedReply`, which may be the
-    cause of the client's own error.
+    cause of the client's own error. A server of this machine or of its network is asked without a proxy.
+
+    Raises:
+        SetupError: The proxy that environment variables name can't be used.
     """
+    proxy = proxy_for(base_url)
+    if proxy and (problem := proxy_problem(proxy)):
+        raise SetupError(problem)
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     class Bounded(DefaultAsyncHttpxClient):
@@ -67,8 +75,22 @@ def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_
                 response.status_code, headers=response.headers, content=bytes(body), request=response.request
             )
 
-    client = Bounded(timeout=timeout, follow_redirects=False, headers={"Accept-Encoding": "identity"})
+    client = Bounded(
+        timeout=timeout,
+        follow_redirects=False,
+        headers={"Accept-Encoding": "identity"},
+        trust_env=proxy is not None,
+        verify=True if proxy else _certificates(),
+    )
     return AsyncOpenAI(base_url=base_url, api_key=key, timeout=timeout, max_retries=0, http_client=client)
+
+
+def _certificates() -> ssl.SSLContext:
+    """TLS settings with the authorities that the environment names, else certifi's."""
+    import certifi
+
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    return ssl.create_default_context(cafile=file or (None if folder else certifi.where()), capath=folder or None)
 
 
 def without_key(text: str, key: str) -> str:

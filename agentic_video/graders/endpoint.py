@@ -18,6 +18,8 @@ from agentic_video.graders.plain import plain_message
 from agentic_video.types.text import printable
 from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.proxies import proxy_for
+from agentic_video.utils.time_limit import uncounted
 
 logger = logging.getLogger(__name__)
 
@@ -119,11 +121,11 @@ class Endpoint:
         if self._client is None:
             try:
                 self._sent = api_key(self.config.api_key_env)
+                self._client = connect(
+                    self.config.base_url, self._sent or "none", self.config.timeout, self._max_reply_bytes
+                )
             except SetupError as error:
                 raise EndpointError(f"{self._key}: {error}") from error
-            self._client = connect(
-                self.config.base_url, self._sent or "none", self.config.timeout, self._max_reply_bytes
-            )
         return self._client
 
     async def chat(self, messages: Sequence[dict[str, Any]], read: Callable[[str], T]) -> T:
@@ -193,13 +195,16 @@ class Endpoint:
             return read(reply)
 
         try:
-            return await self._retrying()(ask)
+            with uncounted():  # it has a limit of its own
+                return await self._retrying()(ask)
         except Unreadable as error:
             problem = str(error)
         except Exception as error:  # whatever a server can make the client raise
             problem = str(refused) if (refused := _refusal(error)) else f"{type(error).__name__}: {error}"
         problem = without_key(problem, self._sent)[:300]
         problem = f"{self._key}: no verdict from {self.config.base_url} after {tries} tries: {problem}"
+        if proxy := proxy_for(self.config.base_url):
+            problem += f" ({proxy})"
         logger.warning(problem)
         raise EndpointError(problem)
 

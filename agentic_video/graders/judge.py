@@ -6,14 +6,17 @@ that is exactly one grade counts. Everything else is asked again, a bounded numb
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from agentic_video.graders.answer import MatchRule, match_choice
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable, text_of
+from agentic_video.graders.replies import spoken
 from agentic_video.grounding.answer import grade_intervals
 from agentic_video.types.row import INTERVAL_TYPES, VideoQA
 
+T = TypeVar("T")
 Scale = Literal["binary", "half", "unit"]
 
 _TASK = """You grade answers to questions about videos. You are given one JSON object with three fields: "question", \
@@ -78,6 +81,24 @@ class Judge:
         fields = {"question": question, "reference": reference, "candidate": candidate[: self.config.max_answer_chars]}
         messages = [{"role": "system", "content": PROMPTS[scale]}, {"role": "user", "content": json.dumps(fields)}]
         return await self._endpoint.chat(messages, read)
+
+    async def read(self, prompt: str, fields: Mapping[str, Any], read: Callable[[str], T], max_tokens: int) -> T:
+        """Ask about material that may hold untrusted text.
+
+        Args:
+            prompt: The task.
+            fields: The material; the judge gets it as one JSON object.
+            read: Reads the reply without a reasoning model's thoughts; raises ``Unreadable`` to have it asked again.
+            max_tokens: Bound on the reply's tokens, unless ``judge.max_tokens`` is larger, or 0 (the server's bound).
+
+        Raises:
+            EndpointError: No readable reply after all retries, or no judge is configured.
+        """
+        messages = [{"role": "system", "content": prompt}, {"role": "user", "content": json.dumps(dict(fields))}]
+        bound = max(self.config.max_tokens, max_tokens) if self.config.max_tokens else None
+        return await self._endpoint.complete(
+            messages, lambda choice: read(spoken(text_of(choice))), {"max_tokens": bound}
+        )
 
 
 async def grade_answer(

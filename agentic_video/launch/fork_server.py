@@ -33,6 +33,7 @@ from pathlib import Path
 from agentic_video.launch import fork_client
 from agentic_video.utils.ending import end_now
 from agentic_video.utils.parent import signal_at_parent_end
+from agentic_video.utils.ray_cluster import shell_problem
 
 SWITCH = "AGENTIC_VIDEO_FORK"
 """Environment variable: ``0`` starts each process by itself."""
@@ -368,14 +369,14 @@ def fork_server(environment: Mapping[str, str]) -> Iterator[Forks | None]:
 
     Yields:
         The server, which may still be importing: what asks for a process waits for it. None where nothing may be
-        executed in the folder for temporary files.
+        executed in the folder for temporary files, or not by Ray.
     """
     folder = Path(tempfile.mkdtemp(prefix="av-"))
     script, address = folder / SCRIPT, folder / SOCKET
     words = [sys.executable, "-S", "-E", fork_client.__file__, str(address), sys.executable]
     script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
     script.chmod(0o700)
-    if not os.access(script, os.X_OK):  # mounted so
+    if not os.access(script, os.X_OK) or shell_problem(str(script)):  # mounted so, or of a name that Ray can't start
         shutil.rmtree(folder, ignore_errors=True)
         yield None
         return

@@ -19,6 +19,8 @@ from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import FAMILIES
 from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.systems.base import Grader
@@ -136,6 +138,29 @@ def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
     )
 
 
+def require_there(inputs: Inputs, options: LaunchOptions, profile: Profile) -> None:
+    """Make sure that what is named is on this machine, before anything else is looked at.
+
+    Raises:
+        SetupError: A file isn't there, or a model's folder, which could be no name on a hub either.
+    """
+    for variable, files in _named_files(inputs, options):
+        for file in files:
+            _require_file(variable, file)
+    if inputs.model:
+        _require_place(inputs.model, profile)
+
+
+def _named_files(inputs: Inputs, options: LaunchOptions) -> list[tuple[str, tuple[str, ...]]]:
+    """The files to train and to validate on, each list after the key or the variable that names it."""
+    keys = {one.key_or_group for one in parse_overrides(options.overrides)}
+    named = (
+        ("data.train_files", "TRAIN_FILES", inputs.train),
+        ("data.val_files", "VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
+    )
+    return [(key if key in keys else variable, files) for key, variable, files in named if files]
+
+
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
 ) -> Checked:
@@ -153,15 +178,16 @@ def check_inputs(
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
+        if options.stage == "grpo":
+            from agentic_video.evaluation.model import check_taught
+
+            check_taught(str(Path(inputs.model).expanduser()), settings_of(config).system, "MODEL_PATH")
+        _check_pictures(str(tokenizer or inputs.model), config)
     _check_template(inputs.model, config, profile)
-    keys = {one.key_or_group for one in parse_overrides(options.overrides)}
     there = [
-        (key if key in keys else variable, files)
-        for key, variable, files in (
-            ("data.train_files", "TRAIN_FILES", inputs.train),
-            ("data.val_files", "VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
-        )
-        if files and not (elsewhere and not all(Path(file).exists() for file in files))
+        (name, files)
+        for name, files in _named_files(inputs, options)
+        if not (elsewhere and not all(Path(file).exists() for file in files))
     ]
     found = []
     if there:
@@ -210,10 +236,10 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
     Raises:
         SetupError: It can't.
     """
-    from agentic_video.evaluation.model import cached_config, check_place
+    from agentic_video.evaluation.model import cached_config
 
+    _require_place(model, profile)
     folder = Path(model).expanduser()
-    check_place(folder, f"MODEL_PATH={model}")
     if folder.is_dir():
         _check_folder(folder, f"MODEL_PATH={model}", own_tokenizer=own_tokenizer)
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
@@ -223,13 +249,51 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
                 "names no cluster. The laptop profile is for tiny models; to try all the same: --profile laptop"
             )
         return
-    if profile in ON_TOYWORLD or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
-        hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
-        raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
     if problem := _hub_problem(model):
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
     if config := cached_config(model):
         _check_family(config, f"MODEL_PATH={model}")
+
+
+def _require_place(model: str, profile: Profile) -> None:
+    """Make sure that a model is a folder here, or has a name that a hub may know.
+
+    Raises:
+        SetupError: It is neither.
+    """
+    from agentic_video.evaluation.model import check_place
+
+    folder = Path(model).expanduser()
+    check_place(folder, f"MODEL_PATH={model}")
+    is_path = folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1
+    if not folder.is_dir() and (is_path or profile in ON_TOYWORLD):
+        hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
+        raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
+
+
+def _check_pictures(model: str, config: DictConfig) -> None:
+    """Make sure that the pictures of a system are ones for a model's processor and for vLLM, and say which sizes they
+    get.
+
+    Args:
+        model: Folder or name of the model whose processor is loaded.
+
+    Raises:
+        SetupError: They aren't.
+    """
+    rules = checkpoint_rules(model)
+    if rules is None:
+        return
+    settings = settings_of(config)
+    check_size_factor(settings.system, rules)
+    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
+    views = opening_pictures(settings.system, rules, int(rollout.n) if rollout else 1)
+    for line in size_notes(views, rules, model):
+        print(line, flush=True)
+    if rollout and rollout.name == "vllm":
+        engine: Any = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
+        check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
 
 
 def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:

@@ -14,7 +14,7 @@ from agentic_video.launch.fork_server import SWITCH, Forks, fork_server
 from agentic_video.launch.handover import key_names, own_address
 from agentic_video.launch.inputs import handed_over
 from agentic_video.launch.machine import clean_machine, shared_segments
-from agentic_video.launch.nodes import Wanted, check_cluster
+from agentic_video.launch.nodes import Cluster, Wanted, check_cluster
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.process import run_verl
 from agentic_video.launch.profile import on_ray_cluster
@@ -31,7 +31,8 @@ from agentic_video.launch.toyworld import verifier_server
 from agentic_video.planning.job import gpus_beside
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
 from agentic_video.utils.imports import own_modules
-from agentic_video.utils.ray_cluster import auth_mode
+from agentic_video.utils.proxies import ask_directly
+from agentic_video.utils.ray_cluster import auth_mode, own_token
 from agentic_video.utils.resources import cpu_limit
 from agentic_video.utils.secrets import KEYS_FILE, forwarded, hand_keys
 
@@ -127,11 +128,13 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
         whole = [*command, *served, *folder_overrides(stage, job.folder)]
         address = joining.get("RAY_ADDRESS", "")
         # Processes of a cluster don't see this machine's temporary folder.
-        beside = joining or {"TMPDIR": str(temporary)}
+        beside = joining or {"TMPDIR": str(temporary), **own_token(environment)}
         if address:
             keys = hand_keys(job.folder, environment, key_names(job.config))
             variables = {**forwarded(environment), **variables, **keys}
-            whole += _on_cluster(job, joining, variables)
+            cluster, counts = _on_cluster(job, joining, variables)
+            ask_directly(variables, [node.address for node in cluster.nodes])
+            whole += counts
         elif job.profile == "cluster" and stage == "grpo":
             whole += worker_overrides(1, cpu_limit(), job.options.overrides)
         if stage == "grpo":
@@ -209,8 +212,11 @@ def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
         yield {}
 
 
-def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> list[str]:
+def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> tuple[Cluster, list[str]]:
     """Look at the cluster, and fit the number of workers to its nodes.
+
+    Returns:
+        The cluster, and the overrides.
 
     Raises:
         SetupError: It can't take the job.
@@ -231,7 +237,7 @@ def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, st
     sizes = ", ".join(f"{node.address} ({node.cpus:g} CPUs, {node.gpus:g} GPUs)" for node in cluster.nodes)
     print(f"Ray cluster at {joining['RAY_ADDRESS']}: {sizes}", flush=True)
     if job.profile != "cluster":  # the others' yaml is written for machines of one size
-        return []
+        return cluster, []
     # a head without GPUs is often small: it says nothing about the machines that train
     cpus = min(node.cpus for node in cluster.nodes if node.gpus >= trainer.n_gpus_per_node)
-    return worker_overrides(trainer.nnodes, cpus, job.options.overrides)
+    return cluster, worker_overrides(trainer.nnodes, cpus, job.options.overrides)

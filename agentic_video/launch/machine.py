@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.launch.options import Stage
 from agentic_video.utils.errors import SetupError
@@ -26,6 +27,25 @@ def require_engine(stage: Stage, gpus: int) -> None:
     """
     if stage == "grpo" and find_spec("vllm") is None:
         raise SetupError(f"vLLM isn't installed in this environment: agentic-video install {'gpu' if gpus else 'cpu'}")
+
+
+def require_attention(config: DictConfig) -> None:
+    """Make sure that the attention which a GPU's job computes with is installed.
+
+    Args:
+        config: Of the job, composed.
+
+    Raises:
+        SetupError: It is flash-attn's, and that isn't.
+    """
+    block = "actor_rollout_ref.model" if "actor_rollout_ref" in config else "model"
+    key = f"{block}.override_config.attn_implementation"
+    kind = OmegaConf.select(config, key, throw_on_missing=False) or "flash_attention_2"  # as verl reads it
+    if kind == "flash_attention_2" and find_spec("flash_attn") is None:
+        raise SetupError(
+            "flash-attn isn't installed in this environment: install a wheel of it (pip install --no-deps WHEEL), or "
+            f"compute attention with torch: {block}.use_remove_padding=False ++{key}=sdpa"
+        )
 
 
 def shared_segments() -> set[Path]:

@@ -13,6 +13,7 @@ from agentic_video.config.compose import CHOICE, compose_recipe
 from agentic_video.config.features import check_sequences, check_verl_features
 from agentic_video.config.overrides import parse_overrides, written
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.launch.fork_server import SWITCH
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.inputs import named_inputs, require_inputs
 from agentic_video.launch.nodes import asked_in_all
@@ -24,6 +25,7 @@ from agentic_video.planning.plan import impossible
 from agentic_video.planning.shapes import shape_of
 from agentic_video.systems.reward_function import check_function
 from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.utils.ray_cluster import shell_problem
 
 POSITIVE = (
     "data.train_batch_size",
@@ -83,6 +85,12 @@ def checked_config(
     runs_here = not options.dry_run and not options.submit
     if options.stage == "grpo" and runs_here and not on_ray_cluster(options.stage, environment):
         _check_temporary(gettempdir(), options.overrides)
+        # the laptop's processes are forked by a script in the temporary folder
+        if (profile != "laptop" or environment.get(SWITCH) == "0") and shell_problem(sys.executable):
+            raise SetupError(
+                f"{sys.executable}: {shell_problem(sys.executable)}; make the environment in another folder, and name "
+                "its python in PYTHON"
+            )
     try:
         overrides = [*changes(profile), *options.overrides]
         config = compose_recipe(options.recipe, config_name(options.stage, profile), overrides)
@@ -134,8 +142,8 @@ def _check_temporary(folder: str, overrides: Sequence[str]) -> None:
     problem = ""
     if len(os.fsencode(folder)) > most:
         problem = f"longer than {most} bytes, which is too long for Ray's sockets"
-    elif not folder.isascii() or any(one in folder for one in "'\"\\"):
-        problem = "Ray takes no path with a letter beyond ASCII, a quote or a backslash"
+    else:
+        problem = shell_problem(folder)
     if problem:
         raise SetupError(f"temporary folder {folder}: {problem}; set TMPDIR to another, e.g. TMPDIR=/tmp")
 

@@ -22,7 +22,9 @@ from agentic_video.launch.profile import config_name
 from agentic_video.toyworld.named_files import named_files
 from agentic_video.utils.environment import DEFAULT_CACHE
 from agentic_video.utils.errors import SetupError
+from agentic_video.utils.host import can_write
 from agentic_video.utils.journal import write_whole
+from agentic_video.utils.resources import few_threads
 
 BUILDERS: Mapping[Stage, str] = {
     "grpo": "agentic_video.toyworld.build",
@@ -31,6 +33,8 @@ BUILDERS: Mapping[Stage, str] = {
     "rft": "agentic_video.toyworld.demonstrate",
 }
 """The programs that make each stage's synthetic data and the model that it starts from."""
+CACHE_SECONDS = 20.0
+"""How long the file system of the cache may take to answer."""
 PACKAGE = "agentic_video."
 """How the names of this package's modules begin: another's may begin with its name."""
 SOURCES = (".py", ".yaml", ".txt", ".md")
@@ -69,8 +73,10 @@ def build_toyworld(
         Paths by name: of ``train``, ``heldout``, ``model``, ``base``, ``clip`` and ``verifier`` those that are needed.
 
     Raises:
-        SetupError: The build failed.
+        SetupError: The build failed, or nothing can be kept.
     """
+    if not dry_run:
+        _check_cache()
     note = None if config is None else build_note(config, stage, f"{data} {model}")
     if note and (known := read_note(note)):
         print("".join(f"[toyworld] found {path}\n" for path in known.values()), end="", flush=True)
@@ -82,7 +88,7 @@ def build_toyworld(
     # Threads that spin while they wait take the cores from whatever else the machine does: beside other work a build
     # takes ten times as long. A build uses no GPU, and where torch sees one, forked processes can't compute gradients
     # after their parent has.
-    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {"OMP_WAIT_POLICY": "passive", **few_threads(), **os.environ, "CUDA_VISIBLE_DEVICES": ""}
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=stop_with_launcher
     ) as build:
@@ -104,6 +110,25 @@ def build_toyworld(
             note.parent.mkdir(parents=True, exist_ok=True)
             write_whole(note, [json.dumps(paths)])
     return paths
+
+
+def _check_cache() -> None:
+    """Make sure that what is built can be kept.
+
+    Raises:
+        SetupError: Its folder can't be written to.
+    """
+    try:
+        DEFAULT_CACHE.mkdir(parents=True, exist_ok=True)
+        writable = can_write(DEFAULT_CACHE, CACHE_SECONDS)
+        reason = "it doesn't answer"
+    except OSError as error:
+        writable, reason = False, error.strerror or str(error)
+    if not writable:
+        raise SetupError(
+            f"{DEFAULT_CACHE}: synthetic worlds and tiny models are kept there, and it can't be written to "
+            f"({reason}): set XDG_CACHE_HOME to a folder of yours"
+        )
 
 
 def build_note(config: DictConfig, stage: Stage, wanted: str) -> Path | None:

@@ -6,10 +6,11 @@ needed. Frames stay references; their pixels are fetched by whoever trains on th
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from agentic_video.rollout.chat_template import KWARGS_KEY, without_beginning
+from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, until_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
@@ -18,7 +19,17 @@ from agentic_video.tools.base import Video
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import is_unicode
-from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedMessage, RecordedPart, Trajectory, Turn
+from agentic_video.types.trajectory import (
+    Aside,
+    ClipRef,
+    FrameRef,
+    RecordedMessage,
+    RecordedPart,
+    Trajectory,
+    Turn,
+    recorded_frames,
+)
+from agentic_video.video.processor_rules import ProcessorRules
 
 
 class ReplayError(ValueError):
@@ -140,7 +151,7 @@ async def replay(
     asides = await _replay_asides(trajectory, system, chat_format, limits) if system.train_asides else []
     policy = TokenPolicy(ScriptEngine([ids for _, ids in spoken]), chat_format, limits, system)
     view = EpisodeView(qa, cast(Video, None))  # a script looks at nothing
-    if not await policy.begin(_messages(trajectory.opening)):
+    if not await policy.begin(_messages(trajectory.opening, chat_format.rules)):
         raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
     places: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for number, (turn, ids) in enumerate(spoken, start=1):
@@ -162,12 +173,25 @@ async def replay(
         places[id(policy.sequence)].append((number - 1, begin - begun, begin + len(ids)))
         if not turn.loss_mask:
             policy.sequence.response_mask[start:] = [0] * len(ids)
-        if number < len(said) and not await policy.show(_shown(turn.observation)):
+        if number < len(said) and not await policy.show(_shown(turn.observation, chat_format.rules)):
             raise ReplayError(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
             )
     found = [_replayed(one, aside=place) for one, place in asides]
-    return (*found, *(_replayed(one, tuple(places[id(one)])) for one in policy.sequences))
+    found += [_replayed(one, tuple(places[id(one)])) for one in policy.sequences]
+    for sequence in found:
+        _check_recorded(sequence)
+    return tuple(found)
+
+
+def _check_recorded(sequence: ReplayedSequence) -> None:
+    """See that what the model saw can be had again."""
+    for ref in recorded_frames(sequence.visuals):
+        if ref.unrecorded:
+            raise ReplayError(
+                f"a tool made a picture of frame {ref.index} at {ref.time:.2f} s, and the record doesn't hold it: the "
+                "raw frame isn't what the model saw"
+            )
 
 
 def _replayed(
@@ -200,7 +224,7 @@ async def _replay_asides(
     for number, (aside, ids) in enumerate(said, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
             raise ReplayError(f"aside {number} writes out the token that ends a reply")
-        request = AsideRequest(_messages(aside.messages), limits.turn, aside.stop, aside.prefix)
+        request = AsideRequest(_messages(aside.messages, chat_format.rules), limits.turn, aside.stop, aside.prefix)
         try:
             again = await policy.ask(request)
         except (EngineError, AsideBudgetError) as error:
@@ -229,8 +253,8 @@ def _check_beginning(where: str, text: str, beginning: str, chat_format: ChatFor
     raise ReplayError(f"{where} doesn't begin with {beginning!r}, {why}")
 
 
-def _messages(recorded: Sequence[RecordedMessage]) -> tuple[Message, ...]:
-    return tuple(Message(cast(Any, one.role), _shown(one.parts)) for one in recorded)
+def _messages(recorded: Sequence[RecordedMessage], rules: ProcessorRules) -> tuple[Message, ...]:
+    return tuple(Message(cast(Any, one.role), _shown(one.parts, rules)) for one in recorded)
 
 
 def _check_texts(trajectory: Trajectory) -> None:
@@ -247,6 +271,16 @@ def _check_texts(trajectory: Trajectory) -> None:
             raise ReplayError(f"{where} holds half of a surrogate pair, which is no text")
 
 
-def _shown(parts: Sequence[RecordedPart]) -> tuple[Part, ...]:
+def _shown(parts: Sequence[RecordedPart], rules: ProcessorRules) -> tuple[Part, ...]:
     # A prompt is built from sizes and times, which a reference has: no pixels are needed.
-    return cast(tuple[Part, ...], tuple(parts))
+    return cast(tuple[Part, ...], tuple(_kept(part, rules) for part in parts))
+
+
+def _kept(part: RecordedPart, rules: ProcessorRules) -> RecordedPart:
+    """A recorded picture at the size that the model's processor keeps: another model may have been shown another."""
+    if isinstance(part, str):
+        return part
+    width, height = rules.kept(part.width, part.height, clip_frames(part))
+    if isinstance(part, ClipRef):
+        return ClipRef(tuple(replace(frame, width=width, height=height) for frame in part.frames))
+    return replace(part, width=width, height=height)

@@ -12,13 +12,14 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from agentic_video.rollout.chat_template import KWARGS_KEY, begin_with, check_kwargs, reply_start, template_of
-from agentic_video.rollout.clips import ClipLike, clip_tokens, expanded, is_timestamped, patch_times, timestamp
+from agentic_video.rollout.clips import ClipLike, clip_frames, expanded, patch_times, timestamp
 from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import AsideRequest, Message, ObservationRole, Part, Visual, joined, visuals_of
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef
+from agentic_video.video.processor_rules import rules_of
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 
@@ -62,7 +63,8 @@ class ChatFormat:
         self.image_token_id: int = tokenizer.convert_tokens_to_ids(image_token)
         self.video_token = video_token
         self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(video_token)
-        self._image_processor, self._video_processor = image_processor, video_processor
+        self.rules = rules_of(image_processor, video_processor)
+        self.takes_clips = video_processor is not None
         self._specials = tuple(tokenizer.all_special_tokens)
         self.eos_ids = frozenset({tokenizer.eos_token_id})
         self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
@@ -165,7 +167,7 @@ class ChatFormat:
 
     @cached_property
     def _video_text(self) -> str:
-        if self._video_processor is None:
+        if not self.takes_clips:
             raise ValueError("this model has no video processor, so it can't be shown clips")
         return self._markup("video", self.video_token)
 
@@ -186,14 +188,14 @@ class ChatFormat:
         Args:
             placeholders: False: with one placeholder in place of each run of them.
         """
-        per_patch = clip_tokens(self._video_processor, clip)
-        if is_timestamped(self._video_processor):
+        per_patch = self.visual_tokens(clip)
+        if self.rules.clip_total:
             per_patch //= len(patch_times(clip.times))
         return list(self._clip_ids(clip.times, per_patch if placeholders else 1))
 
     def _render_clip(self, times: tuple[float, ...], count: int) -> tuple[int, ...]:
         """Ids of a clip with so many placeholders in each run."""
-        if not is_timestamped(self._video_processor):
+        if not self.rules.clip_total:
             return tuple(self._placeholder_ids(count))
         ids: list[int] = []
         for seconds in patch_times(times):
@@ -204,16 +206,13 @@ class ChatFormat:
         """Ids of a clip before anything is known of it, as the chat template writes it: one placeholder."""
         return self._placeholder_ids(1)
 
-    def visual_tokens(self, shown: Visual | ImageRef | VideoRef | FrameRef | ClipRef) -> int:
+    def visual_tokens(self, shown: "Visual | ImageRef | VideoRef | FrameRef | ClipRef | ClipLike") -> int:
         """Number of placeholders of an image or a clip, by its size."""
-        if isinstance(shown, Clip | ClipRef | VideoRef):
-            return clip_tokens(self._video_processor, shown)
-        return self.image_tokens(shown.width, shown.height)
+        return self.rules.tokens(shown.width, shown.height, clip_frames(shown))
 
     def image_tokens(self, width: int, height: int) -> int:
         """Number of placeholders of an image of this size in pixels."""
-        merge = self._image_processor.merge_size**2
-        return int(self._image_processor.get_number_of_image_patches(height, width, {})) // merge
+        return self.rules.tokens(width, height)
 
     def _text(self, parts: Sequence[Part]) -> str:
         pieces = []
@@ -420,6 +419,7 @@ class TokenPolicy:
         ValueError: The model's chat template has no messages of that role.
 
     Attributes:
+        rules: The sizes of pictures that the model's processor keeps; it is shown no others.
         sequences: What the engine saw and said. One sequence when everything stays in the context; with
             ``latest_evidence`` one for each turn, in each of which only that turn's ids are generated ones.
         asides_usage: Prompt and generated tokens of all asides.
@@ -440,6 +440,7 @@ class TokenPolicy:
         self._text_show: list[int] = []
         chat_format.check_role(system.observation_role)
         self._prefix = chat_format.prefix_ids(system.reply_prefix)
+        self.rules = chat_format.rules
         self._beginning = chat_format.beginning(system.reply_prefix)
         self.sequences: list[TokenSequence] = []
         self.asides_usage = (0, 0)
@@ -561,6 +562,8 @@ class TokenPolicy:
         return True
 
     def _check_placeholders(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
+        for visual in visuals:
+            self.rules.require_kept(visual.width, visual.height, clip_frames(visual))
         for kind, token_id in (("image", self._format.image_token_id), ("video", self._format.video_token_id)):
             shown = [one for one in visuals if isinstance(one, Clip | ClipRef) == (kind == "video")]
             expected = sum(self._format.visual_tokens(one) for one in shown)

@@ -4,8 +4,6 @@ What is asked goes to a server (:func:`ask`) or to whoever plays the episodes (:
 reaches another one as JSON only (:func:`transcript`), and what comes back is read strictly.
 """
 
-import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +11,7 @@ from typing import Any, TypeVar
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.model import list_models, served_model, warn_of_name
 from agentic_video.graders.endpoint import Endpoint, text_of
+from agentic_video.graders.replies import spoken
 from agentic_video.rollout.chat_policy import ChatConfig, Usage
 from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import TokenLimits
@@ -113,31 +112,6 @@ async def ask_beside(
     except AsideBudgetError as error:
         raise EngineError(f"a question to the teacher doesn't fit: {error}") from error
     return spoken(said.text), usage_of(policy)
-
-
-def spoken(text: str) -> str:
-    """A reply without the thoughts before it."""
-    return text.rpartition("</think>")[2].strip()
-
-
-def read_object(reply: str) -> dict[str, Any] | None:
-    """The one JSON object that a reply is, alone or in a code fence; None when it is anything else."""
-    found = _read_json(reply, r"\{.*\}")
-    return found if isinstance(found, dict) else None
-
-
-def read_array(reply: str) -> list[Any] | None:
-    """The one JSON array that a reply is, alone or in a code fence; None when it is anything else."""
-    found = _read_json(reply, r"\[.*\]")
-    return found if isinstance(found, list) else None
-
-
-def _read_json(reply: str, form: str) -> Any:
-    match = re.fullmatch(rf"(?:```(?:json)?\s*)?({form})(?:\s*```)?", reply.strip(), re.DOTALL)
-    try:
-        return json.loads(match[1]) if match else None
-    except (ValueError, RecursionError):
-        return None
 
 
 def transcript(turns: Sequence[Turn]) -> list[dict[str, Any]]:

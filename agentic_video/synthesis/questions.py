@@ -5,7 +5,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentic_video.synthesis.asking import read_array
+from agentic_video.graders.replies import read_array
 
 MAX_QUESTION_CHARS = 400
 MAX_OFFERED = 50

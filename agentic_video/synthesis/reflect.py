@@ -16,10 +16,11 @@ from typing import Any, Literal
 from agentic_video.evaluation.backends.base import usage_of
 from agentic_video.evaluation.context import EvalContext
 from agentic_video.evaluation.runner import grades
+from agentic_video.graders.replies import read_object
 from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import EngineError, Policy, Utterance
-from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside, read_object
+from agentic_video.synthesis.asking import MAX_TURN_CHARS, ask_beside
 from agentic_video.synthesis.distill import write_outputs
 from agentic_video.synthesis.inputs import (
     NO_FAULT_OF_ITS_OWN,

@@ -6,7 +6,6 @@ Processes wait for each other once a step. The shares are the same whoever compu
 
 import contextlib
 import mmap
-import os
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import torch
 
 from agentic_video.utils.parent import end_with_parent
+from agentic_video.utils.resources import cpu_limit
 
 Step = TypeVar("Step")
 Work = Callable[[Step, int], npt.NDArray[np.float64]]
@@ -38,7 +38,7 @@ def shared_out(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.ND
     Yields:
         Sets the model's gradient to that of a step, and returns the step's losses.
     """
-    if torch.get_num_threads() == 1 and len(os.sched_getaffinity(0)) >= SHARES:
+    if torch.get_num_threads() == 1 and cpu_limit() >= SHARES:
         with _at_once(model, work) as gradients:
             yield gradients
     else:

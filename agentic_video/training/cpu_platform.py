@@ -9,9 +9,10 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-import psutil
 import torch
 from verl.plugin.platform.platform_base import PlatformBase
+
+from agentic_video.utils.resources import memory_free, memory_limit
 
 
 def _device_module() -> types.ModuleType:
@@ -28,8 +29,7 @@ def _device_module() -> types.ModuleType:
         return None
 
     def memory(*args: Any, **kwargs: Any) -> tuple[int, int]:
-        state = psutil.virtual_memory()
-        return state.available, state.total
+        return memory_free(), memory_limit()
 
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "device_count"):
         setattr(module, name, zero)

@@ -30,6 +30,7 @@ from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.outputs import REWARDS
+from agentic_video.training.patches import STALL_SECONDS
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.restored import Restored
 from agentic_video.training.router import client_of, packaged_path
@@ -37,7 +38,7 @@ from agentic_video.training.run_watch import RunWatch, end_process, run_actors
 from agentic_video.training.steps import take_epochs
 from agentic_video.training.untrained import Untrained
 from agentic_video.training.updates import EvenUpdates
-from agentic_video.training.validation import WithGreedy
+from agentic_video.training.validation import WithGreedy, validation_batch
 
 SURPLUS = "training/filter_groups/discarded_surplus_samples"
 """verl's count of a step's groups with a signal that were more than a batch."""
@@ -81,7 +82,14 @@ class EpisodeLog(_Base):
         self.format_alarm = FormatAlarm(settings_of(config).log.format_alarm_after)
         self.writer = EpisodeWriter.of(config)
 
+    def _build_replay_buffer(self) -> Any:
+        buffer = super()._build_replay_buffer()
+        buffer.stall_seconds = float(self.config.agentic_video.get("stall_seconds", STALL_SECONDS))
+        return buffer
+
     def _init_dataloader(self) -> None:
+        if self.config.data.get("val_batch_size") is None and self.config.trainer.device != "cpu":
+            self.config.data.val_batch_size = validation_batch(self.config)
         super()._init_dataloader()
         if not self.steps_per_epoch:
             raise ValueError(

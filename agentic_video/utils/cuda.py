@@ -16,6 +16,13 @@ CUDA = 13
 """CUDA release of the locked torch (``cuda-toolkit`` in uv.lock)."""
 DRIVER = 580
 """The first driver branch that runs it: NVIDIA's "CUDA Toolkit and Minimum Required Driver Version", CUDA 13."""
+BUILDING = (
+    f"flash-attn has no wheel for torch 2.11 with CUDA {CUDA}: it is compiled on this machine, which may take an hour "
+    "or more (MAX_JOBS compilers at a time, several GB of memory each; FLASH_ATTN_CUDA_ARCHS=90 compiles for H100 only)"
+)
+FLASH_ATTN = "AGENTIC_VIDEO_FLASH_ATTN"
+"""Environment variable of ``recipes/setup.sh``: a wheel of flash-attn, or ``no`` to go without."""
+NO_FLASH_ATTN = "each job is given model.use_remove_padding=False and model.override_config.attn_implementation=sdpa"
 
 
 def _said(command: Sequence[str]) -> str:
@@ -81,9 +88,12 @@ def nvcc_problem() -> str:
 
 def main() -> int:
     """Say what stands in the way of the GPU environment, a line each; 1 where something does."""
-    problems = [problem for problem in (driver_problem(), nvcc_problem()) if problem]
+    compiles = not os.environ.get(FLASH_ATTN)
+    problems = [problem for problem in (driver_problem(), nvcc_problem() if compiles else "") if problem]
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
+    if compiles and not problems:
+        print(f"{BUILDING}. With a wheel: {FLASH_ATTN}=WHEEL. Without: {FLASH_ATTN}=no, and {NO_FLASH_ATTN}")
     return int(bool(problems))
 
 

@@ -1,7 +1,9 @@
 """Environment variables of every process that a command starts, and where outputs go."""
 
 import os
+import re
 from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from agentic_video.utils.errors import SetupError
@@ -45,10 +47,29 @@ COMMON_ENV: Mapping[str, str] = {
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
     """Where synthetic worlds and tiny models are kept: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
-    return Path(environment.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "agentic_video" / "toyworld"
+    # os.path's doesn't raise where there is no home
+    return Path(os.path.expanduser(environment.get("XDG_CACHE_HOME") or "~/.cache")) / "agentic_video" / "toyworld"
 
 
 DEFAULT_CACHE = cache_folder(os.environ)
+
+
+def missing_requirements() -> list[str]:
+    """Names of the distributions that this package requires on every machine, and that aren't installed."""
+    try:
+        texts = distribution(DISTRIBUTION).requires or []
+    except PackageNotFoundError:
+        return []
+    names = [re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in texts if ";" not in text]
+    return [name for name in names if not _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
 
 
 def file_in_the_way(folder: Path) -> Path | None:
@@ -60,11 +81,15 @@ def output_folder(environment: Mapping[str, str]) -> Path:
     """Where all runs and evaluations are kept: ``OUTPUT_DIR``, or ``outputs`` in the current folder.
 
     Raises:
-        SetupError: Its name holds what configs take for a reference.
+        SetupError: Its name holds what configs take for a reference, or is no text.
     """
     folder = Path(os.path.expanduser(environment.get("OUTPUT_DIR") or "outputs")).resolve()
     if "${" in str(folder):
         raise SetupError(f"{folder}: a config can't hold a path with ${{; set OUTPUT_DIR to another")
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise SetupError(f"{folder!r}: the name isn't UTF-8; set OUTPUT_DIR to another") from None
     return folder
 
 

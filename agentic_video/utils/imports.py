@@ -13,6 +13,12 @@ UNUSED = (
 )
 """Modules of Python's own library that neither this package imports nor verl, Ray, vLLM or PyTorch, and whose names
 files of one's own may well have."""
+IMPORTED = (
+    *("av", "datasets", "hydra", "numpy", "omegaconf", "openai", "pandas", "peft", "PIL", "psutil", "pyarrow", "ray"),
+    *("safetensors", "tensordict", "tokenizers", "torch", "torchvision", "transformers", "verl", "vllm", "yaml"),
+)
+"""Packages that a job's processes import; a single file with such a name is never the package."""
+_TAKES_PLACE = "a module that every process imports has the same name, and this file would take its place"
 
 
 def make_importable(recipe: Path) -> bool:
@@ -48,17 +54,30 @@ def make_importable(recipe: Path) -> bool:
 
 def check_working_folder(folder: Path) -> None:
     """Make sure that no file in the folder from which a command is started takes the place of a module of Python's own
-    library in the processes that it starts: Python looks there first.
+    library, or of a package that everything here imports, in the processes that it starts: Python looks there first.
 
     Raises:
         SetupError: One does; the message names it.
     """
-    for file in sorted(folder.glob("*.py")):
-        if file.stem in sys.stdlib_module_names and file.stem not in UNUSED:
-            raise SetupError(
-                f"{file}: a module of Python's own library is called {file.stem} too, and yours would take its place: "
-                "rename it, or start from another folder"
-            )
+    if file := _hiding(folder):
+        raise SetupError(f"{file}: {_TAKES_PLACE}: rename it, or start from another folder")
+
+
+def check_import_path(path: str) -> None:
+    """Make sure of the same for the folders of ``PYTHONPATH``.
+
+    Raises:
+        SetupError: A file there does; the message names it.
+    """
+    for entry in path.split(os.pathsep):
+        if file := _hiding(Path(entry)):
+            raise SetupError(f"{file}: {_TAKES_PLACE}: take its folder out of PYTHONPATH, or rename it")
+
+
+def _hiding(folder: Path) -> Path | None:
+    """The first file of a folder that takes the place of another module."""
+    hidden = (sys.stdlib_module_names - {*UNUSED}) | {*IMPORTED}
+    return next((file for file in sorted(folder.glob("*.py")) if file.stem in hidden), None)
 
 
 def own_modules(folder: Path) -> dict[str, Path]:

@@ -1,11 +1,16 @@
 """What can be told of a Ray cluster before Ray is asked."""
 
+import os
+import shlex
 import socket
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import uuid4
 
 from agentic_video.utils.errors import one_line
 
+CURRENT_CLUSTER = Path("/tmp/ray/ray_current_cluster")
+"""Where Ray notes the address of the cluster that it has started here."""
 CONNECT_SECONDS = 10.0
 """How long the head node may take to answer at all."""
 
@@ -18,16 +23,47 @@ def auth_mode(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get("RAY_AUTH_MODE"):
         return {}
     named = environment.get("RAY_AUTH_TOKEN") or environment.get("RAY_AUTH_TOKEN_PATH")
-    return {"RAY_AUTH_MODE": "token"} if named or (Path.home() / ".ray" / "auth_token").is_file() else {}
+    return {"RAY_AUTH_MODE": "token"} if named or Path(os.path.expanduser("~/.ray/auth_token")).is_file() else {}
+
+
+def shell_problem(path: str) -> str:
+    """Why Ray can't start a process from a path; empty where it can. It has a shell do so, and quotes nothing."""
+    return "" if shlex.quote(path) == path else "Ray takes no path with spaces, letters beyond ASCII or a shell's signs"
+
+
+def own_token(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables with a token for a Ray cluster that a command starts for itself; none where one is named already.
+
+    Ray would write a token of its own into the user's home, which may not be writable.
+    """
+    named = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
+    if environment.get("RAY_AUTH_MODE") == "disabled" or any(environment.get(name) for name in named):
+        return {}
+    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid4().hex * 2}
 
 
 def unanswered(address: str) -> str:
     """Why nothing can be asked at a Ray address; empty where something listens. Ray itself would try for minutes."""
-    host, _, port = address.rpartition(":")
-    if not host or "/" in host or not port.isdecimal():  # auto, or ray://
+    if address == "auto":
+        try:
+            known = CURRENT_CLUSTER.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            known = ""
+        if not known and not _runs_here():
+            return "RAY_ADDRESS=auto, and no Ray cluster runs on this machine"
+        return unanswered(known) if known != "auto" else ""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
         return ""
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         return f"no Ray cluster answers at {address}: {one_line(error)}"
     return ""
+
+
+def _runs_here() -> bool:
+    """Whether a process of Ray's own runs on this machine, by which Ray finds a cluster that it has no note of."""
+    import psutil
+
+    return any(process.info["name"] in ("raylet", "gcs_server") for process in psutil.process_iter(["name"]))

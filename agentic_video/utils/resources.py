@@ -13,6 +13,14 @@ OWN = Path("/proc/self/cgroup")
 """Which control groups this process is in: lines of ``number:controllers:path``."""
 
 
+MEMORY_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+"""Of a control group, in version 2 and 1: files of its limit and its use, and what of that in ``memory.stat`` is files'
+content that nothing reads."""
+
+
 def memory_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
     """Bytes of memory that this process may use: the least of the machine's and its control groups'.
 
@@ -25,6 +33,25 @@ def memory_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
         for name in ("memory.max", "memory.limit_in_bytes"):
             limits += [int(word) for word in _words(folder / name) if word.isdigit() and int(word)]
     return min(limits)
+
+
+def memory_free(root: Path = CGROUPS, own: Path = OWN) -> int:
+    """Bytes of memory that this process can still get: the least that the machine and its control groups have left.
+
+    Args:
+        root: See ``CGROUPS``.
+        own: See ``OWN``.
+    """
+    left = [int(psutil.virtual_memory().available)]
+    for folder in _groups("memory", root, own):
+        for most, used, cached in MEMORY_FILES:
+            limit, taken = _words(folder / most), _words(folder / used)
+            if limit and taken and limit[0].isdigit() and int(limit[0]):
+                statistics = _words(folder / "memory.stat")
+                pairs = dict(zip(statistics[::2], statistics[1::2], strict=False))
+                # the kernel gives these pages back where memory is short
+                left.append(int(limit[0]) - int(taken[0]) + int(pairs.get(cached, 0)))
+    return max(0, min(left))
 
 
 def cpu_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
@@ -41,6 +68,13 @@ def cpu_limit(root: Path = CGROUPS, own: Path = OWN) -> int:
             if len(words) == 2 and all(word.isdigit() and int(word) for word in words):
                 limits.append(ceil(int(words[0]) / int(words[1])))
     return max(1, min(limits))
+
+
+def few_threads() -> dict[str, str]:
+    """The variable that keeps libraries from starting a thread for each processor of the machine, where a control group
+    allows fewer at a time; none elsewhere."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"OMP_NUM_THREADS": str(cpu_limit())} if cpu_limit() < affinity else {}
 
 
 def _groups(controller: str, root: Path, own: Path) -> Iterator[Path]:

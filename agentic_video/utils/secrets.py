@@ -12,6 +12,7 @@ SECRETS_FILE = "AGENTIC_VIDEO_SECRETS_FILE"
 file of one's own can be named on the nodes instead."""
 FORWARDED = (
     "AGENTIC_VIDEO_",
+    "ALL_PROXY",
     "CUBLAS_",
     "GLOO_",
     "HF_",
@@ -24,14 +25,15 @@ FORWARDED = (
     "VERL_",
     "VLLM_",
     "WANDB_",
+    "all_proxy",
     "http_proxy",
     "https_proxy",
     "no_proxy",
 )
 """Starts of the names of environment variables that a job's processes get as the launcher has them."""
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-"""A variable with one of these in its name is handed over in a file: Ray shows the others to whoever sees its
-dashboard, and writes them into its logs."""
+"""A variable with one of these in its name, and a proxy with a password, is handed over in a file: Ray shows the others
+to whoever sees its dashboard, and writes them into its logs."""
 KEYS_FILE = "secrets.env"
 """In a run's folder, as long as it runs."""
 KEYS = ("WANDB_API_KEY", "HF_TOKEN", "OPENAI_API_KEY", "TOOL_API_KEY")
@@ -48,7 +50,7 @@ def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environment.items()
-        if value and name.startswith(FORWARDED) and not _is_secret(name) and name != SECRETS_FILE
+        if value and name.startswith(FORWARDED) and not _is_secret(name, value) and name != SECRETS_FILE
     }
 
 
@@ -59,7 +61,11 @@ def keys_of(environment: Mapping[str, str], named: Iterable[str] = ()) -> dict[s
         named: Names of variables beside those that are known.
     """
     known = {*KEYS, *named}
-    wanted = [name for name in environment if name in known or (name.startswith(FORWARDED) and _is_secret(name))]
+    wanted = [
+        name
+        for name, value in environment.items()
+        if name in known or (name.startswith(FORWARDED) and _is_secret(name, value))
+    ]
     return {name: environment[name] for name in sorted(wanted) if environment[name]}
 
 
@@ -116,5 +122,6 @@ def _plain(value: str) -> str:
     return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" else value
 
 
-def _is_secret(name: str) -> bool:
-    return any(part in name.upper() for part in SECRET)
+def _is_secret(name: str, value: str) -> bool:
+    proxy_with_password = name.lower().endswith("_proxy") and name.lower() != "no_proxy" and "@" in value
+    return proxy_with_password or any(part in name.upper() for part in SECRET)

@@ -86,8 +86,7 @@ def download_commands(folder: Path, wanted: Sequence[str], flash_attention: bool
     pip = [sys.executable, "-m", "pip"]
     commands = [[*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(REPOSITORY), *wanted]]
     if flash_attention:
-        listed = (REPOSITORY / "packaging" / "requirements-gpu.txt").read_text(encoding="utf-8").splitlines()
-        (pin,) = [line for line in listed if line.startswith(f"{LATE}==")]
+        pin = (REPOSITORY / "packaging" / f"requirements-{LATE}.txt").read_text(encoding="utf-8").strip()
         more = ["--no-binary=:all:", "--no-build-isolation"]
         commands.append([*pip, "download", "--no-deps", *more, "--dest", str(folder), pin])
     return commands

@@ -1,7 +1,9 @@
 import argparse
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,14 +13,14 @@ from agentic_video.commands import install
 from agentic_video.commands.install import install_commands, lists_folder
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
+LATE = "requirements-flash-attn.txt"
 
 
 def test_the_lists_are_the_lock(tmp_path: Path) -> None:
     if not (PACKAGING.parent / ".venv-tools" / "bin" / "uv").is_file() and shutil.which("uv") is None:
         pytest.skip("uv made the lock, and isn't here")
     subprocess.run(["bash", str(PACKAGING / "export.sh"), str(tmp_path)], check=True)
-    for kind in ("cpu", "gpu"):
-        name = f"requirements-{kind}.txt"
+    for name in ("requirements-cpu.txt", "requirements-gpu.txt", LATE):
         assert (tmp_path / name).read_text() == (PACKAGING / name).read_text(), "run packaging/export.sh"
 
 
@@ -32,11 +34,49 @@ def test_a_laptop_gets_the_cpu_build_and_its_name() -> None:
 
 def test_flash_attn_is_built_last() -> None:
     first, last = install_commands("gpu", PACKAGING, ["pip", "install"])
-    assert {"vllm==0.24.0", "torch==2.11.0", "verl==0.9.1"} <= set(first)
-    assert not any(word.startswith("flash-attn==") or ";" in word for word in first)
-    # one of the two lines that differ by Python
-    assert sum(word.startswith("networkx==") for word in first) == 1
-    assert last == ["pip", "install", "--no-deps", "--no-build-isolation", "flash-attn==2.8.3"]
+    assert first == ["pip", "install", "--no-deps", "-r", str(PACKAGING / "requirements-gpu.txt")]
+    pins = (PACKAGING / "requirements-gpu.txt").read_text().splitlines()
+    assert {"vllm==0.24.0", "torch==2.11.0", "verl==0.9.1"} <= set(pins)
+    assert not any(pin.startswith("flash-attn==") for pin in pins)
+    assert last == ["pip", "install", "--no-deps", "--no-build-isolation", "-r", str(PACKAGING / LATE)]
+    assert re.fullmatch(r"flash-attn==[\d.]+\n", (PACKAGING / LATE).read_text())
+
+
+def test_flash_attn_can_come_from_a_wheel_or_be_left_out() -> None:
+    with_wheel = install_commands("gpu", PACKAGING, ["pip"], "/shared/flash.whl")
+    assert len(with_wheel) == 1 and with_wheel[0][-1] == "/shared/flash.whl"
+    assert install_commands("gpu", PACKAGING, ["pip"], compiles=False) == [with_wheel[0][:-1]]
+
+
+@pytest.mark.parametrize("words", [["--flash-attn", "WHEEL"], ["--no-flash-attn"]])
+def test_a_machine_that_cannot_compile_flash_attn_is_told_before_anything_is_downloaded(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(install, "installer", lambda: ["pip", "install"])
+    monkeypatch.setattr(install, "driver_problem", lambda: "")
+    monkeypatch.setattr(install, "nvcc_problem", lambda: "no compiler")
+
+    def run(command: list[str], env: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+        ran.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(install.subprocess, "run", run)
+    assert main(["install", "gpu"]) == 2 and not ran
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "no compiler" in said and words[0] in said
+    wheel = tmp_path / "flash_attn-2.8.3-cp311-cp311-linux_x86_64.whl"
+    wheel.write_bytes(b"")
+    assert main(["install", "gpu", *(str(wheel) if word == "WHEEL" else word for word in words)]) == 0
+    assert len(ran) == 1 and (ran[0][-1] == str(wheel)) == (words[-1] == "WHEEL")
+
+
+@pytest.mark.parametrize("words", [["cpu", "--no-flash-attn"], ["gpu", "--flash-attn", "/nowhere/flash.whl"]])
+def test_an_option_of_flash_attn_that_makes_no_sense_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["install", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_without_pip_uv_installs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,6 +93,9 @@ def test_without_pip_uv_installs(monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 def test_a_dry_run_prints_the_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(install, "installer", lambda: ["pip", "install"])
-    assert install.run(argparse.Namespace(kind="cpu", dry_run=True)) == 0
+    options = {"flash_attn": None, "no_flash_attn": False, "dry_run": True}
+    assert install.run(argparse.Namespace(kind="cpu", **options)) == 0
     assert f"-r {lists_folder()}/requirements-cpu.txt" in capsys.readouterr().out
+    assert install.run(argparse.Namespace(kind="gpu", **options)) == 0
+    assert f"-r {lists_folder()}/{LATE}" in capsys.readouterr().out
     assert lists_folder() == PACKAGING

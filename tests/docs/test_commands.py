@@ -61,6 +61,7 @@ EXECUTED = {
     "bash examples/custom_tool/run.sh trainer.total_training_steps=2": (
         "tests/examples/test_custom_tool.py::test_two_steps_of_the_laptop_job"
     ),
+    "bash run_tests.sh": "tests/e2e/test_fresh_clone.py::test_one_command_passes_the_tests",
     "agentic-video view outputs/videozoomer-laptop/run-001 --serve": (
         "tests/report/viewer/test_server.py::test_page_and_its_headers"
     ),
@@ -69,6 +70,7 @@ EXECUTED = {
     "agentic-video mine outputs/eva-cluster/run-001 --below 0.5 --out mined.jsonl": HERE,
     "agentic-video filter outputs/longvt-cluster/run-001 --out rollouts.jsonl": HERE,
     "agentic-video templates outputs/framethinker-cluster/run-001 kept.jsonl --out templates.json": HERE,
+    "agentic-video lengths kept.jsonl --out lengths.json": HERE,
     "agentic-video convert --list": HERE,
     "agentic-video convert mlvu --split dev --source /data/MLVU --videos /data/MLVU/video "
     "--out /data/rows/mlvu_dev.parquet": HERE,
@@ -292,6 +294,7 @@ LEAVES: Mapping[str, str] = {
     "mine": "mined.jsonl",
     "filter": "rollouts.jsonl",
     "templates": "templates.json",
+    "lengths": "lengths.json",
     "mlvu": "data/rows/mlvu_dev.parquet",
 }
 

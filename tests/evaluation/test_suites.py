@@ -85,9 +85,33 @@ def test_grades_by_words_do_not_stand_beside_published_ones() -> None:
     assert "67.9" not in text and "67.9" in report_text("t", figures(quiz[:2]), "video_mmlu")
 
 
-def test_published_scores_of_captions_are_no_accuracies() -> None:
-    text = report_text("t", figures([free(graded("dream1k", 1))]), "dream1k")
-    assert "aren't shown beside this run's: they score captions" in text and "38.7" not in text
+def test_scores_by_a_sentence_encoder_do_not_stand_beside_a_judge_s() -> None:
+    text = report_text("t", figures([free(graded("temporalbench", 1))]), "temporalbench_short_caption")
+    assert "| this run" not in text and "56.4" not in text
+
+
+def described(category: str, precision: float, recall: float) -> Record:
+    found = free(graded("dream1k", 0.5, video=f"{category}.mp4", category=category, events=["a cat jumps"]))
+    return replace(found, rewards={**found.rewards, "caption_precision": precision, "caption_recall": recall})
+
+
+def test_dream1k_counts_its_sources_equally_and_takes_the_f1_of_the_means() -> None:
+    records = [described("stock", 1.0, 0.5), described("stock", 0.0, 0.5), described("live", 0.7, 0.1)]
+    scores = suite_scores(records)["dream1k"]
+    # precision: (0.5 + 0.7) / 2; recall: (0.5 + 0.1) / 2
+    assert scores == pytest.approx({"precision": 0.6, "recall": 0.3, "F1": 2 * 0.6 * 0.3 / 0.9})
+    assert headline(records).name == "precision" and headline(records).problem == ""
+    text = report_text("t", figures(records), "dream1k")
+    assert "38.7" in text and "| this run" in text
+
+
+def test_vdc_s_score_is_a_share_of_five() -> None:
+    assert suite_scores([free(graded("vdc", 0.5))]) == {}
+    records = [
+        replace(record, rewards={**record.rewards, "caption_score": score})
+        for record, score in ((free(graded("vdc", 0.5)), 2.0), (free(graded("vdc", 1)), 4.0))
+    ]
+    assert suite_scores(records)["vdc"] == {"score of 5": pytest.approx(0.6)}
 
 
 def test_elv_halluc_by_aspect_and_as_a_whole() -> None:

@@ -308,3 +308,54 @@ def test_a_key_that_a_server_echoes_is_not_logged(
         with caplog.at_level(logging.WARNING), pytest.raises(EndpointError, match=r"\*\*\*") as caught:
             ask(serve(lambda body, number, reply=reply: reply).url, api_key_env="A_KEY", max_retries=0)
         assert key[:8] not in str(caught.value) + caplog.text
+
+
+REMOTE = "http://203.0.113.7/v1"  # a documentation address: on nobody's network
+
+
+def through(monkeypatch: pytest.MonkeyPatch, proxy: str, variable: str = "http_proxy") -> None:
+    """Name a proxy, as a site does that names no exceptions."""
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv(variable, proxy)
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:9", "socks5://127.0.0.1:9", "ftp://nonsense"])
+def test_a_server_of_this_machine_is_asked_without_the_proxy(
+    proxy: str, variable: str, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through(monkeypatch, proxy, variable)
+    server = serve(lambda body, number: Reply("7"))
+    assert ask(server.url) == ask(server.url.replace("127.0.0.1", "localhost")) == 7
+
+
+def test_a_remote_server_is_asked_through_the_proxy(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = serve(lambda body, number: Reply("7"))
+    through(monkeypatch, f"http://{proxy.address}")
+    assert ask(REMOTE) == 7
+    assert proxy.paths == {f"{REMOTE}/chat/completions"}
+
+
+def test_where_a_proxy_was_used_the_error_names_it_and_no_password(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = serve(lambda body, number: Reply(status=403)).address
+    for address in ("127.0.0.1:9", refusing):
+        through(monkeypatch, f"http://me:secret@{address}")
+        with pytest.raises(EndpointError) as failed:
+            ask(REMOTE, max_retries=0)
+        said = str(failed.value)
+        assert "http_proxy" in said and address in said and "no_proxy=203.0.113.7" in said
+        assert "secret" not in said and "\n" not in said
+        with pytest.raises(EndpointError) as failed:
+            ask("http://127.0.0.1:9/v1", max_retries=0)
+        assert "proxy" not in str(failed.value)
+
+
+@pytest.mark.parametrize("proxy", ["socks4://127.0.0.1:9", "ftp://127.0.0.1:9"])
+def test_a_proxy_that_no_client_takes_is_one_line(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    through(monkeypatch, proxy, "all_proxy")
+    with pytest.raises(EndpointError, match="all_proxy"):
+        ask(REMOTE, max_retries=0)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import pytest
 
@@ -283,6 +284,7 @@ def test_a_recipe_s_own_modules_are_found_by_all_its_processes(
         variables |= {"RAY_ADDRESS": address, "MODEL_PATH": "m", "TRAIN_FILES": "t"}
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr("agentic_video.launch.main.unanswered", lambda address: "")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "check_cluster", lambda *asked: Cluster((Node("10.0.0.1", 64, 8, 0),)))
@@ -335,10 +337,17 @@ def test_a_cluster_s_processes_get_what_the_launcher_has(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(working, "run_verl", run)
     monkeypatch.setattr(working, "check_cluster", look)
+    monkeypatch.setattr("agentic_video.launch.main.unanswered", lambda address: "")
+    monkeypatch.setenv("http_proxy", "http://proxy.example.com:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
     assert launch(LaunchOptions(RECIPE, profile="cluster", overrides=("reward.num_workers=3",))) == 1
     ((command, environment),) = started
     (handed,) = (word for word in command if "env_vars={" in word)
     assert "HYDRA_FULL_ERROR:'1'" in handed and "NCCL_SOCKET_IFNAME:'eth0'" in handed
+    # the cluster's own addresses are asked without the proxy
+    assert "http_proxy:'http://proxy.example.com:3128'" in handed
+    excepted = handed.partition("no_proxy:'")[2].partition("'")[0].split(",")
+    assert {"localhost", "127.0.0.1", "10.0.0.9", "10.0.0.1", "10.0.0.2"} <= {*excepted}
     # a node's own environment has none of these, and nothing of a key is shown
     assert f"actor_rollout_ref.model.path='{checkpoint}'" in command and "trainer.nnodes=2" in command
     assert "data.val_files=['/on/the/nodes.parquet']" in command and "trainer.n_gpus_per_node=8" in command
@@ -380,3 +389,20 @@ def test_a_rehearsal_has_ray_nodes_of_its_own(
 def test_a_rehearsal_is_grpo_s() -> None:
     with pytest.raises(SetupError, match=r"^--profile rehearsal is GRPO's; sft has laptop and cluster"):
         launch(LaunchOptions(RECIPE, "sft", "rehearsal"))
+
+
+@pytest.mark.parametrize("profile", ["laptop", "cluster"])
+def test_a_ray_cluster_that_has_gone_costs_a_line_before_anything_is_built(
+    profile: Literal["laptop", "cluster"], tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*arguments: object, **options: object) -> None:
+        raise AssertionError("something was built")
+
+    monkeypatch.setattr("agentic_video.launch.main.build_toyworld", build)
+    for name, value in {"RAY_ADDRESS": "127.0.0.1:9", "OUTPUT_DIR": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    if profile == "cluster":
+        monkeypatch.setenv("MODEL_PATH", str(checkpoint))
+        monkeypatch.setenv("TRAIN_FILES", "/on/the/nodes.parquet")
+    with pytest.raises(SetupError, match=r"127\.0\.0\.1:9.*unset RAY_ADDRESS"):
+        launch(LaunchOptions(RECIPE, profile=profile))

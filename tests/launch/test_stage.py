@@ -1,4 +1,6 @@
+import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -191,15 +193,14 @@ def test_a_run_s_folder_may_have_any_name(name: str) -> None:
             "x" * 40,
             r"longer than \d\d bytes, which is too long for Ray's sockets; set TMPDIR to another, e\.g\. TMPDIR=",
         ),
-        ("ü", "Ray takes no path with a letter beyond ASCII, a quote or a backslash; set TMPDIR"),
-        ("it's", "Ray takes no path with"),
+        *((sign, "Ray takes no path with ") for sign in ("ü", "it's", "a b", "a{b,c}", "a(1)", "a&b", "a;b", "a[1]")),
     ],
 )
 def test_a_temporary_folder_that_ray_can_t_take_is_refused(
     name: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", f"/t/{name}")
-    with pytest.raises(SetupError, match=f"^temporary folder /t/{name}: {said}"):
+    with pytest.raises(SetupError, match=f"^temporary folder {re.escape(f'/t/{name}')}: {said}"):
         checked_config(LaunchOptions(RECIPE), "laptop", 0)
     elsewhere = ("++ray_kwargs.ray_init._temp_dir=/short",)
     assert checked_config(LaunchOptions(RECIPE, overrides=elsewhere), "laptop", 0)
@@ -209,9 +210,19 @@ def test_a_temporary_folder_that_ray_can_t_take_is_refused(
     assert checked_config(LaunchOptions(RECIPE, dry_run=True), "laptop", 0)
 
 
-def test_a_temporary_folder_with_spaces_and_the_like_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp/a b,#[x]{y}&~!=(1)")
+def test_a_temporary_folder_with_plain_signs_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/a-b,c=1_x@y+%")
     assert checked_config(LaunchOptions(RECIPE), "laptop", 0)
+
+
+def test_a_python_that_ray_can_t_start_is_refused_where_it_starts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/a b/.venv/bin/python")
+    assert checked_config(LaunchOptions(RECIPE), "laptop", 0)  # forks need none
+    assert checked_config(LaunchOptions(RECIPE), "cluster", 0, {"RAY_ADDRESS": "auto"})
+    with pytest.raises(SetupError, match=r"^/a b/\.venv/bin/python: .*PYTHON"):
+        checked_config(LaunchOptions(RECIPE), "laptop", 0, {"AGENTIC_VIDEO_FORK": "0"})
+    with pytest.raises(SetupError, match=r"^/a b/\.venv/bin/python: "):
+        checked_config(LaunchOptions(RECIPE, profile="rehearsal"), "rehearsal", 0)
 
 
 def test_an_existing_cluster_is_joined_as_it_is(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from agentic_video.rollout.engine import GenerationRequest
@@ -14,6 +16,7 @@ from agentic_video.systems.base import Context, EpisodeView
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, FrameRef, RecordedMessage, Trajectory, Turn
@@ -51,6 +54,21 @@ def replayed(
     limits: TokenLimits = ROOMY,
 ) -> tuple[ReplayedSequence, ...]:
     return asyncio.run(replay(trajectory, qa, system, chat_format, limits))
+
+
+def test_pictures_of_another_model_get_the_sizes_of_this_one(chat_format: ChatFormat, qa: VideoQA) -> None:
+    """A teacher that isn't Qwen2.5-VL was shown 100 x 60 pixels, which this processor rounds to 112 x 56."""
+    system = replace(SYSTEM, context="all")
+    trajectory, _ = played(chat_format, qa, system)
+
+    def resized(parts: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(replace(one, width=100, height=60) if isinstance(one, FrameRef) else one for one in parts)
+
+    opening = tuple(replace(message, parts=resized(message.parts)) for message in trajectory.opening)
+    turns = tuple(replace(turn, observation=resized(turn.observation)) for turn in trajectory.turns)
+    (sequence,) = replayed(replace(trajectory, opening=opening, turns=turns), qa, chat_format, system)
+    assert {(one.width, one.height) for one in sequence.visuals} == {(112, 56)}
+    assert sequence.ids.count(chat_format.image_token_id) == 4 * 2 * len(sequence.visuals)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -267,3 +285,19 @@ def test_asides_that_no_model_may_learn_are_refused(
     aside = Aside((RecordedMessage("user", ("What?",)),), text, 3, prefix="It is", finished=False)
     with pytest.raises(ReplayError, match=message):
         replayed(replace(trajectory, asides=(aside,)), qa, chat_format, Curious(reply_prefix=""))
+
+
+def test_a_picture_that_nobody_recorded_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    ref = next(part for part in trajectory.turns[0].observation if isinstance(part, FrameRef))
+    assert not ref.made
+    drawn = FrameRef.of(Frame(ref.index, ref.time, np.zeros((ref.height, ref.width, 3), np.uint8)))
+
+    def showing(other: FrameRef) -> Trajectory:
+        observation = tuple(other if part is ref else part for part in trajectory.turns[0].observation)
+        return replace(trajectory, turns=(replace(trajectory.turns[0], observation=observation), trajectory.turns[1]))
+
+    [sequence] = replayed(showing(drawn), qa, chat_format)[-1:]
+    assert drawn in sequence.visuals
+    with pytest.raises(ReplayError, match=f"frame {ref.index} .*record doesn't hold it"):
+        replayed(showing(replace(drawn, picture=None)), qa, chat_format)

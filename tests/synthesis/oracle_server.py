@@ -30,6 +30,7 @@ class Part:
         revised: By number of the turn: what is said after an objection.
         reviews: Of the thinker, by number of the episode's turn.
         critic: Of the critic.
+        summary: Of a verified episode.
         diagnosis: Of a failed episode.
         corrected: Turns after a diagnosis.
         broken: Whether every request gets a 400.
@@ -40,6 +41,7 @@ class Part:
     revised: dict[int, str] = field(default_factory=dict)
     reviews: dict[int, str] = field(default_factory=dict)
     critic: str = "yes"
+    summary: str = "It looked at the whole video first."
     diagnosis: str = ""
     corrected: tuple[str, ...] = ()
     broken: bool = False
@@ -149,6 +151,8 @@ def say(part: Part, body: dict[str, Any]) -> str:
     turn = sum(message["role"] == "assistant" for message in body["messages"])
     if first.startswith("You check how"):
         return part.reviews.get(len(json.loads(last)["so_far"]), "OK")
+    if first.startswith("You get one JSON object"):
+        return part.summary
     if first.startswith("You check the work"):
         return part.critic
     if "Do not continue the attempt" in last:

@@ -1,10 +1,7 @@
 import asyncio
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import Usage
@@ -13,9 +10,6 @@ from agentic_video.synthesis.asking import (
     ServerOptions,
     ask,
     chat_config,
-    read_array,
-    read_object,
-    spoken,
     transcript,
 )
 from agentic_video.types.action import Answer
@@ -23,25 +17,6 @@ from agentic_video.types.trajectory import FrameRef, Turn
 from agentic_video.utils.errors import SetupError
 from tests.faulty_server import Reply
 from tests.synthesis.conftest import Serve
-
-
-def test_only_a_whole_value_is_read() -> None:
-    assert read_object('{"a": 1}') == {"a": 1} and read_object(' ```json\n{"a": 1}\n``` ') == {"a": 1}
-    assert read_array("[1]") == [1] and read_array("```\n[1]\n```") == [1]
-    for bad in ("", "[1]", "see: {}", "{} bye", "{", '{"a": 1} {"b": 2}'):
-        assert read_object(bad) is None
-    for bad in ("", "{}", "see: [1]", "[1] bye", "[" * 10_000):
-        assert read_array(bad) is None
-
-
-@given(st.text() | st.recursive(st.none() | st.integers(), lambda one: st.lists(one)).map(json.dumps))
-def test_no_reply_breaks_the_readers(reply: str) -> None:
-    assert read_object(reply) is None or isinstance(read_object(reply), dict)
-    assert read_array(reply) is None or isinstance(read_array(reply), list)
-
-
-def test_thoughts_are_left_out() -> None:
-    assert spoken("<think>yes</think>\n no ") == "no" and spoken(" no") == "no"
 
 
 def test_turns_are_told_with_their_frames_by_name_and_cut() -> None:

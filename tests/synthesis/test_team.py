@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.cli import main
-from agentic_video.synthesis.team import Experience, ExperienceBank, experience_text, read_review
+from agentic_video.synthesis.team import (
+    WORKFLOWS,
+    Experience,
+    ExperienceBank,
+    experience_text,
+    read_review,
+    workflow_of,
+)
 from agentic_video.types.row import VideoQA
 from tests.synthesis.conftest import command, lines, oracle_turns
 from tests.synthesis.oracle_server import Oracle, Part, text_of
@@ -38,8 +45,8 @@ def test_the_thinker_corrects_a_call_and_leaves_no_trace(asked: list[VideoQA], d
     assert [turn["text"] for turn in kept["q0"]["trajectory"]["turns"]] == [good, answer]
     assert kept["q1"]["trajectory"]["turns"][0]["text"] == parts["q1"].turns[0]
     notes = {name: row["provenance"]["team"] for name, row in kept.items()}
-    assert notes["q0"] == {"reviews": 1, "objections": 1, "unclear_reviews": 0, "experiences": []}
-    assert notes["q2"] == {"reviews": 1, "objections": 0, "unclear_reviews": 1, "experiences": []}
+    counts = {name: [note[key] for key in ("reviews", "objections", "unclear_reviews")] for name, note in notes.items()}
+    assert counts["q0"] == [1, 1, 0] and counts["q2"] == [1, 0, 1] and notes["q0"]["experiences"] == []
     # the executor's last request knows nothing of the first version
     executor = [body for body in server.asked if "[q0]" in str(body) and not is_review(body)]
     last = executor[-1]["messages"]
@@ -47,6 +54,8 @@ def test_the_thinker_corrects_a_call_and_leaves_no_trace(asked: list[VideoQA], d
     assert text_of(last[2]) == good and "reviewer" not in str(last)
     assert "consider at least two different actions" in text_of(last[0])
     assert "consider at least two" not in str(kept["q0"]), "the learner sees the system's own prompt"
+    workflow = WORKFLOWS[notes["q0"]["workflow"]]
+    assert workflow in text_of(last[0]) and workflow not in str(kept["q0"])
     # four requests: draft, review, second version, answer
     assert json.loads((tmp_path / "journal.jsonl").read_text().splitlines()[0])["usage"]["requests"] == 4
 
@@ -74,6 +83,24 @@ def test_experiences_depend_on_rounds_and_not_on_the_order_of_ends(
     shown = [row["provenance"]["team"]["experiences"] for row in lines(tmp_path / "1" / "kept.jsonl")]
     assert [len(one) for one in shown] == [0, 0, 2, 2, 2, 2]
     assert {name for _, name in shown[2]} == {"q0", "q1"}
+    last = [text_of(body["messages"][0]) for body in server.asked if "[q5]" in str(body["messages"][-1])]
+    assert any(text.count("It looked at the whole video first.") == 2 for text in last), "summaries, not turns"
+
+
+def test_a_summary_that_cannot_be_had_costs_nothing(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
+    parts = parts_of(asked)
+    parts["q0"].summary = ""
+    with Oracle(parts).running() as url:
+        more = ("--limit", "2", "--bank-round", "1", "--experiences", "1", "--thinker-rounds", "0")
+        assert main(command("eva", "distill", url, data, tmp_path, *more)) == 0
+    kept = lines(tmp_path / "kept.jsonl")
+    assert len(kept) == 2 and [row["provenance"]["team"]["summary"] == "" for row in kept] == [True, False]
+
+
+def test_samples_of_a_question_get_different_hints() -> None:
+    qa = question("a", "b")
+    hints = [workflow_of(qa, sample) for sample in range(len(WORKFLOWS))]
+    assert sorted(hints) == list(range(len(WORKFLOWS))) and hints[0] == workflow_of(replace(qa, question="c"), 0)
 
 
 def question(name: str, text: str) -> VideoQA:
@@ -97,6 +124,8 @@ def test_an_empty_bank_has_nothing() -> None:
 def test_an_experience_is_cut_to_size() -> None:
     text = experience_text([Experience(question("a", "b"), ("x" * 1_500, "y" * 1_500, "z"))])
     assert json.loads(text) == [{"question": "b", "turns": ["x" * 1_500, "y" * 500]}]
+    text = experience_text([Experience(question("a", "b"), ("x",), "It began coarsely.")])
+    assert json.loads(text) == [{"question": "b", "approach": "It began coarsely."}]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentic_video.utils.errors import SetupError
-from agentic_video.utils.imports import check_working_folder, make_importable, own_modules
+from agentic_video.utils.imports import check_import_path, check_working_folder, make_importable, own_modules
 
 
 @pytest.fixture(autouse=True)
@@ -96,8 +96,20 @@ def test_a_file_that_hides_a_module_of_python_from_a_job_is_refused(tmp_path: Pa
     (tmp_path / "queue").mkdir()  # without modules, a folder hides nothing
     check_working_folder(tmp_path)
     (tmp_path / "profile.py").write_text("")
-    with pytest.raises(SetupError, match=r"/profile\.py: a module of Python's own library is called profile too"):
+    with pytest.raises(SetupError, match=r"/profile\.py: "):
         check_working_folder(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["random", "torch", "numpy", "verl"])
+def test_so_is_one_on_the_import_path(name: str, tmp_path: Path) -> None:
+    path = f"{tmp_path / 'missing'}{os.pathsep}{tmp_path}"
+    check_import_path(path)
+    (tmp_path / name).mkdir()  # a checkout of that name isn't in the way
+    check_import_path(path)
+    (tmp_path / f"{name}.py").write_text("")
+    for refuse in (lambda: check_import_path(path), lambda: check_working_folder(tmp_path)):
+        with pytest.raises(SetupError, match=rf"^{tmp_path}/{name}\.py: .*"):
+            refuse()
 
 
 def test_what_counts_as_a_module(recipe: Path) -> None:

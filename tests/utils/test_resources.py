@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from agentic_video.utils.resources import cpu_limit, memory_limit
+from agentic_video.utils.resources import cpu_limit, few_threads, memory_free, memory_limit
 
 MACHINE = psutil.virtual_memory().total
 
@@ -65,3 +65,30 @@ def test_a_limit_above_the_machine_is_none(tmp_path: Path) -> None:
 )
 def test_processors(own: str, files: dict[str, str], tmp_path: Path) -> None:
     assert cpu_limit(*tree(tmp_path, own, files)) == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "folder", "names"),
+    [
+        ("0::/a\n", "a", ("memory.max", "memory.current", "inactive_file")),
+        ("4:memory:/a\n", "memory/a", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
+    ],
+    ids=["version 2", "version 1"],
+)
+def test_what_is_left_of_a_limit(own: str, folder: str, names: tuple[str, str, str], tmp_path: Path) -> None:
+    limit, used, cached = names
+    files = {limit: "1000000\n", used: "900000\n", "memory.stat": f"anon 1\n{cached} 50000\nslab 7\n"}
+    root, listing = tree(tmp_path, own, {f"{folder}/{name}": text for name, text in files.items()})
+    assert memory_free(root, listing) == 1_000_000 - 900_000 + 50_000
+    (root / folder / used).write_text("2000000\n")
+    assert memory_free(root, listing) == 0
+    (root / folder / limit).write_text("max\n" if limit == "memory.max" else str(2**62))
+    assert memory_free(root, listing) > 2**30  # the machine's
+
+
+def test_threads_are_as_many_as_a_control_group_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda number: set(range(64)))
+    monkeypatch.setattr("agentic_video.utils.resources.cpu_limit", lambda: 2)
+    assert few_threads() == {"OMP_NUM_THREADS": "2"}
+    monkeypatch.setattr("agentic_video.utils.resources.cpu_limit", lambda: 64)
+    assert few_threads() == {}

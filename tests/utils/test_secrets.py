@@ -55,13 +55,15 @@ def test_keys_are_not_among_the_variables() -> None:
         "NO_PROXY": "10.0.0.0/8",
         "NCCL_EMPTY": "",
     }
-    names = ("HF_HOME", "WANDB_PROJECT", "NCCL_DEBUG", "https_proxy", "HTTPS_PROXY", "NO_PROXY")
+    environment |= {"all_proxy": "socks5://proxy", "http_proxy": "http://me:word@proxy"}
+    names = ("HF_HOME", "all_proxy", "WANDB_PROJECT", "NCCL_DEBUG", "https_proxy", "HTTPS_PROXY", "NO_PROXY")
     assert forwarded(environment) == {name: environment[name] for name in names}
     assert keys_of(environment, ["MY_JUDGE", "NONE"]) == {
         "HF_TOKEN": "t",
         "MY_JUDGE": "j",
         "VLLM_API_KEY": "v",
         "WANDB_API_KEY": "w",
+        "http_proxy": "http://me:word@proxy",
     }
 
 

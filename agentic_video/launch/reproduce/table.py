@@ -8,7 +8,7 @@ from typing import Any
 
 from agentic_video.converters import CONVERTERS
 from agentic_video.evaluation.published import Published, published
-from agentic_video.evaluation.report import percent, table
+from agentic_video.evaluation.report import mean_frames, percent, table
 from agentic_video.evaluation.suites import ACCURACY
 from agentic_video.launch.reproduce.chain import Chain, Row, Stage
 from agentic_video.launch.reproduce.conversions import BAD, lacking, reports_of
@@ -148,29 +148,29 @@ def _rehearsed(row: Row, report: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def numbers_of(paper: str, row: Row) -> list[Published]:
-    """The published numbers that a row is compared with: the paper's own, of its usual number of calls."""
+    """The published numbers that a row is compared with: the paper's own, of its usual number of calls, and of as many
+    frames as the row says."""
     return [
         one
         for one in published()
         if (one.paper, one.benchmark, one.model) == (paper, row.benchmark, row.model)
         and one.calls is None
         and row.table in ("", one.table)
+        and row.frames in (None, one.frames)
     ]
 
 
 def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
     """A row of the table, one for each published number of the same model on the same benchmark."""
     row, report = evaluated.row, evaluated.report
-    mean, own, notes = None, ("", "not played", "", ""), []
+    mean, own, notes = None, ("", "not played", ""), []
     if report is not None:
         official = {"name": ACCURACY, **report["official"], "unplayed_wrong": report["official_unplayed_wrong"]}
         score = report.get("headline") or official
         asked = report["asked"]
         unplayed = asked - report["episodes"]
         own_mean = score["unplayed_wrong"] if unplayed > 0 else score["mean"]
-        frames = report["per_episode"].get("frames")
-        shown = f"{frames['mean']:.1f}" if frames else "-"
-        own = (f"{asked:,}", percent(own_mean), percent(score["error"]), shown)
+        own = (f"{asked:,}", percent(own_mean), percent(score["error"]))
         part, note = _share(asked, evaluated.benchmark)
         mean = None if score.get("problem") or part else own_mean
         notes.append(note)
@@ -188,7 +188,8 @@ def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
             gap = "-" if mean is None else f"{100 * mean - one.accuracy:+.1f}"
             said = (f"{one.accuracy:.1f}", gap, "-" if one.frames is None else f"{one.frames:g}", one.table)
         note = "; ".join(filter(None, [*notes, one.note if one else "no published number"]))
-        cells.append((row.benchmark, row.model, *own, *said, note))
+        frames = "" if report is None else mean_frames(report, one.frame_tokens if one else None)
+        cells.append((row.benchmark, row.model, *own, frames, *said, note))
     return cells
 
 

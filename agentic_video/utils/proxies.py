@@ -1,0 +1,183 @@
+"""HTTP proxies of the environment: used for remote addresses, not for this machine's and its network's.
+
+A proxy seldom knows the loopback of whoever asks it, nor a cluster's own network; many sites set ``http_proxy`` without
+``no_proxy`` all the same.
+"""
+
+import ipaddress
+import os
+import socket
+import threading
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import urlsplit
+from urllib.request import (
+    getproxies_environment,
+    proxy_bypass_environment,  # type: ignore[attr-defined]
+)
+
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1", "0.0.0.0")
+EXCEPTIONS = ("no_proxy", "NO_PROXY")
+"""Variables that list the hosts which are asked without a proxy. Programs read one or the other."""
+SCHEMES = ("http", "https", "socks5", "socks5h")
+"""Of proxies that HTTP clients take."""
+RESOLVE_SECONDS = 2.0
+"""How long a host's addresses are waited for; behind a proxy, names outside are often unknown here."""
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy that requests go through.
+
+    Attributes:
+        variable: The environment variable that names it.
+        url: Its address as it stands there.
+        host: Whom the request is for.
+    """
+
+    variable: str
+    url: str
+    host: str
+
+    def __str__(self) -> str:
+        """The proxy without its password, and how to go without it."""
+        shown = f"...@{self.url.rpartition('@')[2]}" if "@" in self.url else self.url
+        return f"asked through the proxy {shown} of {self.variable}; set no_proxy={self.host} to ask without it"
+
+
+def proxy_for(url: str) -> Proxy | None:
+    """The proxy that requests to an address go through; None for none.
+
+    Args:
+        url: With a scheme, e.g. ``http://host:8000/v1``.
+    """
+    named = getproxies_environment()
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:  # no address: whoever asks there finds out
+        return None
+    scheme = next((one for one in (parts.scheme, "all") if named.get(one)), "")
+    if not scheme or not host or proxy_bypass_environment(parts.netloc.rpartition("@")[2], named) or is_near(host):
+        return None
+    if "no" in named and _excepted(host, named["no"]):
+        return None
+    return Proxy(_variable(scheme), named[scheme], host)
+
+
+def proxy_problem(proxy: Proxy) -> str:
+    """Why a proxy can't be used, and what to do; empty where it can."""
+    scheme = proxy.url.partition("://")[0].lower() if "://" in proxy.url else "http"
+    if scheme not in SCHEMES:
+        return f"{proxy.variable}: no proxy's address: it must begin with http://, https:// or socks5://; {proxy}"
+    if scheme.startswith("socks"):
+        try:
+            import socksio  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+        except ImportError:
+            return f"{proxy.variable}: a SOCKS proxy needs the package socksio: pip install socksio; {proxy}"
+    return ""
+
+
+def is_near(host: str) -> bool:
+    """Return True for an address of this machine, or of a network that it is on.
+
+    Args:
+        host: A name or an address, without brackets.
+    """
+    host = host.lower().rstrip(".")
+    if host in own_names() or host.endswith(".localhost"):
+        return True
+    addresses = [found] if (found := _address(host)) else _addresses(host)
+    return bool(addresses) and all(map(_is_near, addresses))
+
+
+def _is_near(address: Address) -> bool:
+    return address.is_loopback or address.is_unspecified or any(address in own.network for own in own_interfaces())
+
+
+@cache
+def own_names() -> frozenset[str]:
+    """The names of this machine."""
+    return frozenset({*LOOPBACK, socket.gethostname().lower()} - {""})
+
+
+@cache
+def own_interfaces() -> tuple[Interface, ...]:
+    """The addresses of this machine, each with the network that it is on."""
+    import psutil
+
+    found: list[Interface] = []
+    for entry in (entry for entries in psutil.net_if_addrs().values() for entry in entries):
+        address = _address(entry.address) if entry.family in (socket.AF_INET, socket.AF_INET6) else None
+        mask = _address(entry.netmask or "")
+        if address:
+            length = bin(int(mask)).count("1") if mask else address.max_prefixlen
+            found.append(ipaddress.ip_interface(f"{address}/{length}"))
+    return tuple(found)
+
+
+def ask_directly(environment: MutableMapping[str, str], hosts: Iterable[str] = ()) -> None:
+    """Except this machine, and some hosts, from the proxies of an environment; one without proxies stays as it is.
+
+    Args:
+        environment: Of this process, or of those that it starts.
+        hosts: Names or addresses besides those of this machine.
+    """
+    named = {name: value for name, value in environment.items() if name.lower().endswith("_proxy")}
+    if not any(value for name, value in named.items() if name not in EXCEPTIONS):
+        return
+    # lower case goes first, as in curl, Python and requests
+    listed = next((environment[name] for name in EXCEPTIONS if environment.get(name)), "").split(",")
+    own = [*LOOPBACK, *sorted(own_names()), *(str(one.ip) for one in own_interfaces())]
+    value = ",".join(dict.fromkeys(host.strip() for host in (*listed, *own, *hosts) if host.strip()))
+    environment.update(dict.fromkeys(EXCEPTIONS, value))
+
+
+def _address(text: str) -> Address | None:
+    """An address of a host; None for a name."""
+    try:
+        return ipaddress.ip_address(text.partition("%")[0].strip("[]"))
+    except ValueError:
+        return None
+
+
+@cache
+def _addresses(host: str) -> list[Address]:
+    """The addresses of a name; none where they aren't known in time."""
+    found: list[Address] = []
+
+    def ask() -> None:
+        try:
+            entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return
+        found.extend(address for entry in entries if (address := _address(str(entry[4][0]))))
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(RESOLVE_SECONDS)
+    return [] if thread.is_alive() else found
+
+
+def _excepted(host: str, listed: str) -> bool:
+    """Whether a list of exceptions holds a network that an address is in; the standard library reads names only."""
+    address = _address(host)
+    if address is None:
+        return False
+    for text in listed.split(","):
+        try:
+            if "/" in text and address in ipaddress.ip_network(text.strip(), strict=False):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def _variable(scheme: str) -> str:
+    """The environment variable that names the proxy of a scheme."""
+    names = (f"{scheme}_proxy", f"{scheme}_proxy".upper())
+    return next((name for name in names if os.environ.get(name)), names[0])

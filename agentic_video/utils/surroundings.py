@@ -1,0 +1,190 @@
+"""The environment that a command finds: each odd value works, or costs one line before anything starts.
+
+:func:`prepare` changes the environment variables of this process, which all that it starts inherit.
+"""
+
+import contextlib
+import os
+import pwd
+import re
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from urllib.parse import urlsplit
+
+from agentic_video.utils.devices import VISIBLE, visible_entries
+from agentic_video.utils.errors import SetupError
+from agentic_video.utils.imports import check_import_path
+from agentic_video.utils.proxies import ask_directly
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Numbers of threads, which libraries read when they are loaded; of what is no number each makes something else."""
+OTHER_GPUS = ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""AMD's. verl takes them for NVIDIA's list, or refuses to start where there are both."""
+OWN_CLUSTER = (
+    "RAY_TMPDIR",
+    "RAY_NAMESPACE",
+    "RAY_OVERRIDE_RESOURCES",
+    "RAY_JOB_CONFIG_JSON_ENV_VAR",
+    "RAY_CLIENT_MODE",
+)
+"""Left from another Ray cluster; one that a job starts for itself takes none of them."""
+PLUGINS = {"VLLM_PLUGINS": {"agentic_video"}, "VERL_USE_EXTERNAL_PLUGINS": {"agentic_video", "auto"}}
+"""Lists of plugins, each with the entries that switch this package's on."""
+OPEN_FILES, LEAST_OPEN_FILES = 65536, 1024
+"""As many as Ray lets its processes have open, and as many as a job needs."""
+
+
+_PROBLEM = "problem: "
+_READ_VLLM = f"""
+import os, sys
+try:
+    import vllm.envs
+    for name in sys.argv[1:]:
+        vllm.envs.environment_variables.get(name, str)()
+except Exception as error:
+    name = locals().get("name") or ", ".join(f"{{one}}={{os.environ[one]}}" for one in sys.argv[1:])
+    while error.__cause__ is not None:
+        error = error.__cause__
+    reason = " ".join(str(error).split())[:300]
+    shown = f"{{name}}={{os.environ[name]}}" if name in os.environ else name
+    print(f"{_PROBLEM}{{shown}}: vLLM can't read it ({{reason}}); set it to another value, or not at all", flush=True)
+"""
+_QUIET = {"VLLM_NO_USAGE_STATS": "1"}
+
+
+def use_utf8() -> None:
+    """Let this process and those that it starts read and write UTF-8, whatever the terminal's language is.
+
+    A terminal that is said to show ASCII only gets escapes. Where Python has read names of files in another encoding
+    already, this process starts again.
+    """
+    if not sys.flags.utf8_mode and sys.getfilesystemencoding().lower().replace("-", "") != "utf8":
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):  # it was replaced, or closed
+            if stream.encoding.lower().replace("-", "") != "utf8":
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    os.environ["PYTHONUTF8"] = "1"
+    os.environ.pop("PYTHONIOENCODING", None)
+
+
+def prepare(environment: MutableMapping[str, str]) -> None:
+    """Mend what an environment holds, or say what is wrong with it.
+
+    Args:
+        environment: Of this process.
+
+    Raises:
+        SetupError: A value can't be used; the message names the variable.
+    """
+    _name_user(environment)
+    _count_threads(environment)
+    _hide_gpus(environment)
+    _leave_old_cluster(environment)
+    _check_plugins(environment)
+    ask_directly(environment, _cluster_hosts(environment))
+    if path := environment.get("PYTHONPATH"):
+        # processes of a job have working folders of their own
+        environment["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in path.split(os.pathsep))
+        check_import_path(environment["PYTHONPATH"])
+    allow_open_files()
+
+
+def allow_open_files() -> None:
+    """Let this process, and those that it starts, have as many files open as the system allows.
+
+    Raises:
+        SetupError: It allows too few.
+    """
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    if most != unlimited and most < LEAST_OPEN_FILES:
+        raise SetupError(
+            f"ulimit -n: {most} open files are allowed, and a job needs {LEAST_OPEN_FILES}: raise the hard limit "
+            "(ulimit -Hn, limits.conf, docker --ulimit nofile=65536)"
+        )
+    wanted = OPEN_FILES if most == unlimited else min(OPEN_FILES, most)
+    if now != unlimited and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def check_vllm_variables(environment: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Let vLLM read its own variables: it would do so when its engine starts, after all else is built.
+
+    Args:
+        environment: Of this process.
+        own: Variables that the job sets itself.
+
+    Raises:
+        SetupError: It can't read one; the message names it.
+    """
+    named = {name: value for name, value in environment.items() if name.startswith("VLLM_") and value}
+    if not {name for name in named if name not in own}:
+        return
+    # a process of its own: vLLM imports torch, and fails at its import for some values
+    command = [sys.executable, "-c", _READ_VLLM, *sorted(named)]
+    done = subprocess.run(
+        command, env={**environment, **own, **_QUIET}, capture_output=True, text=True, errors="replace", check=False
+    )
+    problem = next((line for line in done.stdout.splitlines() if line.startswith(_PROBLEM)), "")
+    if problem:
+        raise SetupError(problem.removeprefix(_PROBLEM))
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+        raise SetupError(f"vLLM can't be imported with {', '.join(sorted(named))} as they are set: {said}")
+
+
+def _name_user(environment: MutableMapping[str, str]) -> None:
+    """Make sure that there is a home, and a name for whom the system knows none, as in containers."""
+    with contextlib.suppress(KeyError):
+        pwd.getpwuid(os.getuid())
+        return
+    environment.setdefault("USER", f"user-{os.getuid()}")
+    if not environment.get("HOME"):
+        raise SetupError("HOME: it isn't set, and the system knows no home of this user: set it to a folder of yours")
+
+
+def _count_threads(environment: MutableMapping[str, str]) -> None:
+    for name in THREADS:
+        value = environment.get(name, "").strip()
+        if not value:
+            environment.pop(name, None)
+        elif not re.fullmatch(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", value):
+            raise SetupError(f"{name}={value}: must be a number of threads, e.g. {name}=4, or not be set")
+
+
+def _hide_gpus(environment: MutableMapping[str, str]) -> None:
+    """Write "no GPU" so that Ray takes it too: it starts no cluster of one logical GPU beside an empty list."""
+    for name in OTHER_GPUS:
+        environment.pop(name, None)
+    if visible_entries(environment) == []:
+        environment[VISIBLE] = "-1"
+
+
+def _leave_old_cluster(environment: MutableMapping[str, str]) -> None:
+    if environment.get("RAY_ADDRESS", "").strip() in ("", "local"):
+        for name in ("RAY_ADDRESS", *OWN_CLUSTER):
+            environment.pop(name, None)
+
+
+def _check_plugins(environment: MutableMapping[str, str]) -> None:
+    """Make sure that this package's plugins aren't switched off: nothing of it would then happen, without a word.
+
+    Raises:
+        SetupError: They are.
+    """
+    for name, enough in PLUGINS.items():
+        value = environment.get(name)
+        if value is not None and not enough & {part.strip() for part in value.split(",")}:
+            raise SetupError(f"{name}={value}: must list agentic_video, or not be set")
+
+
+def _cluster_hosts(environment: MutableMapping[str, str]) -> Iterator[str]:
+    """The host of the Ray cluster that is named."""
+    address = environment.get("RAY_ADDRESS", "")
+    with contextlib.suppress(ValueError):
+        host = urlsplit(address if "://" in address else f"ray://{address}").hostname
+        if host and host != "auto":
+            yield host

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
+from transformers import Qwen2VLImageProcessor
 
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.chat_template import (
@@ -159,7 +160,9 @@ def test_the_processor_s_template_comes_first(tokenizer: Any) -> None:
     with pytest.raises(SetupError, match="chat_template"):
         template_of(nothing, SimpleNamespace())
     bare = SimpleNamespace(
-        image_processor=format_of(tokenizer)._image_processor, chat_template=template(), video_processor=None
+        image_processor=Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352),
+        chat_template=template(),
+        video_processor=None,
     )
     assert ChatFormat.of(bare, tokenizer).reply_start == "<think>\n"
 

@@ -13,7 +13,7 @@ from transformers import Qwen2VLImageProcessor
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import build_tokenizer
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.types.row import VideoQA
 from agentic_video.utils.devices import count_gpus
 from agentic_video.video.errors import VideoError
@@ -78,8 +78,10 @@ class MemorySource:
             raise VideoError(path, "corrupt", "made to fail")
         self.requested += len(indices)
         width, height = size or (self.info.width, self.info.height)
+        images = [np.full((height, width, 3), index % 256, np.uint8) for index in indices]
         return [
-            Frame(index, index / self.info.fps, np.full((height, width, 3), index % 256, np.uint8)) for index in indices
+            Frame.stored(index, index / self.info.fps, image, Origin(path, index, size), image_key(image))
+            for index, image in zip(indices, images, strict=True)
         ]
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
@@ -93,7 +95,8 @@ class FlatSource(MemorySource):
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         width, height = size or (self.info.width, self.info.height)
         black = np.broadcast_to(np.zeros(1, np.uint8), (height, width, 3))
-        return [Frame(index, index / self.info.fps, black) for index in indices]
+        key = f"black {width} x {height}"
+        return [Frame.stored(index, index / self.info.fps, black, Origin(path, index, size), key) for index in indices]
 
 
 @pytest.fixture

@@ -118,7 +118,10 @@ SPEAKERS = {
     "evaluation/model.py": (*PLAYED_BY_TEACHERS, "eval"),
     "config/compose.py": (*PLAYED_BY_TEACHERS, "eval"),
     "report/viewer": ("view",),
-    **{f"synthesis/{name}.py": (name,) for name in (*PLAYED_BY_TEACHERS, "enhance", "filter", "mine", "templates")},
+    **{
+        f"synthesis/{name}.py": (name,)
+        for name in (*PLAYED_BY_TEACHERS, "enhance", "filter", "mine", "templates", "lengths")
+    },
     **{f"commands/{name}.py": (name,) for name in COMMANDS},
 }
 """Whose messages each part of the package writes."""

@@ -37,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", metavar="NAME", help="official split (default: the first that --list names)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N rows (default: all)")
     parser.add_argument(
+        "--sample",
+        type=positive,
+        metavar="N",
+        help="N of all rows, drawn evenly, the same ones each time (default: all)",
+    )
+    parser.add_argument(
         "--subtitles",
         type=_subtitles,
         nargs="?",
@@ -76,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.out,
             split=arguments.split,
             limit=arguments.limit,
+            sample=arguments.sample,
             subtitles=arguments.subtitles,
             progress=sys.stderr.isatty(),
         )

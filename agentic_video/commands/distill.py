@@ -19,6 +19,7 @@ from agentic_video.launch.toyworld import build_toyworld, laptop_overrides
 from agentic_video.synthesis.distill import DistillOptions, distill
 from agentic_video.synthesis.jobs import Finished
 from agentic_video.synthesis.team import TeamOptions
+from agentic_video.synthesis.template_mix import OPTION, read_mix
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
@@ -53,6 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--critic-model", default="", metavar="NAME", help="name of the critic on its server, where it has several"
+    )
+    parser.add_argument(
+        "--template-mix",
+        default="",
+        metavar="NAME:WEIGHT,...",
+        help="for the system that has reasoning templates: how often the teacher is asked to follow each (direct, "
+        "single_pass, timestamp_grounded, hierarchical, multi_interval), or none (free); an episode that follows "
+        "another one isn't kept (default: it plays freely)",
     )
     team = parser.add_argument_group(
         "a team of teachers",
@@ -97,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _distill(arguments: argparse.Namespace) -> Finished:
     team = TeamOptions(arguments.thinker_rounds, arguments.experiences, arguments.bank_round)
     scripted = not arguments.teacher
+    if scripted and arguments.template_mix:
+        raise SetupError(f"{OPTION}: the scripted teacher can't be asked for templates; name one with --teacher")
     if scripted:
         choose_scripted(arguments)
     return distill(
@@ -108,6 +119,7 @@ def _distill(arguments: argparse.Namespace) -> Finished:
             min_acc=arguments.min_acc,
             critic=server_options(arguments, arguments.critic, arguments.critic_model) if arguments.critic else None,
             team=None if arguments.single_teacher or scripted else team,
+            templates=read_mix(arguments.template_mix) if arguments.template_mix else None,
         )
     )
 

@@ -69,6 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--baseline", type=positive, metavar="N", help="N uniform frames and the question, in place of the system"
     )
     parser.add_argument(
+        "--baseline-prompt",
+        default="",
+        metavar="NAME",
+        help="what the baseline is asked to say: baseline (the answer alone), baseline_cot (a chain of thought before "
+        "it), or a file of one's own (default: baseline)",
+    )
+    parser.add_argument(
         "--sweep",
         nargs=2,
         metavar=("KIND", "VALUES"),
@@ -188,6 +195,7 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
     """
     from agentic_video.config.compose import compose_recipe
     from agentic_video.config.settings import settings_of
+    from agentic_video.evaluation.model import check_taught, require_model
     from agentic_video.evaluation.options import check_files
     from agentic_video.launch.toyworld import ToyModel, build_toyworld, laptop_overrides
     from agentic_video.utils.imports import make_importable
@@ -195,11 +203,15 @@ def with_toyworld(options: "EvalOptions", asked: str, gpus: int) -> "EvalOptions
     make_importable(options.recipe)
     # What is wrong is said before anything is built.
     check_files(options.data, "--data")
+    named = options.model.model
+    if named:
+        require_model(options.model)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
-    settings_of(config)
+    system = settings_of(config).system
     # Who has learnt a system's grammar can't answer without it, if it is as small as the tiny model.
     plain = options.variant.kind == "baseline"
-    named = options.model.model
+    if named and not plain:
+        check_taught(named, system)
     made: ToyModel = "none" if named else "base" if plain else "cold-start"
     paths = build_toyworld(options.recipe, options.overrides, data=not options.data, model=made, config=config)
     model = named or paths["base" if plain else "model"]

@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "filter": "keep a run's episodes that are right and looked at the right place, for SFT",
     "preferences": "label trajectories desirable or undesirable, for KTO",
     "templates": "say which reasoning templates trajectories follow",
+    "lengths": "say how long trajectories are, in tokens and in calls",
 }
 """The subcommands, each with a line of help. Each is a module of ``agentic_video.commands`` with ``TAKES_OVERRIDES``
 (whether words that are no options are Hydra overrides), ``add_arguments(parser)`` and ``run(arguments) -> int``; only

@@ -69,8 +69,11 @@ def _run(arguments: argparse.Namespace) -> int:
     from agentic_video.launch.stage import check_sizes, with_workers
     from agentic_video.planning.job import CPUS_OF_A_GPU, check_counts, gpus_of
     from agentic_video.planning.report import plan_of, text_of, values_of
+    from agentic_video.planning.shapes import shape_of
 
     check_overrides(arguments.overrides)
+    if arguments.model:
+        shape_of(arguments.model)  # that it is there is looked at first
     profile = arguments.profile
     config = compose_recipe(recipe_at(arguments.recipe), "cluster", [*changes(profile), *arguments.overrides])
     check_counts(config)

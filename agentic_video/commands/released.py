@@ -114,10 +114,12 @@ def evaluate_several(found: "Sequence[Checkpoint]", arguments: argparse.Namespac
 
 def variant_of(arguments: argparse.Namespace) -> "Variant":
     """What plays."""
-    from agentic_video.evaluation.options import Variant
+    from agentic_video.evaluation.options import PLAIN, Variant
 
     if arguments.baseline is not None:
-        return Variant("baseline", arguments.baseline)
+        return Variant("baseline", arguments.baseline, arguments.baseline_prompt or PLAIN)
+    if arguments.baseline_prompt:
+        raise SetupError("--baseline-prompt is for --baseline N")
     return Variant("no-tools" if arguments.no_tools else "agent")
 
 
@@ -183,6 +185,7 @@ def words_for(stage: "Stage", arguments: argparse.Namespace) -> list[str]:
         "--profile": arguments.profile,
         "--benchmark": arguments.benchmark,
         "--baseline": arguments.baseline,
+        "--baseline-prompt": arguments.baseline_prompt,
         "--temperature": arguments.temperature,
         "--top-p": arguments.top_p,
         "--seed": arguments.seed,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from agentic_video.commands.guard import guarded
-from agentic_video.launch.options import LaunchOptions, Profile, Stage
+from agentic_video.launch.options import ChangedData, LaunchOptions, Profile, Stage
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.utils.errors import SetupError
 
@@ -32,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--submit", action="store_true", help="submit as a Ray job to the cluster at RAY_ADDRESS")
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print the command, build and start nothing"
+    )
+    parser.add_argument(
+        "--changed-data",
+        choices=get_args(ChangedData),
+        default="refuse",
+        help="where the files of an unfinished run hold something else now: begin a new run, or continue from its last "
+        "checkpoint with their first row (default: refuse)",
     )
 
 
@@ -78,4 +85,5 @@ def options_of(arguments: argparse.Namespace) -> LaunchOptions:
         submit=arguments.submit,
         dry_run=arguments.dry_run,
         overrides=tuple(words),
+        changed_data=arguments.changed_data,
     )

@@ -12,6 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from agentic_video.config.unread import check_unread
 from agentic_video.systems.base import System
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
@@ -60,7 +61,7 @@ REGISTRY = "verl.trainer.ppo.core_algos"
 """verl's module of advantages: a recipe's code that registers one of its own has imported it by now. To import it only
 to look would take a dry run ten times as long."""
 RESUME_MODES = ("auto", "disable", "resume_path")
-VIDEO_CHECKS = ("exists", "probe")
+VIDEO_CHECKS = ("exists", "probe", "decode")
 
 MAX_OVERSAMPLE = 8
 """Times the batch: what is beyond is a slip of the finger."""
@@ -68,6 +69,10 @@ ENGINES = ("vllm", "sglang")
 STRATEGIES = ("fsdp2", "fsdp")
 ROLLOUT = "actor_rollout_ref.rollout"
 MODEL = "actor_rollout_ref.model"
+
+VERL_LOOPS = ("single_turn_agent", "tool_agent")
+"""verl's own agent loops, which know nothing of a row's video."""
+MANAGER = "agentic_video.training.agent_loop_manager.VideoAgentLoopManager"
 
 IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
 """A module that LoRA must leave alone, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""
@@ -99,10 +104,13 @@ def check_verl_features(config: DictConfig) -> None:
         _actor,
         _lora,
         _separate_async,
+        _blind,
     )
-    for checks in (_loggers, _resume, _videos, _frozen_vision, *(of_grpo if "actor_rollout_ref" in config else ())):
+    of_all = (_loggers, _resume, _videos, _frozen_vision, _data_set)
+    for checks in (*of_all, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
             raise SetupError(message)
+    check_unread(config)
 
 
 def check_sequences(config: DictConfig, system: System) -> None:
@@ -263,6 +271,34 @@ def _trainer(get: Get) -> Iterator[str]:
             "trainer.default_hdfs_dir: verl doesn't copy FSDP's checkpoints there; set trainer.default_local_dir to a "
             "folder on a shared or mounted disk, or copy finished global_step_N folders yourself"
         )
+
+
+def _data_set(get: Get) -> Iterator[str]:
+    key = "data.custom_cls.path"
+    if get("data.custom_cls") is not None and not get(key):
+        yield f"{key}: without it verl reads the rows with its own data set, which knows no videos; leave it as it is"
+
+
+def _blind(get: Get) -> Iterator[str]:
+    """Features of verl's that would give a model, or the trainer, an episode without its pictures."""
+    if get("distillation.enabled"):
+        # _compute_teacher_logprobs in verl/experimental/agent_loop/agent_loop.py sends multi_modal_data["images"]
+        yield (
+            "distillation.enabled: verl sends its teacher the tokens of an episode without the pictures; set False. "
+            "A teacher's episodes can be trained on with SFT (agentic-video distill)"
+        )
+    for key, ours in (
+        (f"{ROLLOUT}.agent.default_agent_loop", "video_agent"),
+        (f"{ROLLOUT}.agent.agent_loop_manager_class", MANAGER),
+    ):
+        name = get(key)
+        if key.endswith("loop") and name in VERL_LOOPS:
+            yield f"{key}: {name} is verl's own, which shows a question without its video; set {ours}"
+        if key.endswith("class") and (not name or str(name).startswith("verl.")):
+            yield f"{key}: {name}: verl's own workers leave the pictures out of what is trained on; set {ours}"
+    if get("skip.rollout_tq.enable"):
+        # verl/utils/skip/rollout_skip.py saves the batch, where frames are references to a store of that run
+        yield "skip.rollout_tq.enable: what verl would save of a rollout has no pictures, only references; set False"
 
 
 def _engine(get: Get) -> Iterator[str]:

@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.util import find_spec
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.unread import table
 from agentic_video.utils.errors import SetupError
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -44,15 +44,17 @@ def check_keys(recipe: Path, config: DictConfig) -> None:
 
 @lru_cache(maxsize=1)
 def _known() -> frozenset[str]:
-    """Every key in verl's files, and in ours that recipes stand on, wherever it stands."""
-    folders = (*(place / "trainer" / "config" for place in _verl()), Path(__file__).parent)
-    texts = (file.read_text(encoding="utf-8") for folder in folders for file in folder.rglob("*.yaml"))
-    return frozenset(name for text in texts for name in re.findall(r"(\w+)\s*:", text))
-
-
-def _verl() -> list[Path]:
-    spec = find_spec("verl")
-    return [Path(place) for place in (spec.submodule_search_locations if spec else None) or ()]
+    """Every key in verl's config, and in the files of ours that recipes stand on, wherever it stands."""
+    texts = (file.read_text(encoding="utf-8") for file in Path(__file__).parent.glob("*.yaml"))
+    ours = (name for text in texts for name in re.findall(r"(\w+)\s*:", text))
+    verl = (
+        part
+        for stage in table().values()
+        for kind in ("read", "unread")
+        for key in stage[kind]
+        for part in key.split(".")
+    )
+    return frozenset((*ours, *verl))
 
 
 def _blocks(block: DictConfig, own: Collection[str], path: str = "") -> Iterator[tuple[str, list[str]]]:
@@ -70,8 +72,10 @@ def _is_read(name: str, recipe: Path, texts: Iterable[str]) -> bool:
     """Whether a key that isn't in verl's config is read all the same: by a file of the recipe, or by code."""
     if any(re.search(rf"\$\{{[^}}]*\b{name}\b", text) for text in texts):
         return True
+    if any(name in stage["other_names"] for stage in table().values()):
+        return True
     pattern = re.compile(rf"\.{name}\b(?!\s*\()|[\"']{name}[\"']|^    {name}: ", re.MULTILINE)
-    files = (file for folder in (*_verl(), PACKAGE, recipe) for file in folder.rglob("*.py"))
+    files = (file for folder in (PACKAGE, recipe) for file in folder.rglob("*.py"))
     return any(pattern.search(file.read_text(encoding="utf-8", errors="replace")) for file in files)
 
 

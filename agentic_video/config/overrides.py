@@ -14,8 +14,6 @@ from agentic_video.utils.errors import SetupError, one_line
 
 WORDS: Mapping[str, Sequence[str]] = {"trainer.test_freq": ("after_each_epoch",)}
 """Words that verl takes where a number stands in its config."""
-UNREAD: Mapping[str, str] = {"actor_rollout_ref.actor.grad_clip": "actor_rollout_ref.actor.optim.clip_grad"}
-"""Keys that stand in verl's config and that nothing reads (0.9.1), each with the one that is read in its place."""
 OF_NULL: Mapping[str, type] = {
     "trainer.total_training_steps": int,
     "trainer.max_actor_ckpt_to_keep": int,
@@ -33,16 +31,10 @@ OF_NULL: Mapping[str, type] = {
 """What verl takes where its config has null."""
 _REWARD = "agentic_video.reward.path and .name"
 REPLACED: Mapping[str, str] = {
-    "custom_reward_function": _REWARD,
     "reward.custom_reward_function": _REWARD,
     "reward.reward_manager.name": _REWARD,
-    "actor_rollout_ref.rollout.multi_turn.max_assistant_turns": "agentic_video.system.max_turns",
-    "actor_rollout_ref.rollout.multi_turn.max_user_turns": "agentic_video.system.max_turns",
-    "actor_rollout_ref.rollout.multi_turn.max_parallel_calls": "agentic_video.system.max_calls, where a system has it,",
-    "actor_rollout_ref.rollout.multi_turn.tool_config_path": "agentic_video.system._target_, a system with its tools,",
 }
-"""Keys, and blocks of keys, that verl's own agent loop and reward managers read, each with what these episodes have in
-its place: set, they would change nothing."""
+"""Keys, and blocks of keys, by which verl finds our reward manager, each with the key of a custom reward."""
 
 
 def check_overrides(overrides: Sequence[str], others: str = "an option") -> None:
@@ -99,8 +91,6 @@ def check_against(config: DictConfig, overrides: Sequence[Override]) -> None:
             raise SetupError(f"{key}: these episodes don't go by it; {REPLACED[replaced]} is what you want")
         if override.type is OverrideType.DEL or "/" in key or override.package or key.startswith("hydra."):
             continue
-        if key in UNREAD:
-            raise SetupError(f"{key}: verl has this key, but doesn't read it; {UNREAD[key]} is what you want")
         parent, _, name = key.rpartition(".")
         block = _select(config, parent) if parent else config
         exists = isinstance(block, DictConfig) and name in block

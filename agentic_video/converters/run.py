@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -58,6 +59,8 @@ class Report:
     Attributes:
         rows: Rows written.
         official_rows: Published number of rows of the split, where there is one.
+        limit: Of its first good rows, or of those that were drawn.
+        sample: How many were drawn from all good rows; None where none were.
         problems: What was left out, and why.
         notes: Counts of what is worth knowing beside, e.g. rows without subtitles.
     """
@@ -70,6 +73,7 @@ class Report:
     rows: int
     official_rows: int | None
     limit: int | None
+    sample: int | None
     counts: dict[str, int]
     notes: dict[str, int]
     problems: list[Problem]
@@ -131,6 +135,7 @@ def convert(
     output: Path,
     split: str | None = None,
     limit: int | None = None,
+    sample: int | None = None,
     subtitles: Subtitles | None = None,
     progress: bool = False,
 ) -> Report:
@@ -142,6 +147,7 @@ def convert(
         output: ``.parquet`` or ``.jsonl``; the report is written beside it, whatever comes of the rows.
         split: One of the converter's splits; the first by default.
         limit: Stop after so many good rows.
+        sample: Keep so many of all good rows, drawn evenly, the same ones each time, in their order.
         subtitles: Those that are put before each question; None puts none.
         progress: Show a bar.
 
@@ -149,7 +155,7 @@ def convert(
         ConvertError: Files, folders or options don't fit. Bad rows don't raise, not even when all are bad.
     """
     split = split or next(iter(converter.splits))
-    _check_options(converter, output, split, limit, subtitles)
+    _check_options(converter, output, split, limit, sample, subtitles)
     part = converter.splits[split]
     files = find_files(source, part.patterns, output)
     beside = read_beside(source, part, output)
@@ -164,6 +170,8 @@ def convert(
         questions = _questions(converter, split, part, files, source, beside)
         found = _collect(questions, folder, partial(_make, converter, split, output, spoken), limit, bar.update)
     kept, contested = _uncontested(found.made, found.takers, folder.root)
+    if sample is not None and sample < len(kept):
+        kept = [kept[number] for number in sorted(random.Random(0).sample(range(len(kept)), sample))]
     told = [bool(one.text) for one in kept]
     if kept:
         _write([one.row for one in kept], output)
@@ -176,7 +184,8 @@ def convert(
         output=str(output),
         rows=len(kept),
         official_rows=part.rows,
-        limit=limit,
+        limit=limit if sample is None else sample,
+        sample=sample,
         counts=dict(Counter(problem.kind for problem in problems)),
         notes={} if subtitles is None else {"with_subtitles": sum(told), "without_subtitles": told.count(False)},
         problems=problems,
@@ -186,7 +195,12 @@ def convert(
 
 
 def _check_options(
-    converter: Converter, output: Path, split: str, limit: int | None, subtitles: Subtitles | None
+    converter: Converter,
+    output: Path,
+    split: str,
+    limit: int | None,
+    sample: int | None,
+    subtitles: Subtitles | None,
 ) -> None:
     """Make sure that options make sense; see :func:`convert`.
 
@@ -201,8 +215,11 @@ def _check_options(
         raise ConvertError(f"--subtitles {subtitles}: must be `all` or a number of frames from 1")
     if output.suffix not in (".parquet", ".jsonl"):
         raise ConvertError(f"--out {output}: must end in .parquet or .jsonl")
-    if limit is not None and limit < 1:
-        raise ConvertError(f"--limit {limit}: must be at least 1")
+    for option, number in (("--limit", limit), ("--sample", sample)):
+        if number is not None and number < 1:
+            raise ConvertError(f"{option} {number}: must be at least 1")
+    if limit is not None and sample is not None:
+        raise ConvertError("--limit takes the first rows, --sample draws from all: leave one of them out")
 
 
 def _collect(
@@ -388,8 +405,8 @@ class _Spoken:
     def _frame_times(self, video: Path, count: int) -> tuple[float, ...]:
         if video not in self._times:
             with open_video(video, time_limit=PROBE_SECONDS) as reader:
-                info = reader.info
-            self._times[video] = tuple(index / info.fps for index in uniform_indices(info.num_frames, count))
+                stamps = reader.timestamps
+            self._times[video] = tuple(float(stamps[index]) for index in uniform_indices(stamps.size, count))
         return self._times[video]
 
 

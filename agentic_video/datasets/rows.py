@@ -1,7 +1,9 @@
 """Rows of data files, read and checked."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -12,11 +14,18 @@ import pyarrow.parquet as pq
 from agentic_video.types.record import is_record
 from agentic_video.types.row import RowError, VideoQA, absolute, located
 from agentic_video.types.text import printable
+from agentic_video.utils.resources import cpu_limit
+from agentic_video.video.damage import DAMAGED_SHARE, find_damaged, runs, too_damaged, too_short
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 
+logger = logging.getLogger(__name__)
+
 PROBE_SECONDS = 120.0
 """Longest time that a video may take to be opened where rows are checked by ``probe``."""
+
+DECODE_SECONDS = 7200.0
+"""Longest time that decoding all of a video may take where rows are checked by ``decode``."""
 
 MAX_REPORTED = 10
 """This many bad rows are named; the others are only counted."""
@@ -123,14 +132,21 @@ def _row_of_line(line: str, where: str, *, first: bool) -> Any:
 
 
 def load_rows(
-    paths: Sequence[str | Path], check_videos: str = "exists", *, hidden: bool = False
+    paths: Sequence[str | Path],
+    check_videos: str = "exists",
+    *,
+    hidden: bool = False,
+    damaged_share: float = DAMAGED_SHARE,
 ) -> tuple[list[VideoQA], list[Problem]]:
     """Read and check the rows of several files.
 
     Args:
         paths: Parquet or jsonl files.
-        check_videos: ``exists`` looks whether each video file is there and not empty, ``probe`` opens each one.
+        check_videos: ``exists`` looks whether each video file is there and not empty, ``probe`` opens each one,
+            ``decode`` decodes each frame of each one.
         hidden: Whether rows whose answers aren't published are of use; only an evaluation can play them.
+        damaged_share: Share of a video's frames that may be damaged, for ``probe`` (which knows only of a missing end)
+            and ``decode``.
 
     Returns:
         The good rows, their videos as absolute paths, and what is wrong with each bad one.
@@ -138,9 +154,7 @@ def load_rows(
     Raises:
         RowError: A file can't be read at all, or holds records, or no row is left.
     """
-    rows: list[VideoQA] = []
-    problems: list[Problem] = []
-    probed: dict[str, str] = {}
+    found: list[VideoQA | Problem] = []
     for path in map(Path, paths):
         placed = placed_rows(path)
         read = [raw for _, raw in placed if not isinstance(raw, RowError)]
@@ -160,21 +174,36 @@ def load_rows(
                 if qa.hidden and not hidden:
                     raise RowError(f"{where}: field 'answer' isn't published (extra_info.answer_hidden): evaluate only")
                 qa = replace(located(qa, path.parent), video=absolute(path.parent, qa.video))
-                if qa.video not in probed:
-                    probed[qa.video] = video_problem(qa.video, check_videos)
-                if probed[qa.video]:
-                    raise RowError(f"{where}: field 'video': {probed[qa.video]}")
             except RowError as error:
-                problems.append(Problem(where, printable(str(error))))
+                found.append(Problem(where, printable(str(error))))
                 continue
-            rows.append(qa)
+            found.append(qa)
+    videos = list(dict.fromkeys(qa.video for qa in found if isinstance(qa, VideoQA)))
+    checked = dict(zip(videos, video_problems(videos, check_videos, damaged_share), strict=True))
+    rows: list[VideoQA] = []
+    problems: list[Problem] = []
+    for entry in found:
+        if isinstance(entry, Problem):
+            problems.append(entry)
+        elif problem := checked[entry.video]:
+            problems.append(Problem(entry.where, printable(f"{entry.where}: field 'video': {problem}")))
+        else:
+            rows.append(entry)
     if not rows:
         first = f"; the first problem: {problems[0]}" if problems else empty(paths)
         raise RowError(f"no usable row in {[str(path) for path in paths]}{first}")
     return rows, problems
 
 
-def video_problem(video: str, check: str) -> str:
+def video_problems(videos: Sequence[str], check: str, damaged_share: float = DAMAGED_SHARE) -> list[str]:
+    """What is wrong with each of some videos (see :func:`video_problem`); several are opened at a time."""
+    if check == "exists":
+        return [video_problem(video, check) for video in videos]
+    with ThreadPoolExecutor(cpu_limit(), "check-videos") as pool:  # FFmpeg works without Python's lock
+        return list(pool.map(lambda video: video_problem(video, check, damaged_share), videos))
+
+
+def video_problem(video: str, check: str, damaged_share: float = DAMAGED_SHARE) -> str:
     """What is wrong with a video's file, if anything (see :func:`load_rows`)."""
     path = Path(video)
     try:
@@ -184,10 +213,19 @@ def video_problem(video: str, check: str) -> str:
             return f"{video}: the file is empty"
     except (OSError, ValueError) as error:
         return f"{video[:200]}: {getattr(error, 'strerror', None) or error}"
-    if check == "probe":
+    if check in ("probe", "decode"):
         try:
-            with open_video(video, time_limit=PROBE_SECONDS):
-                pass
+            with open_video(video, time_limit=PROBE_SECONDS) as reader:
+                if short := too_short(reader.info, damaged_share):
+                    return str(short)
+                damaged = find_damaged(reader, DECODE_SECONDS) if check == "decode" else []
+                if many := too_damaged(video, damaged, reader.info.num_frames, damaged_share):
+                    return str(many)
+                if damaged:
+                    logger.warning(
+                        "%s: %d of %d frames (%s) can't be decoded; the nearest readable ones will be shown",
+                        *(video, len(damaged), reader.info.num_frames, runs(damaged)),
+                    )
         except VideoError as error:
             if error.reason != "machine":  # another time it may be had
                 return str(error)

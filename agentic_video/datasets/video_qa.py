@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import Dataset
 
 from agentic_video.datasets.rows import load_rows, reported
+from agentic_video.video.damage import DAMAGED_SHARE
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,8 @@ class VideoQADataset(Dataset):
             with commas in between.
         tokenizer: Not needed; verl passes it.
         processor: Not needed; verl passes it.
-        config: verl's ``data`` block; ``check_videos`` is ours (``exists`` or ``probe``).
+        config: verl's ``data`` block; ``check_videos`` (``exists``, ``probe`` or ``decode``) and ``damaged_share`` are
+            ours.
         max_samples: Use only this many rows; -1 uses all.
 
     Raises:
@@ -32,7 +34,10 @@ class VideoQADataset(Dataset):
     ):
         files = str(data_files).split(",") if isinstance(data_files, str | Path) else list(data_files)
         check = (config or {}).get("check_videos", "exists")
-        self.rows, self.problems = load_rows(files, check)
+        share = (config or {}).get("damaged_share", DAMAGED_SHARE)
+        self.rows, self.problems = load_rows(files, check, damaged_share=share)
+        if check == "probe":
+            logger.info("videos were opened, not decoded: damaged frames inside them are found by check_videos=decode")
         for line in reported(self.problems, "row", len(self.problems) + len(self.rows)):
             logger.warning("%s", line)
         if max_samples > 0:

@@ -33,7 +33,8 @@ class Baseline(System):
         view_tokens: Visual tokens of all frames together, which bound a frame's size by its share of them (two frames
             of a clip have one). None: no such bound.
         size_factor: Sides of a shown frame are multiples of this.
-        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file.
+        prompt: Name of a template in ``agentic_video/systems/prompts``, or a file: ``baseline`` asks for the answer
+            alone, ``baseline_cot`` for a chain of thought before it.
         option_format: How an option is written; ``{letter}`` and ``{text}`` are filled in.
         answer_match: Rule for multiple-choice answers.
     """
@@ -96,11 +97,12 @@ class Baseline(System):
         return Score(acc, acc, float(trajectory.answer is not None), {"acc": acc})
 
 
-def baseline_of(system: System, frames: int, *, tiny: bool) -> System:
+def baseline_of(system: System, frames: int, *, tiny: bool, prompt: str = "baseline") -> System:
     """The plain baseline beside a system: its frames are as large as the system's own (``System.view_budget``).
 
     Args:
         tiny: For the tiny model, whose frames are one visual token each.
+        prompt: What it is asked to say.
     """
     factor = system.visual_token_side
     frames_as: FramesAs = getattr(system, "frames_as", "images")
@@ -112,5 +114,6 @@ def baseline_of(system: System, frames: int, *, tiny: bool) -> System:
         view_tokens=budget.tokens,
         size_factor=factor,
         frames_as=frames_as,
+        prompt=prompt,
         option_format=system.option_format,
     )

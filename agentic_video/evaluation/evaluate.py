@@ -27,6 +27,7 @@ from agentic_video.evaluation.model import (
     SERVED,
     ModelOptions,
     ModelSpec,
+    check_taught,
     fit_images,
     list_models,
     model_spec,
@@ -51,10 +52,12 @@ from agentic_video.evaluation.results import (
     forget_failures,
     key_of,
     left_out,
+    read_settings,
     repeated,
     revision_of,
     same_gold,
     same_question,
+    same_settings,
 )
 from agentic_video.evaluation.runner import grade_again, play_rows
 from agentic_video.evaluation.shards import count_shards, play_sharded
@@ -70,6 +73,7 @@ from agentic_video.systems.shown import shows_clips
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import printable
+from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 from agentic_video.utils.journal import write_whole
@@ -214,6 +218,7 @@ class Job:
             "model": self.options.model.model,
             "model_name": self.model.chat.model or self.options.model.model_name or None,
             "model_root": self.root or None,
+            "model_content": _content_of(self.options.model.model),
             "engine": self.model.engine,
             "judge": self.judge,
             "retrieval": {"model": retrieval.model, "pretrained": retrieval.pretrained},
@@ -318,7 +323,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
         ValueError: A key of the config, or a file of rows, is wrong.
     """
     job, parts = prepare(options)
-    if not all((part.folder / SETTINGS_FILE).is_file() for part in parts):
+    if not all(same_settings(read_settings(part.folder), job.identity(part)) for part in parts):
         require_model(options.model, name_option="--model-name")  # before a folder is made for it
         require_encoder(job.retrieval)
         require_judge(job, parts[0].system)
@@ -328,7 +333,7 @@ def evaluate(options: EvalOptions) -> list[PartResult]:
     if options.sweep and any(result.point for result in results):
         kind, benchmark = options.sweep.kind, options.benchmark_name
         picture = options.folder / f"sweep-{kind}.png"
-        curves = read_curves(options.folder, kind, options.variant.kind, job.identity_at)
+        curves = read_curves(options.folder, kind, options.variant.curve, job.identity_at)
         draw(kind, curves, benchmark, picture, benchmark + missing_note(results))
         print(f"picture: {picture}")
         if kind == "frames" and options.variant.kind == "baseline":
@@ -430,9 +435,14 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     """
     if not options.model.model or not options.data:
         raise SetupError("name a model with --model and rows with --data")
+    check_files(options.data, "--data")
+    if options.model.engine not in SERVED and not _holds(options.folder, options.model.model):
+        require_model(options.model)
     make_importable(options.recipe)
     config = compose_recipe(options.recipe, options.profile, options.overrides)
     settings = settings_of(config)
+    if options.variant.kind != "baseline":
+        check_taught(options.model.model, settings.system)
     questions = read_rows(options)
     model = model_spec(options.model, config)
     limits = limits_of(config)
@@ -444,6 +454,16 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     shards = count_shards(options.shards, model)
     root = _root_of(options.model, model.chat.model)
     return Job(options, settings, limits, model, questions.rows, shards, questions.left_out, root), parts
+
+
+def _content_of(model: str) -> str | None:
+    """Digest of a checkpoint on this machine; null for another model."""
+    return checkpoint_digest(model) or None if model else None
+
+
+def _holds(folder: Path, model: str) -> bool:
+    """Return True if a folder holds an evaluation of a model, which is reported whatever has become of the model."""
+    return any(read_settings(file.parent).get("model") == model for file in folder.glob(f"**/{SETTINGS_FILE}"))
 
 
 def _root_of(options: ModelOptions, name: str) -> str:
@@ -498,7 +518,8 @@ def variant_of(system: System, variant: Variant, *, tiny: bool) -> tuple[System,
         tiny: See :func:`~agentic_video.evaluation.baseline.baseline_of`.
     """
     if variant.kind == "baseline":
-        return baseline_of(system, variant.frames, tiny=tiny), f"baseline of {variant.frames} frames"
+        title = f"{variant.curve} of {variant.frames} frames"
+        return baseline_of(system, variant.frames, tiny=tiny, prompt=variant.prompt), title
     if variant.kind == "no-tools":
         return system.direct(), f"{system.name} without tools"
     return system, system.name
@@ -526,7 +547,7 @@ def parts_of(options: EvalOptions, system: System, limits: TokenLimits, *, tiny:
     parts = []
     for value in options.sweep.values:
         changed = swept(system, kind, value)
-        folder = options.folder / folder_name(kind, options.variant.kind, value)
+        folder = options.folder / folder_name(kind, options.variant.curve, value)
         parts.append(Part(folder, f"{system.name}, {kind} {value}", changed, fit_limits(changed, limits), value))
     return parts
 

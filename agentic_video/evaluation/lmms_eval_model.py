@@ -28,6 +28,7 @@ from agentic_video.evaluation.backends.make import backend_class
 from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.evaluation.context import EvalContext, require_encoder
 from agentic_video.evaluation.model import ModelOptions, engine_of, fit_images, model_spec, require_model
+from agentic_video.evaluation.options import PLAIN, Variant
 from agentic_video.evaluation.plan import Plan, fit_limits
 from agentic_video.evaluation.runner import play_question
 from agentic_video.rollout.policy import EngineError
@@ -63,6 +64,7 @@ class AgenticVideo(lmms):
             :class:`~agentic_video.evaluation.backends.base.Backend` class.
         tools: False: the same overview, and one turn, which must answer.
         baseline: So many uniform frames and the question, in place of the agent; 0 for the agent.
+        baseline_prompt: What the baseline is asked to say: ``baseline``, ``baseline_cot`` or a file.
         concurrency: Episodes at a time.
         temperature: Of sampling; by default the recipe's for validation.
         overrides: Hydra overrides of the recipe's config, with spaces in between.
@@ -83,6 +85,7 @@ class AgenticVideo(lmms):
         engine: str = "auto",
         tools: bool = True,
         baseline: int = 0,
+        baseline_prompt: str = PLAIN,
         concurrency: int = 32,
         temperature: float | None = None,
         overrides: str = "",
@@ -93,7 +96,7 @@ class AgenticVideo(lmms):
         if unknown:
             raise SetupError(
                 f"--model_args {min(unknown)}: unknown; known are recipe, model, model_name, profile, engine, tools, "
-                "baseline, concurrency, temperature and overrides"
+                "baseline, baseline_prompt, concurrency, temperature and overrides"
             )
         options = ModelOptions(
             model,
@@ -109,7 +112,9 @@ class AgenticVideo(lmms):
         require_encoder(settings.retrieval)
         system = settings.system if _true(tools) else settings.system.direct()
         if int(baseline):
-            system = baseline_of(settings.system, int(baseline), tiny=backend_class(options.engine).one_token_frames)
+            asked = Variant("baseline", int(baseline), str(baseline_prompt))
+            tiny = backend_class(options.engine).one_token_frames
+            system = baseline_of(settings.system, asked.frames, tiny=tiny, prompt=asked.prompt)
         plan = Plan(
             folder=Path(),
             system=system,

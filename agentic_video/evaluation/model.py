@@ -17,6 +17,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES, api_key
 from agentic_video.rollout.chat_policy import ChatConfig
+from agentic_video.systems.base import System
+from agentic_video.systems.registry import SYSTEMS, system_class
 from agentic_video.types.text import printable
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.proxies import proxy_for, proxy_problem
@@ -37,6 +39,8 @@ _NO_SCHEME = re.compile(r"(?:[\w-]+(?:\.[\w-]+)*|\[[0-9a-fA-F:]+\]):\d{1,5}(?:/\
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 OF_TEXT = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "llama", "mistral")
 """``model_type`` of models that see nothing; of others it isn't known."""
+TAUGHT = "toyworld_system"
+"""In a tiny model's ``config.json``: the system that it was taught. What is trained further keeps it."""
 MODEL_BELOW = (
     "model",
     "huggingface",
@@ -186,6 +190,29 @@ def _check_sees(config: Path, named: str) -> None:
         return
     if kind in OF_TEXT:
         raise SetupError(f"{named}: its model_type is {kind!r}, a model of text alone, which sees no frames")
+
+
+def check_taught(model: str, system: System, option: str = "--model") -> None:
+    """Make sure that a tiny model of the synthetic world speaks a system's grammar; of others nothing is known.
+
+    Args:
+        model: Folder of a checkpoint; a name or an address passes.
+        system: That it is to play.
+        option: How messages call what names the model.
+
+    Raises:
+        SetupError: It was taught another system.
+    """
+    try:
+        taught = json.loads((Path(model) / "config.json").read_text(encoding="utf-8")).get(TAUGHT)
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return
+    alike = taught == system.name or (taught in SYSTEMS and isinstance(system, system_class(taught)))
+    if taught and not alike:
+        raise SetupError(
+            f"{option} {model}: this tiny model was taught {taught}, which is written and shown otherwise than "
+            f"{system.name}; name one that was taught {system.name}, or none, so that it is made"
+        )
 
 
 def cached_config(model: str) -> Path | None:

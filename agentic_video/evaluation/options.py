@@ -9,10 +9,13 @@ from typing import Literal
 from agentic_video.config.compose import check_recipe
 from agentic_video.config.overrides import check_overrides
 from agentic_video.evaluation.model import ModelOptions
+from agentic_video.systems.prompts import load_prompt
 from agentic_video.utils.environment import output_folder
-from agentic_video.utils.errors import SetupError
+from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.sampling import MAX_COUNT
 
+PLAIN = "baseline"
+"""The baseline's prompt, which asks for the answer alone."""
 SWEEPS = ("frames", "calls")
 """What can be swept."""
 
@@ -25,15 +28,31 @@ class Variant:
         kind: ``agent``; ``no-tools``, the same overview and one turn, which must answer; or ``baseline``, evenly spaced
             frames and the question.
         frames: Of the baseline.
+        prompt: What the baseline is asked to say: name of a template, or a file.
+
+    Raises:
+        SetupError: There is no such prompt.
     """
 
     kind: Literal["agent", "no-tools", "baseline"] = "agent"
     frames: int = 0
+    prompt: str = PLAIN
+
+    def __post_init__(self) -> None:
+        try:
+            load_prompt(self.prompt)
+        except (OSError, UnicodeDecodeError) as error:
+            raise SetupError(f"--baseline-prompt {self.prompt}: {one_line(error)}") from error
+
+    @property
+    def curve(self) -> str:
+        """As a sweep's curves are called: ``agent``, ``no-tools``, ``baseline``, ``baseline_cot``."""
+        return Path(self.prompt).stem if self.kind == "baseline" else self.kind
 
     @property
     def name(self) -> str:
-        """As folders are called: ``agent``, ``no-tools``, ``baseline-64``."""
-        return f"baseline-{self.frames}" if self.kind == "baseline" else self.kind
+        """As folders are called: ``agent``, ``no-tools``, ``baseline-64``, ``baseline_cot-64``."""
+        return f"{self.curve}-{self.frames}" if self.kind == "baseline" else self.kind
 
 
 @dataclass(frozen=True)

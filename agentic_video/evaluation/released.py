@@ -81,7 +81,11 @@ def stage_of(
         return Stage(checkpoint, folder, len(rows), problem=one_line(error))
     system = settings.system
     if variant.kind != "agent":
-        system = system.direct() if variant.kind == "no-tools" else baseline_of(system, variant.frames, tiny=False)
+        system = (
+            system.direct()
+            if variant.kind == "no-tools"
+            else baseline_of(system, variant.frames, tiny=False, prompt=variant.prompt)
+        )
     limits = fit_limits(system, limits)
     wanted = {key_of(qa) for qa in rows}
     played = sum(key_of(record.qa) in wanted for record in finished(folder)[0])

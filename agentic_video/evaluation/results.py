@@ -15,7 +15,7 @@ from agentic_video.utils import journal as files
 
 SETTINGS_FILE = "eval.json"
 """What an evaluation's folder belongs to."""
-KNOWN_LATER = ("engine", "model_name", "model_root", "judge", "retrieval", "frame_store", "prompts")
+KNOWN_LATER = ("engine", "model_name", "model_root", "model_content", "judge", "retrieval", "frame_store", "prompts")
 """Settings that may be unknown, as null or as a key that isn't there: folders of earlier versions say nothing of them,
 a server may not say what it loaded, and a judge may be set when all is played. Only two that are known can differ."""
 JOURNALS = "episodes-*.jsonl"

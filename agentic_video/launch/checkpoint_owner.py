@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from agentic_video.launch.options import ChangedData
+from agentic_video.launch.run_folder import but_for_content, changed_content, forget_rows
 from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
@@ -31,7 +33,7 @@ def owner_identity(title: str, identity: Sequence[str]) -> list[str]:
     return [title, *(one for one in identity if not one.lstrip("+").startswith(resuming))]
 
 
-def check_owner(folder: str, owner: Sequence[str], resume_mode: str) -> None:
+def check_owner(folder: str, owner: Sequence[str], resume_mode: str, changed: ChangedData = "refuse") -> None:
     """Make sure that the checkpoints from which verl would go on are this run's.
 
     Those that nobody signed were put there on purpose, or before there were signatures. So were those that are no newer
@@ -41,6 +43,7 @@ def check_owner(folder: str, owner: Sequence[str], resume_mode: str) -> None:
         folder: Named by the user; empty for the run's own.
         owner: See :func:`owner_identity`.
         resume_mode: verl's ``trainer.resume_mode``; only ``auto`` goes on from whatever is there.
+        changed: Whether they may be of a run that read something else from the same files: then ``continue``.
 
     Raises:
         SetupError: They are another run's.
@@ -56,7 +59,14 @@ def check_owner(folder: str, owner: Sequence[str], resume_mode: str) -> None:
         f"{Path(folder) / OWNER_FILE} to go on from them"
     )
     made_by = [str(one) for one in signed["owner"]]
-    if made_by != list(owner):
+    same = but_for_content(made_by) == but_for_content(owner)
+    differing = changed_content(made_by, owner)
+    if same and differing and changed != "continue":
+        raise SetupError(
+            f"{held} this run, which read something else: the content of {' and '.join(differing)} has changed; "
+            f"--changed-data continue goes on from them, from the first row; or {ways}"
+        )
+    if not same:
         differs = [
             f"{whose} {', '.join(sorted(only)[:4])}"
             for whose, only in (("theirs:", {*made_by} - {*owner}), ("this one's:", {*owner} - {*made_by}))
@@ -66,6 +76,13 @@ def check_owner(folder: str, owner: Sequence[str], resume_mode: str) -> None:
         raise SetupError(f"{held} another run ({why}): {ways}")
     if signed["finished"]:
         raise SetupError(f"{held} this run, which has finished: {ways}")
+
+
+def forget_other_rows(folder: str, owner: Sequence[str]) -> None:
+    """Let a run that goes on from a folder's checkpoints begin with its first row, where they are of other rows."""
+    signed = _signed(folder) if folder else None
+    if signed and "TRAIN_FILES" in changed_content([str(one) for one in signed["owner"]], owner):
+        forget_rows(Path(folder))
 
 
 def sign(folder: str, owner: Sequence[str], *, finished: bool) -> None:
@@ -80,7 +97,8 @@ def sign(folder: str, owner: Sequence[str], *, finished: bool) -> None:
         return
     before = _signed(folder)
     # Of a run that goes on, what it found at its very first start.
-    found = before["found"] if before and before["owner"] == list(owner) else _latest(folder)
+    same = before and but_for_content(before["owner"]) == but_for_content(owner)
+    found = before["found"] if before and same else _latest(folder)
     with suppress(OSError):
         Path(folder).mkdir(parents=True, exist_ok=True)
         record = {"owner": list(owner), "found": found, "finished": finished}

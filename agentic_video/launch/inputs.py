@@ -129,6 +129,29 @@ def require_inputs(inputs: Inputs, profile: Profile, stage: Stage) -> None:
     )
 
 
+def require_there(inputs: Inputs, options: LaunchOptions, profile: Profile) -> None:
+    """Make sure that what is named is on this machine, before anything else is looked at.
+
+    Raises:
+        SetupError: A file isn't there, or a model's folder, which could be no name on a hub either.
+    """
+    for variable, files in _named_files(inputs, options):
+        for file in files:
+            _require_file(variable, file)
+    if inputs.model:
+        _require_place(inputs.model, profile)
+
+
+def _named_files(inputs: Inputs, options: LaunchOptions) -> list[tuple[str, tuple[str, ...]]]:
+    """The files to train and to validate on, each list after the key or the variable that names it."""
+    keys = {one.key_or_group for one in parse_overrides(options.overrides)}
+    named = (
+        ("data.train_files", "TRAIN_FILES", inputs.train),
+        ("data.val_files", "VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
+    )
+    return [(key if key in keys else variable, files) for key, variable, files in named if files]
+
+
 def check_inputs(
     inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig, *, elsewhere: bool = False
 ) -> Checked:
@@ -146,14 +169,14 @@ def check_inputs(
     if inputs.model and not (elsewhere and not Path(inputs.model).exists()):
         tokenizer = OmegaConf.select(config, MODEL_KEYS[options.stage].replace(".path", ".tokenizer_path"))
         _check_model(inputs.model, options, profile, own_tokenizer=not tokenizer)
-    keys = {one.key_or_group for one in parse_overrides(options.overrides)}
+        if options.stage == "grpo":
+            from agentic_video.evaluation.model import check_taught
+
+            check_taught(str(Path(inputs.model).expanduser()), settings_of(config).system, "MODEL_PATH")
     there = [
-        (key if key in keys else variable, files)
-        for key, variable, files in (
-            ("data.train_files", "TRAIN_FILES", inputs.train),
-            ("data.val_files", "VAL_FILES", inputs.val if inputs.val != inputs.train else ()),
-        )
-        if files and not (elsewhere and not all(Path(file).exists() for file in files))
+        (name, files)
+        for name, files in _named_files(inputs, options)
+        if not (elsewhere and not all(Path(file).exists() for file in files))
     ]
     found = []
     if there:
@@ -202,10 +225,10 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
     Raises:
         SetupError: It can't.
     """
-    from agentic_video.evaluation.model import cached_config, check_place
+    from agentic_video.evaluation.model import cached_config
 
+    _require_place(model, profile)
     folder = Path(model).expanduser()
-    check_place(folder, f"MODEL_PATH={model}")
     if folder.is_dir():
         _check_folder(folder, f"MODEL_PATH={model}", own_tokenizer=own_tokenizer)
         weights = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
@@ -215,13 +238,26 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
                 "names no cluster. The laptop profile is for tiny models; to try all the same: --profile laptop"
             )
         return
-    if profile in ON_TOYWORLD or folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1:
-        hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
-        raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
     if problem := _hub_problem(model):
         raise SetupError(f"MODEL_PATH={model}: no such folder, and {problem}")
     if config := cached_config(model):
         _check_family(config, f"MODEL_PATH={model}")
+
+
+def _require_place(model: str, profile: Profile) -> None:
+    """Make sure that a model is a folder here, or has a name that a hub may know.
+
+    Raises:
+        SetupError: It is neither.
+    """
+    from agentic_video.evaluation.model import check_place
+
+    folder = Path(model).expanduser()
+    check_place(folder, f"MODEL_PATH={model}")
+    is_path = folder.is_absolute() or model.startswith((".", "~")) or model.count("/") != 1
+    if not folder.is_dir() and (is_path or profile in ON_TOYWORLD):
+        hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
+        raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:

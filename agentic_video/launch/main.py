@@ -17,15 +17,30 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from agentic_video.launch.checkpoint_owner import check_owner, owner_identity, sign
+from agentic_video.launch.checkpoint_owner import check_owner, forget_other_rows, owner_identity, sign
 from agentic_video.launch.fork_server import Forks
 from agentic_video.launch.handover import resolved_overrides
-from agentic_video.launch.inputs import Checked, Inputs, check_inputs, handed_over, input_overrides, named_inputs
+from agentic_video.launch.inputs import (
+    Checked,
+    Inputs,
+    check_inputs,
+    handed_over,
+    input_overrides,
+    named_inputs,
+    require_there,
+)
 from agentic_video.launch.job import Job, job_forks, process_variables, train
 from agentic_video.launch.machine import require_attention, require_engine
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile
 from agentic_video.launch.profile import choose_profile, on_ray_cluster
-from agentic_video.launch.run_folder import launcher_alive, link_model, run_folder, run_identity, write_record
+from agentic_video.launch.run_folder import (
+    check_content,
+    launcher_alive,
+    link_model,
+    run_folder,
+    run_identity,
+    write_record,
+)
 from agentic_video.launch.stage import (
     checked_config,
     checkpoints_folder,
@@ -109,6 +124,8 @@ def launch(options: LaunchOptions) -> int:
     if not options.submit:
         print(f"{options.title}: profile {profile}" + ("" if gpus else " (no GPU found)"), flush=True)
     began = time.monotonic()
+    if not options.submit and not _elsewhere(options, profile, gpus, environment):
+        require_there(named_inputs(options.stage, options.overrides, environment), options, profile)
     config, sizes = checked_config(options, profile, gpus, environment)
     if options.submit:
         return submit_job(options, profile, config, environment)
@@ -130,6 +147,11 @@ def launch(options: LaunchOptions) -> int:
         return status if status > 0 else 128 - status  # as shells say it
     _finish(start, folder, time.monotonic() - began, peak_bytes)
     return 0
+
+
+def _elsewhere(options: LaunchOptions, profile: Profile, gpus: int, environment: Mapping[str, str]) -> bool:
+    """Return True if other machines train, so that what isn't on this one may be there."""
+    return profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
 
 
 def _checked(
@@ -164,16 +186,17 @@ def _checked(
                 file=sys.stderr,
             )
     inputs = named_inputs(options.stage, options.overrides, environment)
-    elsewhere = profile not in ON_TOYWORLD and (not gpus or on_ray_cluster(options.stage, environment))
+    elsewhere = _elsewhere(options, profile, gpus, environment)
     checked = check_inputs(inputs, options, profile, config, elsewhere=elsewhere)
     command = stage_command(options, profile, environment, config, sizes)
-    identity = run_identity(options.overrides, environment, world_size(config, profile))
+    identity = run_identity(options.overrides, environment, world_size(config, profile), inputs)
     shared, machine = checkpoints_folder(options.overrides, config), machine_of(options.stage, config, environment)
     root = output_folder(environment) / f"{options.title}-{profile}"
     if blocked := file_in_the_way(root):
         raise SetupError(f"{blocked}: a file, where a folder of outputs should be; set OUTPUT_DIR to another")
     owner = owner_identity(root.name, identity)
-    check_owner(shared, owner, config.trainer.resume_mode)
+    check_owner(shared, owner, config.trainer.resume_mode, options.changed_data)
+    check_content(root, identity, options.changed_data)
     if not options.dry_run:
         root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
     return Start(
@@ -242,7 +265,10 @@ def _train(
         The folder, and what :func:`agentic_video.launch.job.train` returns.
     """
     inputs, checked, machine = start.inputs, start.checked, start.machine
-    folder, resumed = run_folder(start.root, [*start.identity, *([f"machine={machine}"] if machine else [])])
+    identity = [*start.identity, *([f"machine={machine}"] if machine else [])]
+    folder, resumed = run_folder(start.root, identity, start.options.changed_data, start.shared)
+    if start.options.changed_data == "continue":
+        forget_other_rows(start.shared, start.owner)
     sign(start.shared, start.owner, finished=False)
     print(f"{'resuming' if resumed else 'run'} in {folder}", flush=True)
     files = (inputs.model, *inputs.train, *inputs.val, *paths.values(), *checked.videos)

@@ -10,6 +10,9 @@ Profile = Literal["laptop", "cluster", "rehearsal", "single", "four"]
 """``laptop``: a small job on the synthetic world, on CPUs. ``cluster``: the paper's run, on GPUs. The others are the
 cluster's with a few changes: ``rehearsal`` on CPUs and two Ray nodes, on the synthetic world; ``single`` on one GPU;
 ``four`` on four."""
+ChangedData = Literal["refuse", "new", "continue"]
+"""What becomes of an unfinished run whose files hold something else by now: it is refused, another run is begun, or it
+goes on with the new content, from the first row of them."""
 CHANGED: frozenset[Profile] = frozenset({"rehearsal", "single", "four"})
 """The profiles that are ``cluster.yaml`` with the changes of ``profile/<name>.yaml`` beside it."""
 ON_TOYWORLD: frozenset[Profile] = frozenset({"laptop", "rehearsal"})
@@ -27,6 +30,8 @@ class LaunchOptions:
         submit: Whether it runs as a Ray job on the cluster at ``RAY_ADDRESS``.
         dry_run: Whether its command is only printed.
         overrides: Hydra overrides for verl.
+        changed_data: What becomes of the unfinished run of the same command, where its files hold something else now:
+            ``refuse``, ``new`` for another run, or ``continue``.
     """
 
     recipe: Path
@@ -35,6 +40,7 @@ class LaunchOptions:
     submit: bool = False
     dry_run: bool = False
     overrides: tuple[str, ...] = ()
+    changed_data: ChangedData = "refuse"
 
     @property
     def title(self) -> str:

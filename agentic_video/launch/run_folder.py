@@ -12,7 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentic_video.launch.inputs import Inputs, named_inputs
 from agentic_video.launch.machine import remove_segments, shared_segments
+from agentic_video.launch.options import ChangedData
+from agentic_video.utils.checkpoints import LOADER, STEP
+from agentic_video.utils.content import checkpoint_digest, files_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.journal import write_whole
 
@@ -25,22 +29,87 @@ LOCK_FILE = ".lock"
 HOST = socket.gethostname()
 WORLD = "world="
 """Start of the entry of an identity that says on how many machines and GPUs a run runs."""
+CONTENT = "content of "
+"""Start of the entries of an identity that say what is in the files of data and model."""
+OTHER_ROWS = ".other_rows"
+"""Ending that takes a dataloader's state out of verl's sight, where it belongs to rows that are gone."""
 BEAT_SECONDS = 10.0
 """How often a launcher shows to other machines that it is alive."""
 
 
-def run_identity(overrides: Sequence[str], environment: Mapping[str, str], world: str = "") -> list[str]:
+def run_identity(
+    overrides: Sequence[str], environment: Mapping[str, str], world: str = "", inputs: Inputs | None = None
+) -> list[str]:
     """What makes two commands the same run: the overrides, the model, the data and the machines.
+
+    Files are named, and noted by their content, too, where this machine has them.
 
     Args:
         world: Machines and GPUs, to which verl's checkpoints belong: those of two nodes can't be loaded on one.
+        inputs: What overrides and environment name; None for what the environment does.
     """
     named = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES")
     files = [f"{name}={environment[name]}" for name in named if environment.get(name)]
-    return [*overrides, *files, *([f"{WORLD}{world}"] if world else [])]
+    inputs = inputs or named_inputs("grpo", overrides, environment)
+    digests = {
+        "MODEL_PATH": checkpoint_digest(inputs.model) if inputs.model else "",
+        "TRAIN_FILES": files_digest(inputs.train) if inputs.train else "",
+        "VAL_FILES": files_digest(inputs.val) if inputs.val and inputs.val != inputs.train else "",
+    }
+    contents = [f"{CONTENT}{name}={digest}" for name, digest in digests.items() if digest]
+    return [*overrides, *files, *([f"{WORLD}{world}"] if world else []), *contents]
 
 
-def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
+def but_for_content(identity: Sequence[str]) -> list[str]:
+    """An identity without what its files hold."""
+    return [entry for entry in identity if not entry.startswith(CONTENT)]
+
+
+def changed_content(before: Sequence[str], now: Sequence[str]) -> list[str]:
+    """What is held by files of the same names, of those whose content both identities know: ``TRAIN_FILES`` ..."""
+    contents = [
+        dict(entry.removeprefix(CONTENT).split("=", 1) for entry in entries if entry.startswith(CONTENT))
+        for entries in (before, now)
+    ]
+    return [name for name, digest in contents[0].items() if contents[1].get(name, digest) != digest]
+
+
+def check_content(root: Path, identity: Sequence[str], changed: ChangedData) -> None:
+    """Make sure that the unfinished run which a command would resume has read what its files hold now.
+
+    Raises:
+        SetupError: It hasn't, and nothing was said of that; or the record of a run can't be read.
+    """
+    if changed != "refuse":
+        return
+    for folder in sorted(root.glob("run-*"), reverse=True):
+        record = read_record(folder)
+        if record is None or record["finished"] or _names(record["identity"]) != _names(identity):
+            continue
+        differing = changed_content(record["identity"], identity)
+        if differing and not _alive(folder, record):
+            raise SetupError(
+                f"{folder}: this unfinished run of the same command read something else: the content of "
+                f"{' and '.join(differing)} has changed; --changed-data new begins another run, --changed-data "
+                "continue goes on from its last checkpoint with the files as they are, from their first row; or put "
+                "the old files back"
+            )
+        return
+
+
+def forget_rows(checkpoints: Path) -> None:
+    """Take the dataloader's state and rows under way out of a run's checkpoints: verl begins with the first rows."""
+    for state in [*checkpoints.glob(f"{STEP}*/{LOADER}"), *checkpoints.glob(f"{STEP}*/transfer_queue")]:
+        state.rename(state.with_name(f"{state.name}{OTHER_ROWS}-{time.time_ns()}"))
+
+
+def _names(identity: Sequence[str]) -> list[str]:
+    return [entry for entry in but_for_content(identity) if not entry.startswith("machine=")]
+
+
+def run_folder(
+    root: Path, identity: Sequence[str], changed: ChangedData = "refuse", checkpoints: str = ""
+) -> tuple[Path, bool]:
     """The folder of this run below ``root``: an unfinished one of the same command, else a new one.
 
     A run whose launcher is still alive, here or on another machine, is left alone. One that differs only in its number
@@ -49,24 +118,33 @@ def run_folder(root: Path, identity: Sequence[str]) -> tuple[Path, bool]:
     Args:
         root: Folder of all runs of a recipe, stage and profile.
         identity: See :func:`run_identity`.
+        changed: What becomes of a run that has read something else from the same files.
+        checkpoints: The folder of its checkpoints; empty for its own.
 
     Returns:
         The folder, and whether it is an unfinished run that will be resumed.
 
     Raises:
-        SetupError: The record of a run can't be read: it might be this one.
+        SetupError: The record of a run can't be read: it might be this one. Or see :func:`check_content`.
     """
     root.mkdir(parents=True, exist_ok=True)
     with _alone(root):
+        check_content(root, identity, changed)
         existing = sorted(root.glob("run-*"))
         for folder in reversed(existing):
             record = read_record(folder)
             if record is None or record["finished"]:
                 continue
-            if record["identity"] == list(identity) and not _alive(folder, record):
+            same = but_for_content(record["identity"]) == but_for_content(identity)
+            differing = changed_content(record["identity"], identity)
+            if same and not (differing and changed == "new") and not _alive(folder, record):
                 if record.get("host", HOST) == HOST:
                     clean_leftovers(record)
-                write_record(folder, launcher=_process(os.getpid()), host=HOST)
+                if differing:
+                    print(f"{folder.name} goes on with other content of {' and '.join(differing)}", flush=True)
+                if {"TRAIN_FILES"} & {*differing}:
+                    forget_rows(Path(checkpoints) if checkpoints else folder / "checkpoints")
+                write_record(folder, identity=list(identity), launcher=_process(os.getpid()), host=HOST)
                 return folder, True
             if _but_for_size(record["identity"]) == _but_for_size(identity) and (folder / "model").exists():
                 print(
@@ -123,7 +201,7 @@ def _damaged(file: Path, why: str) -> SetupError:
 
 
 def _but_for_size(identity: Sequence[str]) -> list[str]:
-    return [entry for entry in identity if not entry.startswith(WORLD)]
+    return [entry for entry in but_for_content(identity) if not entry.startswith(WORLD)]
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from agentic_video.config.compose import PACKAGED
 from agentic_video.launch.handover import key_names
-from agentic_video.launch.options import LaunchOptions, Profile
+from agentic_video.launch.options import ChangedData, LaunchOptions, Profile
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.ray_cluster import CONNECT_SECONDS
 from agentic_video.utils.secrets import SECRETS_FILE, forwarded, keys_of
@@ -45,10 +45,13 @@ LOST_STATUS = 75
 """Exit status where that was in vain, while the job may run on (``EX_TEMPFAIL``)."""
 
 
-def entrypoint(recipe: Path, profile: Profile, overrides: Sequence[str], python: str) -> str:
+def entrypoint(
+    recipe: Path, profile: Profile, overrides: Sequence[str], python: str, changed: ChangedData = "refuse"
+) -> str:
     """The command that the cluster runs, in its copy of the repository; a wheel's recipe goes by its name there."""
     named = recipe.name if recipe.parent == PACKAGED else str(recipe.relative_to(recipe.parents[1]))
-    command = [python, "-m", "agentic_video.cli", "run", named, "--profile", profile, *overrides]
+    command = [python, "-m", "agentic_video.cli", "run", named, "--profile", profile]
+    command += [*(("--changed-data", changed) if changed != "refuse" else ()), *overrides]
     return shlex.join(command)
 
 
@@ -106,7 +109,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
     if not address:
         raise SetupError("--submit needs RAY_ADDRESS, e.g. http://head-node:8265")
     python = environment.get("CLUSTER_PYTHON") or sys.executable
-    command = entrypoint(options.recipe, profile, options.overrides, python)
+    command = entrypoint(options.recipe, profile, options.overrides, python, options.changed_data)
     if options.dry_run:
         print(command)
         return 0

@@ -7,13 +7,14 @@ import math
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, zip_longest
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from agentic_video.report.viewer.pictures import Strip, make_strip
+from agentic_video.report.viewer.pictures import Strip, made_pictures, make_strip, picture_key
 from agentic_video.types.record import Record
 from agentic_video.types.trajectory import ClipRef, FrameRef, RecordedPart, recorded_frames
 from agentic_video.video.store import FrameStore
@@ -62,8 +63,8 @@ def choose_episodes(records: Sequence[Record], count: int) -> list[Record]:
 def draw_record(record: Record, store: FrameStore) -> Image.Image:
     """A record as a picture, frames decoded from its video; boxes stand for those that can't be had."""
     shown = [ref for parts in _shown(record) for ref in thin(_refs(parts), MAX_FRAMES)]
-    strip = make_strip(store, record.qa.video, [ref.index for ref in shown], THUMB)
-    return draw_episode(record, strip)
+    strip = make_strip(store, record.qa.video, [picture_key(ref) for ref in shown], THUMB)
+    return draw_episode(record, replace(strip, pictures={**strip.pictures, **made_pictures(shown, THUMB)}))
 
 
 def draw_episode(record: Record, strip: Strip) -> Image.Image:
@@ -209,15 +210,17 @@ class _Sheet:
                 tallest = max(tallest, self._frame(corner, ref, strip.pictures))
             self._y += tallest + _LINE + 4
 
-    def _frame(self, corner: tuple[int, int], ref: FrameRef, pictures: Mapping[int, str]) -> int:
-        if ref.index in pictures:
-            picture = Image.open(io.BytesIO(base64.b64decode(pictures[ref.index])))
+    def _frame(self, corner: tuple[int, int], ref: FrameRef, pictures: Mapping[int | str, str]) -> int:
+        key = picture_key(ref)
+        if key in pictures:
+            picture = Image.open(io.BytesIO(base64.b64decode(pictures[key])))
             self._image.paste(picture, corner)
             height = picture.height
         else:
             height = THUMB * 9 // 16
             self._draw.rectangle((*corner, corner[0] + THUMB, corner[1] + height), fill=_EMPTY)
-        self._draw.text((corner[0], corner[1] + height), plain(f"{ref.time:.2f} s", 14), fill=_GREY, font=_font())
+        words = "not recorded" if ref.unrecorded else f"{ref.time:.2f} s"
+        self._draw.text((corner[0], corner[1] + height), plain(words, 14), fill=_GREY, font=_font())
         return height
 
     def finished(self) -> Image.Image:

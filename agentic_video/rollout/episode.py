@@ -95,6 +95,7 @@ async def _play_turns(
     if strange := [one for one in opening if not isinstance(one, Message)]:
         raise must_return(_method(system, "opening"), "Messages in a tuple", strange[0])
     view = replace(view, asker=asker)
+    path = getattr(view.video, "path", "")
     turns: list[Turn] = []
     # How the episode would have ended, had the agent not been told to answer.
     given_up: tuple[EndReason, str] | None = None
@@ -103,7 +104,7 @@ async def _play_turns(
         return Trajectory(
             qa_id=view.qa.id,
             system=system.name,
-            opening=record_messages(opening),
+            opening=record_messages(opening, path),
             turns=tuple(turns),
             end=end,
             error=error,
@@ -149,7 +150,7 @@ async def _play_turns(
                 reaction = EndReason.TOKEN_BUDGET, "the observation doesn't fit the token budget"
             else:
                 images = shown
-                turns[-1] = replace(turns[-1], observation=record_parts(reaction.parts))
+                turns[-1] = replace(turns[-1], observation=record_parts(reaction.parts, path))
         if not isinstance(reaction, Observation):
             may_answer = force_answer and system.forced_answer and reaction[0] in FORCED
             if not may_answer or not await policy.show((system.forced_answer,)):

@@ -17,7 +17,16 @@ from agentic_video.tools.base import Video
 from agentic_video.types.message import AsideRequest, Message, Part
 from agentic_video.types.row import VideoQA
 from agentic_video.types.text import is_unicode
-from agentic_video.types.trajectory import Aside, ClipRef, FrameRef, RecordedMessage, RecordedPart, Trajectory, Turn
+from agentic_video.types.trajectory import (
+    Aside,
+    ClipRef,
+    FrameRef,
+    RecordedMessage,
+    RecordedPart,
+    Trajectory,
+    Turn,
+    recorded_frames,
+)
 
 
 class ReplayError(ValueError):
@@ -166,7 +175,20 @@ async def replay(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
             )
     found = [_replayed(one, aside=place) for one, place in asides]
-    return (*found, *(_replayed(one, tuple(places[id(one)])) for one in policy.sequences))
+    found += [_replayed(one, tuple(places[id(one)])) for one in policy.sequences]
+    for sequence in found:
+        _check_recorded(sequence)
+    return tuple(found)
+
+
+def _check_recorded(sequence: ReplayedSequence) -> None:
+    """See that what the model saw can be had again."""
+    for ref in recorded_frames(sequence.visuals):
+        if ref.unrecorded:
+            raise ReplayError(
+                f"a tool made a picture of frame {ref.index} at {ref.time:.2f} s, and the record doesn't hold it: the "
+                "raw frame isn't what the model saw"
+            )
 
 
 def _replayed(

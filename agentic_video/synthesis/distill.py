@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from agentic_video.evaluation.backends.base import Backend, usage_of
 from agentic_video.evaluation.backends.chat import ChatBackend
@@ -30,9 +30,12 @@ from agentic_video.synthesis.team import (
     summarise,
     workflow_of,
 )
+from agentic_video.synthesis.template_mix import FREE, OPTION, GuidedPolicy, TemplateMix
+from agentic_video.synthesis.templates import Template, template_of
 from agentic_video.synthesis.verify import verify
 from agentic_video.systems.needs import check_needs
 from agentic_video.systems.prompts import question_text
+from agentic_video.systems.registry import METHODS
 from agentic_video.tools.base import Retriever
 from agentic_video.types.message import Message
 from agentic_video.types.record import Record
@@ -63,6 +66,8 @@ class DistillOptions:
         min_acc: An answer graded at least this is right; below 1 for open-ended rows that are graded by degrees.
         critic: A second model that rejects illogical paths; None does without.
         team: How a team of teachers works, where the system is taught by one; None has a single teacher play.
+        templates: How often each of FrameThinker's reasoning templates is asked for, and kept only where it was
+            followed; None lets the teacher play freely.
     """
 
     job: JobOptions
@@ -72,6 +77,7 @@ class DistillOptions:
     min_acc: float = 1.0
     critic: ServerOptions | None = None
     team: TeamOptions | None = None
+    templates: TemplateMix | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,8 @@ def distill(options: DistillOptions) -> Finished:
     teacher = prepare(options.teacher)
     teacher.check_samples(options.samples)
     team = options.team if teacher.system.taught_by_team else None
+    if options.templates is not None and teacher.system.name != METHODS["templates"]:
+        raise SetupError(f"{OPTION}: the templates are {METHODS['templates']}'s, not {teacher.system.name}'s")
     if team is not None:
         _check_server(teacher)
     questions = read_questions(options.data).first(options.job.limit)
@@ -107,6 +115,8 @@ def distill(options: DistillOptions) -> Finished:
         "min_acc": options.min_acc,
         "critic": [options.critic.url, options.critic.name] if options.critic else ["", ""],
         "team": asdict(team) if team else None,
+        # a job of before knows nothing of templates
+        **({"templates": dict(options.templates.weights)} if options.templates else {}),
     }
     total = len(rows) * options.samples
     with open_job(options.job.out.resolve(), settings, "distillation", total) as job:
@@ -211,7 +221,7 @@ class Distiller:
         team: TeamOptions | None,
     ):
         self._teacher, self._context, self._critic, self._team = teacher, context, critic, team
-        self._min_acc = options.min_acc
+        self._min_acc, self._templates = options.min_acc, options.templates
         self._backends = teacher.backends(context, options.samples)
         self._retriever: Retriever | None = context.retriever()
         self._bank, self._experiences = ExperienceBank(), list[Experience]()
@@ -235,7 +245,9 @@ class Distiller:
         qa, system = item.qa, self._teacher.system
         similar = self._bank.similar(qa, self._team.experiences) if self._team else []
         policy = self._policy(item, similar)
-        trajectory = await play(system, policy, qa, self._context.source, self._retriever, rollout_index=item.sample)
+        asked = self._templates.draw(qa, item.sample) if self._templates else FREE
+        player = policy if asked == FREE else GuidedPolicy(policy, cast(Template, asked))
+        trajectory = await play(system, player, qa, self._context.source, self._retriever, rollout_index=item.sample)
         if trajectory.end is EndReason.ENGINE_ERROR:
             raise EngineError(trajectory.error)
         usage = policy.usage if isinstance(policy, TeamPolicy) else usage_of(policy)
@@ -251,6 +263,11 @@ class Distiller:
             }
         verdict = await verify(system, trajectory, qa, self._context.graders, self._min_acc)
         reason = verdict.reason
+        if self._templates is not None:
+            followed = template_of(trajectory)
+            provenance["template"] = {"asked": asked, "followed": followed}
+            if reason == KEPT and asked not in (FREE, followed):
+                reason = f"template: {followed}, not {asked}"
         if reason == KEPT and self._critic is not None:
             reason, asked = await self._criticise(trajectory, qa)
             usage += asked

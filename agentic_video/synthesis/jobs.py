@@ -40,7 +40,7 @@ JOURNAL_FILE = "journal.jsonl"
 FAILURES_FILE = "failures.jsonl"
 REPORT_FILE = "report.json"
 KEPT = "kept"
-KNOWN_LATER = ("judge", "retrieval")
+KNOWN_LATER = ("judge", "retrieval", "teacher_content")
 """Settings that folders of earlier versions don't know; without a judge nothing was graded by one."""
 
 Key = tuple[str | int, ...]

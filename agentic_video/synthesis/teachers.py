@@ -14,7 +14,15 @@ from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.evaluation.backends.base import Backend
 from agentic_video.evaluation.backends.chat import ChatBackend
 from agentic_video.evaluation.context import EvalContext, require_encoder
-from agentic_video.evaluation.model import ModelOptions, ModelSpec, fit_images, model_spec, require_model, served_model
+from agentic_video.evaluation.model import (
+    ModelOptions,
+    ModelSpec,
+    check_taught,
+    fit_images,
+    model_spec,
+    require_model,
+    served_model,
+)
 from agentic_video.evaluation.plan import Plan
 from agentic_video.evaluation.results import key_of
 from agentic_video.evaluation.runner import play_one
@@ -27,6 +35,7 @@ from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record
 from agentic_video.types.row import VideoQA
+from agentic_video.utils.content import checkpoint_digest
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.imports import make_importable
 
@@ -102,6 +111,7 @@ class Teacher:
         return {
             "teacher": self.spec.model,
             "teacher_name": self.spec.chat.model,
+            "teacher_content": checkpoint_digest(self.spec.model) or None if self.spec.model else None,
             "system": {"class": type(self.system).__qualname__, **asdict(self.system)},  # type: ignore[call-overload]
             "limits": asdict(self.limits),
             "sampling": {
@@ -169,6 +179,7 @@ def prepare(options: TeacherOptions) -> Teacher:
         # Most servers take a tool's message only after a call of their own API's kind. An override has the last word.
         config = compose_recipe(options.recipe, options.profile, [TOLD_BY_USER, *options.overrides])
         settings = settings_of(config)
+    check_taught(model.model, settings.system, options.option)
     require_encoder(settings.retrieval)
     limits = limits_of(config)
     if model.engine == "chat" and not model.model_name:

@@ -80,8 +80,8 @@ async def overview_frames(
         stepped = stepped_indices(video.info.num_frames, video.info.fps, fps)
         if len(stepped) <= count:
             return await video.frames(stepped, size)
-    elif kind == "rate" and video.info.duration * fps <= count + 1:  # else there are more, however many
-        times = rate_times(video.info.duration, fps)
+    elif kind == "rate" and video.info.shown_seconds * fps <= count + 1:  # else there are more, however many
+        times = [video.info.first_time + time for time in rate_times(video.info.shown_seconds, fps)]
         if len(times) <= count:
             return await video.frames_at(times, size)
     if kind == "retrieval":

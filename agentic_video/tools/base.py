@@ -79,7 +79,7 @@ class Video:
             VideoError: A frame can't be read.
         """
         if not self.info.variable_frame_rate:
-            return [time * self.info.fps for time in times]
+            return [self.info.place(time) for time in times]
         frames = await self.frames_at(times, size)
         return [
             frame.index if abs(time - frame.time) < 1e-6 else frame.index + math.copysign(0.5, time - frame.time)

@@ -32,18 +32,19 @@ def seconds_of(time: Any) -> int:
     return 60 * int(match[1]) + int(match[2])
 
 
-def number_at(arguments: Mapping[str, Any], fps: float) -> int:
+def number_at(arguments: Mapping[str, Any], fps: float, first_time: float = 0.0) -> int:
     """``int(seconds * fps)``, also for a time beyond the video's end (released code).
 
     Args:
         arguments: ``time``, as ``MM:SS``.
         fps: Frames a second of the video.
+        first_time: Time of its first frame in seconds; a time before it is that frame's.
 
     Raises:
         ToolError: The time is no clock time.
     """
     # The rate is a quotient: 42 s at 9.999999999 frames a second are 420 frames, not 419.
-    return math.floor(seconds_of(arguments.get("time")) * fps + 1e-6)
+    return math.floor(max(seconds_of(arguments.get("time")) - first_time, 0.0) * fps + 1e-6)
 
 
 def reply_text(time: str, number: int) -> str:

@@ -140,8 +140,9 @@ def check_select(arguments: Mapping[str, Any], info: VideoInfo, empty_window: Em
     start, end = max(start, 0.0), min(end, info.duration)
     there = info.num_frames
     if not info.variable_frame_rate:
-        shown = min(end, info.num_frames / info.fps)  # the last frame may be shown for longer than the others
-        there = int(max(shown - start, 0.0) * info.fps + 1e-6) + 1
+        # the last frame may be shown for longer than the others
+        first, last = info.place(start), min(info.place(end), info.num_frames)
+        there = int(max(last - first, 0.0) + 1e-6) + 1
     return SelectRequest(start, end, min(int(count), there), resize)
 
 

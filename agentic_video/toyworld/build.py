@@ -12,7 +12,7 @@ from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import limits_of, settings_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
-from agentic_video.toyworld.cache import Cache, base_facts, ensure_base, ensure_world, system_facts, taught
+from agentic_video.toyworld.cache import Cache, Facts, base_facts, ensure_base, ensure_world, system_facts, taught
 from agentic_video.toyworld.clip import make_clip
 from agentic_video.toyworld.cold_start import make_cold_start
 from agentic_video.toyworld.command_line import print_paths, recipe_parser, run_builder
@@ -20,6 +20,7 @@ from agentic_video.toyworld.gate import GateError, Setting, check
 from agentic_video.toyworld.oracles import OwnWords, Turns, own_words, turns_of
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
+from agentic_video.toyworld.rehearsal import check_oracle
 from agentic_video.toyworld.shares import SHARES
 
 Model = Literal["cold-start", "base", "none"]
@@ -67,6 +68,12 @@ def ensure(
         ValueError: The system has no oracle.
     """
     turns = turns_of(system, recipe.oracle) if model == "cold-start" else None
+    own = own_words(system, recipe.oracle)
+    if turns and not cache.dry:
+        facts = _cold_start_facts(taught(system), limits, turns, recipe, own)
+        if not cache.folder_of(system.name, facts).is_dir():
+            cache.check_unfit(system.name, facts)
+            print(f"[toyworld] {check_oracle(taught(system), turns, recipe)}", flush=True)
     # The videos are written by processes of their own, beside what is trained here.
     with ThreadPoolExecutor(1) as beside:
         writing = beside.submit(ensure_world, recipe, cache) if data or turns else None
@@ -76,7 +83,6 @@ def ensure(
         if recipe.clip:
             facts = {"world": asdict(recipe.world), "seed": recipe.seed}
             clip = cache.once("clip", facts, lambda folder: make_clip(folder, recipe.world, recipe.seed))
-        own = own_words(system, recipe.oracle)
         base = ensure_base(recipe, cache, own) if model != "none" or recipe.verifier else None
         paths = ToyPaths(base=base, clip=clip)
         if turns and writing and base:
@@ -108,14 +114,49 @@ def _ensure_cold_start(
     """
     neutral = taught(system)
     setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
-    facts = {
-        **system_facts(neutral, limits),
+    facts = _cold_start_facts(neutral, limits, turns, recipe, own)
+    try:
+        return cache.once(system.name, facts, lambda folder: _teach(folder, base, world, setting, recipe))
+    except GateError as error:
+        cache.note_unfit(system.name, facts, str(error))
+        raise
+
+
+def _cold_start_facts(
+    system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: OwnWords | None
+) -> Facts:
+    """What a cold start is made from.
+
+    Args:
+        system: See :func:`~agentic_video.toyworld.cache.taught`.
+        limits: Token budgets of its episodes.
+        turns: The system's oracle.
+        recipe: How it is taught.
+        own: Words of the system's own.
+    """
+    return {
+        **system_facts(system, limits, turns),
         "toyworld": asdict(recipe),
         "corpus": base_facts(recipe, own)["corpus"],
         "oracle": turns.__module__,
         "shares": SHARES,
     }
-    return cache.once(system.name, facts, lambda folder: _teach(folder, base, world, setting, recipe))
+
+
+def remedies(recipe: ToyRecipe) -> dict[str, str]:
+    """Overrides by what they do, e.g. ``more cold_start.steps``: as a command line takes them."""
+    key, taught = "++agentic_video.toyworld", recipe.cold_start
+    values = {
+        "more cold_start.steps": max(1, taught.steps * 3 // 2),
+        "more cold_start.kept": taught.kept + 8,
+        "more cold_start.demonstrations": taught.demonstrations * 3 // 2,
+        "more cold_start.off_aim": min(1.0, round(taught.off_aim + 0.1, 3)),
+        "less cold_start.off_aim": round(taught.off_aim * 0.75, 3),
+        "less cold_start.direct": round(taught.direct / 2, 3),
+        "less cold_start.habit": taught.habit // 10 * 10,
+        "more base.reading_steps": max(1, recipe.base.reading_steps * 3 // 2),
+    }
+    return {what: f"{key}.{what.partition(' ')[2]}={value:g}" for what, value in values.items()}
 
 
 def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, recipe: ToyRecipe) -> None:
@@ -143,7 +184,7 @@ def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, rec
                 candidate, start, setting.system, setting.limits, setting.turns, recipe.world, teaching, recipe.seed
             )
             try:
-                report = check(candidate, world.result().heldout, setting, recipe.gate)
+                report = check(candidate, world.result().heldout, setting, recipe.gate, remedies(recipe))
             except GateError as error:
                 if attempt + 1 == recipe.attempts:
                     raise

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
@@ -20,12 +21,13 @@ from agentic_video.systems.prompts import load_prompt
 from agentic_video.toyworld.base import make_base, tokenizer_corpus
 from agentic_video.toyworld.model import FAMILIES
 from agentic_video.toyworld.named_files import named_files
-from agentic_video.toyworld.oracles import OwnWords
+from agentic_video.toyworld.oracles import OwnWords, Turns
 from agentic_video.toyworld.questions import ROWS, World
 from agentic_video.toyworld.recipe import ToyRecipe
 from agentic_video.toyworld.world import kinds_of
 from agentic_video.toyworld.write_world import write_world
 from agentic_video.utils.environment import DEFAULT_CACHE
+from agentic_video.utils.errors import SetupError
 
 VERSION = 6
 """Raise it when a change of the code changes what is built."""
@@ -71,6 +73,30 @@ class Cache:
         for left in list(self._building):
             _remove(left)
 
+    def folder_of(self, kind: str, facts: Facts) -> Path:
+        """Where the build of these facts is, or would be; see :meth:`once`."""
+        name = f"{kind}-{content_key(facts)}"
+        return SHIPPED / name if (SHIPPED / name).is_dir() else self.folder / name
+
+    def _unfit(self, kind: str, facts: Facts) -> Path:
+        return self.folder / f"{kind}-{content_key(facts)}.unfit"
+
+    def note_unfit(self, kind: str, facts: Facts, message: str) -> None:
+        """Note that a build of these facts came out unfit: another would come out the same."""
+        with contextlib.suppress(OSError):
+            self._unfit(kind, facts).write_text(message, encoding="utf-8")
+
+    def check_unfit(self, kind: str, facts: Facts) -> None:
+        """Make sure that a build of these facts hasn't come out unfit before.
+
+        Raises:
+            SetupError: It has; nothing that it is made from has changed since.
+        """
+        note = self._unfit(kind, facts)
+        with contextlib.suppress(OSError):
+            message = note.read_text(encoding="utf-8")
+            raise SetupError(f"nothing has changed since this was tried: {message}. To try it again: rm {note}")
+
     def once(self, kind: str, facts: Facts, build: Callable[[Path], None]) -> Path:
         """The build of these facts, made if it is neither shipped nor there; what is made, and why, is said.
 
@@ -85,12 +111,10 @@ class Cache:
         Returns:
             Its folder; in a dry cache one that may not exist.
         """
-        name = f"{kind}-{content_key(facts)}"
-        folder = self.folder / name
-        for found in (SHIPPED / name, folder):
-            if found.is_dir():
-                print(f"[toyworld] found {found}", flush=True)
-                return found
+        folder = self.folder_of(kind, facts)
+        if folder.is_dir():
+            print(f"[toyworld] found {folder}", flush=True)
+            return folder
         why = reason(self.folder, kind, facts)
         print(f"[toyworld] {'would build' if self.dry else 'building'} {folder} ({why})", flush=True)
         if self.dry:
@@ -260,14 +284,37 @@ def taught(system: System) -> System:
     return replace(system, **changes) if changes else system  # type: ignore[type-var]
 
 
-def system_facts(system: System, limits: TokenLimits) -> Facts:
-    """What episodes of a system depend on: its constants, its instructions, its budgets."""
+def own_code(*things: object) -> dict[str, str]:
+    """The Python files of a user's own that classes and functions are from, and those beside them: a digest of each
+    one's content by its name. What this package's are is said by :data:`VERSION`.
+
+    Args:
+        things: Classes, with those that they are made of; functions.
+    """
+    found = {}
+    for name in sorted({part.__module__ for thing in things for part in getattr(thing, "__mro__", (thing,))}):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        top = name.partition(".")[0]
+        if not file or top == __name__.partition(".")[0] or top in sys.stdlib_module_names:
+            continue
+        folder = Path(file).resolve().parent
+        beside = folder.glob("*.py") if folder.name != "site-packages" else [Path(file)]
+        while (folder / "__init__.py").is_file():
+            beside, folder = folder.rglob("*.py"), folder.parent
+        for code in sorted(beside):
+            found[str(code.relative_to(folder))] = hashlib.sha256(code.read_bytes()).hexdigest()[:16]
+    return found
+
+
+def system_facts(system: System, limits: TokenLimits, turns: Turns) -> Facts:
+    """What an oracle's episodes of a system depend on: its constants, its instructions, its budgets, a user's code."""
     constants = asdict(system)  # type: ignore[call-overload]
     files = named_files({**constants, "prompt": ""})
     return {
         "system": {"class": f"{type(system).__module__}.{type(system).__qualname__}", **constants},
         "instructions": load_prompt(system.prompt) if system.prompt else "",
         **({"files": files} if files else {}),
+        **({"code": code} if (code := own_code(type(system), turns)) else {}),
         "limits": asdict(limits),
     }
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from agentic_video.evaluation.model import TAUGHT
 from agentic_video.rollout.tokens import TokenLimits, TokenSequence
 from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import question_text
@@ -341,4 +342,5 @@ def make_cold_start(
         learning_rate=recipe.learning_rate,
         seed=recipe.seed + 1,
     )
+    setattr(model.config, TAUGHT, system.name)
     save_checkpoint(model, tokenizer, folder)

@@ -115,7 +115,7 @@ def ensure_demonstrations(
     own = own_words(system, recipe.oracle)
     world, base = ensure_world(recipe, cache), ensure_base(recipe, cache, own)
     facts = {
-        **system_facts(system, limits),
+        **system_facts(system, limits, turns),
         "toyworld": {**world_facts(recipe), **base_facts(recipe, own)},
         "oracle": turns.__module__,
         "records": RECORDS,

@@ -384,7 +384,13 @@ class _Threshold:
         return f"{self.name} {self.value:.3f}, needed {sign} {self.limit} ({self.remedy})"
 
 
-def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | None = None) -> GateReport:
+def check(
+    model_dir: Path,
+    rows: Path,
+    setting: Setting,
+    limits: GateLimits | None = None,
+    remedies: Mapping[str, str] | None = None,
+) -> GateReport:
     """Measure a cold start and refuse one that is unfit.
 
     Args:
@@ -392,6 +398,7 @@ def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | No
         rows: File of held-out questions.
         setting: How its episodes are played.
         limits: What it must reach.
+        remedies: Overrides by what they do (``more cold_start.steps``); by default messages say the latter.
 
     Raises:
         GateError: A figure misses its threshold.
@@ -399,35 +406,46 @@ def check(model_dir: Path, rows: Path, setting: Setting, limits: GateLimits | No
     limits = limits or GateLimits()
     report = measure(model_dir, rows, setting)
     margin = report.zoom_reward - report.guess_reward
+
+    def by(*what: str) -> str:
+        return " or ".join((remedies or {}).get(each, each) for each in what)
+
+    more_steps, less_off_aim = "more cold_start.steps", "less cold_start.off_aim"
     thresholds = (
-        _Threshold("grammar", report.grammar, limits.grammar, "raise steps, or lower the share of direct guesses"),
+        _Threshold("grammar", report.grammar, limits.grammar, by(more_steps, "less cold_start.direct")),
         _Threshold(
             "perception",
             report.perception,
             limits.perception,
-            "raise steps or base.reading_steps, or take harder kinds out of the mixture",
+            f"{by(more_steps, 'more base.reading_steps')}, or take harder kinds out of the mixture",
         ),
         *(
-            _Threshold(f"arrows of {place} named truly", share, limits.signs, "raise steps or demonstrations")
+            _Threshold(
+                f"arrows of {place} named truly", share, limits.signs, by(more_steps, "more cold_start.demonstrations")
+            )
             for place, share in report.signs.items()
         ),
-        _Threshold("looks that show the event", report.saw_event, limits.saw_event, "lower off_aim"),
+        _Threshold("looks that show the event", report.saw_event, limits.saw_event, by(less_off_aim)),
         _Threshold(
             "refused calls an episode",
             report.refused,
             limits.refused,
-            "raise steps or kept, or make habit 0 or a multiple of 10",
+            by(more_steps, "more cold_start.kept", "less cold_start.habit"),
             at_most=True,
         ),
-        _Threshold("reward of zooming less that of guessing", margin, limits.margin, "lower off_aim, or raise steps"),
+        _Threshold("reward of zooming minus reward of guessing", margin, limits.margin, by(less_off_aim, more_steps)),
         _Threshold(
-            "accuracy", report.accuracy, limits.max_accuracy, "raise off_aim: nothing is left to learn", at_most=True
+            "accuracy",
+            report.accuracy,
+            limits.max_accuracy,
+            f"nothing is left to learn: {by('more cold_start.off_aim')}",
+            at_most=True,
         ),
     )
     misses = [threshold for threshold in thresholds if not threshold.met]
     if misses:
         raise GateError(
-            f"the cold start in {model_dir} isn't fit for training: {'; '.join(map(str, misses))}. {report}",
+            f"the cold start isn't fit for training: {'; '.join(map(str, misses))}. {report}",
             too_good=any(threshold.name == "accuracy" for threshold in misses),
         )
     return report

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.toyworld.world import Renderer, Scene, WorldRecipe
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Frame, Origin, image_key
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.sampling import nearest_indices
 from agentic_video.video.sizes import resize
@@ -54,9 +54,12 @@ class SceneSource:
         scene = self._scenes[path]
         renderer = Renderer(scene, self._recipe)
         width, height = size or (self._recipe.side, self._recipe.side)
-        return [
-            Frame(index, index / self._recipe.fps, resize(renderer.frame(index), width, height)) for index in indices
-        ]
+        frames = []
+        for index in indices:
+            image = resize(renderer.frame(index), width, height)
+            origin = Origin(path, index, size)  # the scene's video has it
+            frames.append(Frame.stored(index, index / self._recipe.fps, image, origin, image_key(image)))
+        return frames
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """Frames by time in seconds."""

@@ -132,7 +132,7 @@ class TrajectoryDataset(Dataset):
             return str(error)
         video = record.qa.video
         if video not in self._videos:
-            self._videos[video] = video_problem(video, self._check_videos)
+            self._videos[video] = video_problem(video, self._check_videos, self._store_config.damaged_share)
         try:
             if self._videos[video]:
                 raise ReplayError(self._videos[video])
@@ -240,16 +240,27 @@ class TrajectoryDataset(Dataset):
     def _frames(self, video: str, references: Sequence[FrameRef]) -> list[Frame]:
         if self._store is None:
             self._store = FrameStore(self._store_config)
-        frames: dict[FrameRef, Frame] = {}
-        for size in dict.fromkeys(map(_decoded_size, references)):
-            wanted = [one for one in references if _decoded_size(one) == size]
+        frames: dict[FrameRef, Frame] = {one: _made(video, one) for one in references if one.made}
+        stored = [one for one in references if not one.made]
+        for size in dict.fromkeys(map(_decoded_size, stored)):
+            wanted = [one for one in stored if _decoded_size(one) == size]
             found = self._store.frames(video, [one.index for one in wanted], size)
             for one, frame in zip(wanted, found, strict=True):
+                if frame.index != one.index:
+                    raise VideoError(video, "corrupt", f"frame {one.index}, which was shown, can't be decoded any more")
                 if abs(one.time - frame.time) > MAX_DRIFT:
                     drift = f"frame {one.index} is shown at {frame.time:.2f} s, in the record at {one.time:.2f} s"
                     raise VideoError(video, "out_of_range", f"{drift}: this isn't the file that was watched")
             frames.update((one, _cut_again(one, frame)) for one, frame in zip(wanted, found, strict=True))
         return [frames[one] for one in references]
+
+
+def _made(video: str, one: FrameRef) -> Frame:
+    """A picture that a tool made, as the record holds it."""
+    try:
+        return Frame(one.index, one.time, one.recorded())
+    except ValueError as error:
+        raise VideoError(video, "corrupt", f"frame {one.index}, as a tool showed it: {error}") from error
 
 
 def _decoded_size(one: FrameRef) -> tuple[int, int]:

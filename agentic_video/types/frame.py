@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,6 +12,13 @@ from typing import Protocol
 import numpy as np
 
 from agentic_video.types.plain import real, whole
+
+MAX_PICTURE_BYTES = 2 * 2**20
+"""Of the PNG file of a picture that a tool made; a larger one isn't recorded."""
+
+
+_MOST_PIXEL_BYTES = 32 * MAX_PICTURE_BYTES
+"""Of a picture that is made a PNG file at all."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,7 @@ class Frame:
 
     Attributes:
         index: Position in presentation order, 0 for the first frame.
-        time: Real presentation time in seconds, 0 for the first frame.
+        time: Real presentation time in seconds from the file's start.
         image: RGB uint8 array of shape (height, width, 3).
         origin: Where a store finds it again; None for a picture that a tool made. It isn't passed on by
             ``dataclasses.replace``, so that a picture with other pixels never goes by it.
@@ -117,6 +125,8 @@ class FrameRef:
 
     Attributes:
         crop: Where it was cut out of the frame; None for a whole frame.
+        made: Key (:func:`image_key`) of a picture that no video gives again, as a tool made it; empty for others.
+        picture: Such a picture as a PNG file; None where it wasn't recorded.
     """
 
     index: int
@@ -124,6 +134,58 @@ class FrameRef:
     width: int
     height: int
     crop: Crop | None = None
+    made: str = ""
+    picture: bytes | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, frame: Frame, video: str = "") -> FrameRef:
+        """The reference of a frame; of a picture that a tool made, its content.
+
+        Args:
+            video: The episode's video: a frame of another one can't be found again by its number. Empty for any.
+        """
+        ref = cls(frame.index, frame.time, frame.width, frame.height, frame.crop)
+        foreign = frame.origin is not None and video and frame.origin.video != video
+        if frame.crop is not None or (frame.origin is not None and not foreign):
+            return ref
+        return replace(ref, made=frame.key, picture=_png(frame.image))
+
+    @property
+    def unrecorded(self) -> bool:
+        """Whether what was shown is known to nobody any more."""
+        return bool(self.made) and self.picture is None
+
+    def recorded(self) -> np.ndarray:
+        """A made picture's pixels, as an RGB uint8 array of shape (height, width, 3).
+
+        Raises:
+            ValueError: It wasn't recorded, or the file is damaged.
+        """
+        from PIL import Image, UnidentifiedImageError
+
+        if self.picture is None:
+            raise ValueError("the picture wasn't recorded")
+        try:
+            with Image.open(io.BytesIO(self.picture), formats=("PNG",)) as file:
+                if file.size != (self.width, self.height):  # before its pixels take memory
+                    raise ValueError(f"the picture has {file.size} pixels, not {(self.width, self.height)}")
+                image = np.array(file.convert("RGB"))
+        except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise ValueError(f"the picture can't be read: {error}") from error
+        if image_key(image) != self.made:
+            raise ValueError("the picture isn't the one that was shown")
+        return image
+
+
+def _png(image: np.ndarray) -> bytes | None:
+    """A picture as a PNG file; None where it would be too large for a record."""
+    from PIL import Image
+
+    if image.nbytes > _MOST_PIXEL_BYTES:
+        return None
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue() if buffer.tell() <= MAX_PICTURE_BYTES else None
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ field                  type     meaning
 ``video_qa``           object   the row that was asked (``agentic_video.types.row``); a relative ``video`` starts
                                 at the file's own folder
 ``trajectory``         object   the episode (:meth:`~agentic_video.types.trajectory.Trajectory.to_dict`); a frame is
-                                a reference ``{"index", "time", "width", "height"}``, never pixels (a region of a
-                                frame with its ``"crop"``), and a clip ``{"frames": [..]}`` of two frames or more
+                                a reference ``{"index", "time", "width", "height"}`` without pixels (a region of a
+                                frame with its ``"crop"``; a picture that a tool made with its key, ``"made"``, and as
+                                a PNG file in base64, ``"picture"``), and a clip ``{"frames": [..]}`` of two frames or
+                                more
 ``reward_extra_info``  object   numbers by name: ``reward``, ``acc``, ``format``, the reward's terms; may be empty
 ``provenance``         object   who made it and with what, free in form; may be empty
 =====================  =======  ==================================================================================
@@ -20,11 +22,13 @@ Loading checks every field. ``docs/data.md`` describes the parts of a trajectory
 
 import json
 import zlib
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
+from agentic_video.types.frame import MAX_PICTURE_BYTES
 from agentic_video.types.jsonl import json_line
 from agentic_video.types.plain import plain
 from agentic_video.types.row import RowError, VideoQA, located
@@ -371,11 +375,25 @@ def _check_parts(parts: Sequence[Any], where: str, name: str) -> None:
 
 
 def _check_frame(raw: Any, where: str, name: str) -> None:
-    _check(raw, _FRAME, {"crop": dict}, where, name)
+    _check(raw, _FRAME, {"crop": dict, "made": str, "picture": str}, where, name)
+    if "picture" in raw:
+        _check_picture(raw, where, name)
     if raw["index"] < 0 or raw["width"] <= 0 or raw["height"] <= 0:
         raise RecordError(f"{where}: field '{name}' is no frame: {dict(raw)}")
     if "crop" in raw:
         _check_crop(raw["crop"], where, f"{name}.crop")
+
+
+def _check_picture(raw: Mapping[str, Any], where: str, name: str) -> None:
+    try:
+        size = len(b64decode(raw["picture"], validate=True))
+    except ValueError:
+        size = 0
+    if not raw.get("made") or not 0 < size <= MAX_PICTURE_BYTES:
+        raise RecordError(
+            f"{where}: field '{name}.picture' must be a PNG file of at most {MAX_PICTURE_BYTES} bytes in base64, with "
+            "its key in 'made'"
+        )
 
 
 def _check_crop(raw: Mapping[str, Any], where: str, name: str) -> None:

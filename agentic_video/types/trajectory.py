@@ -1,5 +1,6 @@
 """What an episode leaves behind: plain data that rewards, metrics, exports and viewers read."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -204,7 +205,11 @@ def _plain_parts(parts: Sequence[RecordedPart]) -> tuple[str | dict[str, Any], .
 
 
 def _plain_frame(frame: FrameRef) -> dict[str, Any]:
-    plain = dict(vars(frame))
+    plain = {key: value for key, value in vars(frame).items() if key not in ("made", "picture")}
+    if frame.made:
+        plain["made"] = frame.made
+    if frame.picture is not None:
+        plain["picture"] = b64encode(frame.picture).decode("ascii")
     if frame.crop is None:
         del plain["crop"]
     else:
@@ -266,14 +271,18 @@ def _named(values: Mapping[Any, Any], where: str) -> Sequence[tuple[str, Any]]:
     return list(values.items())
 
 
-def record_parts(parts: Sequence[Part]) -> tuple[RecordedPart, ...]:
-    """References in place of pixels."""
-    return tuple(part if isinstance(part, str) else _reference(part) for part in parts)
+def record_parts(parts: Sequence[Part], video: str = "") -> tuple[RecordedPart, ...]:
+    """References in place of pixels, and pixels where there is nothing to refer to.
+
+    Args:
+        video: See :meth:`agentic_video.types.frame.FrameRef.of`.
+    """
+    return tuple(part if isinstance(part, str) else _reference(part, video) for part in parts)
 
 
-def record_messages(messages: Sequence[Message]) -> tuple[RecordedMessage, ...]:
-    """References in place of pixels, for whole messages."""
-    return tuple(RecordedMessage(message.role, record_parts(message.parts)) for message in messages)
+def record_messages(messages: Sequence[Message], video: str = "") -> tuple[RecordedMessage, ...]:
+    """As :func:`record_parts`, for whole messages."""
+    return tuple(RecordedMessage(message.role, record_parts(message.parts, video)) for message in messages)
 
 
 def frames_by(turn: Turn) -> tuple[FrameRef, ...]:
@@ -298,16 +307,12 @@ def runs_of_size(refs: Sequence[FrameRef]) -> Iterator[tuple[tuple[int, int], li
         yield size, [ref.index for ref in group]
 
 
-def _reference(shown: Frame | Clip) -> FrameRef | ClipRef:
+def _reference(shown: Frame | Clip, video: str) -> FrameRef | ClipRef:
     if isinstance(shown, FrameRef | ClipRef):
         return shown  # an episode that is replayed shows references
     if isinstance(shown, Clip):
-        return ClipRef(tuple(map(_frame_reference, shown.frames)))
-    return _frame_reference(shown)
-
-
-def _frame_reference(frame: Frame) -> FrameRef:
-    return FrameRef(frame.index, frame.time, frame.width, frame.height, frame.crop)
+        return ClipRef(tuple(FrameRef.of(frame, video) for frame in shown.frames))
+    return FrameRef.of(shown, video)
 
 
 def _messages(raw: Sequence[Mapping[str, Any]]) -> tuple[RecordedMessage, ...]:
@@ -328,9 +333,12 @@ def _part(raw: Mapping[str, Any]) -> FrameRef | ClipRef:
 
 
 def _read_frame(raw: Mapping[str, Any]) -> FrameRef:
-    if "crop" not in raw:
-        return FrameRef(**raw)
-    return FrameRef(**{**raw, "crop": Crop(**{**raw["crop"], "box": tuple(raw["crop"]["box"])})})
+    fields = dict(raw)
+    if "crop" in raw:
+        fields["crop"] = Crop(**{**raw["crop"], "box": tuple(raw["crop"]["box"])})
+    if "picture" in raw:
+        fields["picture"] = b64decode(raw["picture"])
+    return FrameRef(**fields)
 
 
 def _action(raw: Mapping[str, Any]) -> Action:

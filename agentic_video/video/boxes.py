@@ -28,6 +28,7 @@ class Boxes:
         samples: Largest number of samples that a track claims; of a fragmented file all of its fragments' together.
         compressed: Whether its index is compressed, so that it can't be looked into.
         endless: Whether there are more boxes than anybody looks at.
+        cut: Whether the file ends before its media data do.
     """
 
     typed: bool = False
@@ -35,6 +36,7 @@ class Boxes:
     samples: int = 0
     compressed: bool = False
     endless: bool = False
+    cut: bool = False
 
 
 def read_boxes(path: str) -> Boxes:
@@ -57,13 +59,13 @@ class _Walk:
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
         self._seen = 0
-        self._indexed = self._compressed = False
+        self._indexed = self._compressed = self._cut = False
         self._most = self._fragments = 0
 
     def boxes(self, typed: bool) -> Boxes:
         self._walk(0, self._size, 0)
         samples = max(self._most, self._fragments)
-        return Boxes(typed, self._indexed, samples, self._compressed, self._seen > _MOST_BOXES)
+        return Boxes(typed, self._indexed, samples, self._compressed, self._seen > _MOST_BOXES, self._cut)
 
     def _walk(self, start: int, end: int, depth: int) -> None:
         while start + 8 <= end and self._seen <= _MOST_BOXES:
@@ -77,6 +79,7 @@ class _Walk:
             stop = end if length == 0 else start + length
             if stop < body:
                 return
+            self._cut = self._cut or (kind == b"mdat" and stop > end)
             self._look(kind, body, min(stop, end), depth)
             start = stop
 

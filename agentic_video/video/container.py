@@ -7,7 +7,7 @@ import av.error
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from agentic_video.video.boxes import read_boxes
+from agentic_video.video.boxes import Boxes, read_boxes
 from agentic_video.video.deadline import Deadline
 from agentic_video.video.errors import VideoError, raise_video_error
 from agentic_video.video.limits import MAX_SIDE, Limits, coded_pixels, decoder_bytes
@@ -58,8 +58,8 @@ def open_container(path: str, deadline: Deadline) -> InputContainer:
         raise_video_error(path, error)
 
 
-def check_boxes(path: str, limits: Limits) -> int:
-    """See that an MP4 file doesn't claim more than may be; the packets that it claims are returned.
+def check_boxes(path: str, limits: Limits) -> Boxes:
+    """See that an MP4 file doesn't claim more than may be; what its boxes say is returned.
 
     Raises:
         VideoError: It does, or can't be read.
@@ -74,7 +74,7 @@ def check_boxes(path: str, limits: Limits) -> int:
         )
     if boxes.samples > limits.packets:
         raise too_many_packets(path, limits)
-    return boxes.samples
+    return boxes
 
 
 def too_many_packets(path: str, limits: Limits) -> VideoError:
@@ -94,6 +94,42 @@ def _lacks_moov(path: str) -> bool:
     except (OSError, ValueError):
         return False
     return boxes.typed and not boxes.indexed
+
+
+_LEAD_IN_SECONDS = 0.1
+"""Longest stretch before time 0 that is an audio encoder's lead-in, which no player plays."""
+
+_ANOTHER_CLOCK_SECONDS = 3600.0
+"""A stream that starts this much earlier than the video runs by another clock: another program of a broadcast."""
+
+
+def other_starts(container: InputContainer, number: int) -> list[float]:
+    """When the other streams start that are seen or heard, on the file's clock in seconds.
+
+    Args:
+        container: The file.
+        number: Index of the video stream that is read.
+    """
+    starts = []
+    for stream in container.streams:
+        cover = stream.disposition & av.stream.Disposition.attached_pic
+        if stream.index == number or stream.type not in ("audio", "video") or cover:
+            continue
+        if stream.start_time is None or stream.time_base is None:
+            continue
+        start = float(stream.start_time * stream.time_base)
+        starts.append(0.0 if stream.type == "audio" and -_LEAD_IN_SECONDS < start < 0 else start)
+    return starts
+
+
+def file_start(first: float, others: list[float]) -> float:
+    """The time at which a file starts, on its own clock in seconds: when its earliest stream does.
+
+    Args:
+        first: Start of the video stream.
+        others: See :func:`other_starts`.
+    """
+    return min([first, *(start for start in others if first - start < _ANOTHER_CLOCK_SECONDS)])
 
 
 def pick_stream(path: str, container: InputContainer) -> VideoStream:

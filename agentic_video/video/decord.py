@@ -53,13 +53,13 @@ class DecordReader(VideoReader):
             self._refuse("cannot open it", error)
         if count != index.info.num_frames:
             self._refuse(f"finds {count} frames where the file has {index.info.num_frames}")
-        if np.abs(spans[:, 0] - spans[0, 0] - index.timestamps).max() > 1e-3:
+        if np.abs(spans[:, 0] - spans[0, 0] - (index.timestamps - index.timestamps[0])).max() > 1e-3:
             self._refuse("gives other frame times than the file")
 
     def close(self) -> None:
         self._video = None
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
         if self._video is None:
             raise ValueError("the reader is closed")
         for index in wanted:
@@ -67,9 +67,9 @@ class DecordReader(VideoReader):
             try:
                 picture = self._video[index].asnumpy()
             except Exception as error:
-                raise VideoError(
-                    self._path, "corrupt", f"decord cannot decode frame {index} ({error}); try the pyav backend"
-                ) from error
+                problem = f"decord cannot decode frame {index} ({error}); try the pyav backend"
+                yield index, VideoError(self._path, "corrupt", problem)
+                continue
             if picture.shape != (self.info.height, self.info.width, 3):
                 self._refuse(f"gives pictures of shape {picture.shape}")
             yield index, partial(np.asarray, picture)
@@ -86,6 +86,8 @@ def _decord_objection(index: VideoIndex) -> str | None:
         return f"loses its place in {index.container} files"
     if not index.closed:
         return "gives wrong frames after seeking in a file with open GOPs or gradual refresh"
+    if index.stretched:
+        return "does not make the pixels of this file square"
     if index.turn not in ROTATIONS or (any(index.turn) and not mp4):
         return "does not turn the pictures of this file upright"
     return None

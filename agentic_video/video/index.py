@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import av
 import av.error
@@ -11,7 +11,10 @@ import numpy.typing as npt
 
 from agentic_video.video.container import (
     check_boxes,
+    check_size,
+    file_start,
     open_container,
+    other_starts,
     pick_stream,
     set_up_decoder,
     stream_bytes,
@@ -41,11 +44,12 @@ class VideoInfo:
 
     Attributes:
         path: The file.
-        fps: Frames per second. Where frames follow each other evenly, a frame's number is its time times this, however
-            long the last one is shown; elsewhere the average, num_frames / duration.
+        fps: Frames per second. Where frames follow each other evenly, a frame's number is its time since the first one
+            times this, however long the last one is shown; elsewhere the average, num_frames / duration.
         num_frames: Frames that can be decoded.
-        duration: Seconds from the presentation of the first frame to the end of the last one.
-        width: Width in pixels as displayed, i.e. after rotation (non-square pixels are left as stored).
+        duration: Seconds from the file's start to the end of the last frame.
+        width: Width in pixels as displayed, i.e. after rotation (non-square pixels are left as stored unless
+            ``frame_store.square_pixels`` is set).
         height: Height in pixels as displayed, i.e. after rotation.
         rotation: Degrees counterclockwise that the stored picture is turned for display: 0, 90, 180 or 270.
         variable_frame_rate: Whether the distance between frames varies beyond the rounding of the time base. How long
@@ -53,6 +57,8 @@ class VideoInfo:
         codec: Name of the codec, e.g. "h264".
         pixel_format: Stored pixel format, e.g. "yuv420p10le".
         start_time: Time of the first frame on the file's own clock in seconds.
+        first_time: Time of the first frame in seconds from the file's start: above 0 where the sound starts earlier.
+        missing_seconds: Length of what the file's header promises behind the last frame, where the file is cut off.
     """
 
     path: str
@@ -66,6 +72,17 @@ class VideoInfo:
     codec: str
     pixel_format: str
     start_time: float
+    first_time: float = 0.0
+    missing_seconds: float = 0.0
+
+    @property
+    def shown_seconds(self) -> float:
+        """Seconds from the presentation of the first frame to the end of the last one."""
+        return self.duration - self.first_time
+
+    def place(self, time: float) -> float:
+        """Number of the frame shown at a time, with fractions, as if all were shown equally long; not below 0."""
+        return max(time - self.first_time, 0.0) * self.fps
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +103,7 @@ class VideoIndex:
         turn: How the stored picture becomes the displayed one: (transpose, mirror columns, mirror rows).
         container: FFmpeg's name of the file format, e.g. "matroska,webm".
         closed: Whether every frame after a keyframe in the file can be decoded from that keyframe.
+        stretched: Whether frames are wider than stored, so that their pixels are square.
     """
 
     info: VideoInfo
@@ -101,6 +119,7 @@ class VideoIndex:
     turn: Turn
     container: str
     closed: bool
+    stretched: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -109,7 +128,9 @@ class VideoIndex:
         return sum(array.nbytes for array in arrays) + self.key_ranks.nbytes
 
 
-def build_index(path: str, deadline: Deadline, limits: Limits = USUAL, hold: Hold = unheld) -> VideoIndex:
+def build_index(
+    path: str, deadline: Deadline, limits: Limits = USUAL, hold: Hold = unheld, square: bool = False
+) -> VideoIndex:
     """Demux a file, and decode as much of it as that takes.
 
     The start of the stream is always decoded: for facts only the decoder knows, and to see which frames it really
@@ -121,15 +142,18 @@ def build_index(path: str, deadline: Deadline, limits: Limits = USUAL, hold: Hol
         deadline: Checked between packets.
         limits: How large the video may be.
         hold: Sets the memory aside that each step needs.
+        square: Whether frames with non-square pixels are made as wide as they are displayed.
 
     Raises:
         VideoError: The file can't be read as a video, is too large, or the deadline has passed.
     """
-    claimed = check_boxes(path, limits)
-    with hold(claimed * PACKET_BYTES, deadline), open_container(path, deadline) as container:
+    boxes = check_boxes(path, limits)
+    with hold(boxes.samples * PACKET_BYTES, deadline), open_container(path, deadline) as container:
         stream = pick_stream(path, container)
         set_up_decoder(path, stream, limits)
         number, needed = stream.index, stream_bytes(stream)
+        others = other_starts(container, number)
+        promised = float((stream.duration or 0) * (stream.time_base or 0)) if boxes.cut else 0.0
         try:
             packets = read_packets(container, stream, deadline, limits.packets)
         except (av.FFmpegError, OSError, MemoryError) as error:
@@ -146,7 +170,8 @@ def build_index(path: str, deadline: Deadline, limits: Limits = USUAL, hold: Hol
             raise_video_error(path, error)
     if order.ordinals.size == 0:
         raise VideoError(path, "no_frames", "not one frame could be decoded; replace or re-encode the file")
-    return _assemble(path, number, packets, start, order)
+    index = _assemble(path, number, packets, start, order, others, promised)
+    return _squared(path, index, start.aspect, limits) if square else index
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,9 +238,18 @@ def _order_by_decoding(path: str, number: int, packets: Packets, deadline: Deadl
     return _Order(ordinals, times, packets.pts if stamp_is_pts else packets.dts, stamp_is_pts)
 
 
-def _assemble(path: str, number: int, packets: Packets, start: StreamStart, order: _Order) -> VideoIndex:
-    timestamps, start_time, duration = _clock(path, packets, start, order)
-    fps, uneven = _rate(timestamps, duration, start)
+def _assemble(
+    path: str,
+    number: int,
+    packets: Packets,
+    start: StreamStart,
+    order: _Order,
+    others: list[float],
+    promised: float,
+) -> VideoIndex:
+    timestamps, start_time, duration = _clock(path, packets, start, order, others)
+    first_time = float(timestamps[0])
+    fps, uneven = _rate(timestamps - first_time, duration - first_time, start)
     width, height = (start.height, start.width) if start.turn[0] else (start.width, start.height)
     keyframes = np.flatnonzero(packets.keyframe)
     key_ranks = _key_ranks(packets, keyframes, order.ordinals)
@@ -231,6 +265,8 @@ def _assemble(path: str, number: int, packets: Packets, start: StreamStart, orde
         codec=start.codec,
         pixel_format=start.pixel_format,
         start_time=start_time,
+        first_time=first_time,
+        missing_seconds=max(0.0, promised - (duration - first_time)),
     )
     return VideoIndex(
         info=info,
@@ -249,10 +285,28 @@ def _assemble(path: str, number: int, packets: Packets, start: StreamStart, orde
     )
 
 
+_WIDEST_PIXEL = 4.0
+"""Pixels that claim to be wider, or higher, than this times their other side are taken for square ones."""
+
+
+def _squared(path: str, index: VideoIndex, aspect: float, limits: Limits) -> VideoIndex:
+    """Frames with non-square pixels as wide as they are displayed: their stored height, the stored width times the
+    pixels' aspect ratio."""
+    if aspect == 1 or not 1 / _WIDEST_PIXEL <= aspect <= _WIDEST_PIXEL:
+        return index
+    width, height = index.info.width, index.info.height
+    if index.turn[0]:  # the stored width is the displayed height
+        height = max(1, round(height * aspect))
+    else:
+        width = max(1, round(width * aspect))
+    check_size(path, width, height, limits)
+    return replace(index, info=replace(index.info, width=width, height=height), stretched=True)
+
+
 def _clock(
-    path: str, packets: Packets, start: StreamStart, order: _Order
+    path: str, packets: Packets, start: StreamStart, order: _Order, others: list[float]
 ) -> tuple[npt.NDArray[np.float64], float, float]:
-    """Seconds: the time of each frame since the first one, that one's own time, and the duration."""
+    """Seconds: the time of each frame since the file's start, the first one's on the file's clock, and the duration."""
     timestamps: npt.NDArray[np.float64]
     if order.times is None:
         if start.rate <= 0:
@@ -260,8 +314,9 @@ def _clock(
         timestamps = np.arange(order.ordinals.size) / start.rate
         start_time, last = 0.0, 1 / start.rate
     else:
-        timestamps = (order.times - order.times[0]) * start.time_base
         start_time = float(order.times[0] * start.time_base)
+        first_time = start_time - file_start(start_time, others)
+        timestamps = (order.times - order.times[0]) * start.time_base + first_time
         last = float(packets.duration[order.ordinals[-1]] * start.time_base)
         if last <= 0:
             steps = np.diff(timestamps)

@@ -28,6 +28,7 @@ def open_video(
     index: VideoIndex | None = None,
     limits: Limits = USUAL,
     hold: Hold = unheld,
+    square: bool = False,
 ) -> VideoReader:
     """Open a video; use as a context manager.
 
@@ -38,6 +39,7 @@ def open_video(
         index: The index of an earlier reader of the same unchanged file; saves demuxing it again.
         limits: How large the video may be.
         hold: Sets the memory aside that indexing needs.
+        square: Whether frames with non-square pixels are made as wide as they are displayed; an index says it itself.
 
     Returns:
         The open reader.
@@ -54,7 +56,7 @@ def open_video(
     deadline = Deadline(name, time_limit)
     _check_file(name)
     if index is None:
-        index = build_index(name, deadline, limits, hold)
+        index = build_index(name, deadline, limits, hold, square)
     if backend == "decord":
         return DecordReader(name, index, time_limit)
     return PyavReader(name, index, time_limit, limits)

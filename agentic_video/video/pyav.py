@@ -7,9 +7,9 @@ never taken for another one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import av
 import av.error
@@ -67,6 +67,7 @@ class PyavReader(VideoReader):
         self._seekable = True
         self._can_skip = index.info.codec in _SKIPPING_CODECS
         self._whole_packets = index.ordinals.size == index.stamps.size
+        self._known_broken: set[int] = set()
         self._restart()
 
     def close(self) -> None:
@@ -96,7 +97,7 @@ class PyavReader(VideoReader):
         self._broken: list[int] = []
         self._drained = False
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
         if self._container is None:
             raise ValueError("the reader is closed")
         ordinals = self._index.ordinals
@@ -105,6 +106,9 @@ class PyavReader(VideoReader):
         for place, index in enumerate(wanted):
             ordinal = int(ordinals[index])
             entries = nearest[place]
+            if ordinal in missing and self._is_damaged(index, self._known_broken):
+                del missing[ordinal]
+                yield index, self._damaged(index)
             # Nothing after this frame is wanted that decoding on would give, or what would is decoded again for free.
             if place + 1 < len(wanted):
                 last = self._whole_packets and nearest[place + 1][0] > ordinal + _WORTH_A_JUMP
@@ -122,7 +126,8 @@ class PyavReader(VideoReader):
                 self._go_to(entries[-1], deadline)
                 yield from self._decode_until(ordinal, missing, deadline)
             if ordinal in missing:
-                self._fail(index)
+                del missing[ordinal]
+                yield index, self._damaged(index)
 
     def _entries(self, index: int) -> list[int]:
         """Packets from which decoding gives the frame, the closest first; a few, as keyframe flags can be wrong."""
@@ -142,7 +147,7 @@ class PyavReader(VideoReader):
 
     def _decode_until(
         self, ordinal: int, missing: dict[int, int], deadline: Deadline, last: bool = False
-    ) -> Iterator[tuple[int, Developer]]:
+    ) -> Iterator[tuple[int, Developer | VideoError]]:
         """Decode on until a packet's frame is out, or can't come any more.
 
         Args:
@@ -154,21 +159,21 @@ class PyavReader(VideoReader):
         """
         while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
             deadline.check()
-            found: list[tuple[int, Developer]] = []
+            found: list[tuple[int, Developer | VideoError]] = []
             for frame in self._step(skip=self._can_skip and self._next + _SKIP_MARGIN < ordinal):
                 assert frame.pts is not None
                 self._inside.discard(frame.pts)
                 index = missing.pop(frame.pts, None)
                 if index is None:
                     continue
-                if frame.is_corrupt or self._is_damaged(index):
-                    self._fail(index)
-                found.append((index, self._developer(frame)))
+                damaged = frame.is_corrupt or self._is_damaged(index, self._broken)
+                found.append((index, self._damaged(index) if damaged else self._developer(frame)))
             yield from found
             if last and self._next > ordinal:
                 self._rest = iter(())
             if ordinal in missing and ordinal in self._broken:
-                self._fail(missing[ordinal])
+                index = missing.pop(ordinal)
+                yield index, self._damaged(index)
 
     def _step(self, skip: bool) -> list[av.VideoFrame]:
         """Send one packet, or the end, to the decoder; with ``skip`` it may leave out frames no other one leans on."""
@@ -192,26 +197,30 @@ class PyavReader(VideoReader):
         if not skip:
             self._inside.add(ordinal)
         if packet.is_corrupt:
-            self._broken.append(ordinal)
+            self._note_broken(ordinal)
         self.packets += 1
         try:
             return list(self._stream.codec_context.decode(packet))
         except av.FFmpegError as error:
             self._check(error)
-            self._broken.append(ordinal)
+            self._note_broken(ordinal)
             return []
+
+    def _note_broken(self, ordinal: int) -> None:
+        self._broken.append(ordinal)
+        self._known_broken.add(ordinal)
 
     def _check(self, error: av.FFmpegError) -> None:
         """Pass on what is no fault of the video's."""
         if says_nothing_of_the_video(self._path, error):
             raise_video_error(self._path, error)
 
-    def _is_damaged(self, index: int) -> bool:
-        """Whether a packet that the frame may lean on did not decode."""
-        if not self._broken:
+    def _is_damaged(self, index: int, broken: Collection[int]) -> bool:
+        """Whether a packet that the frame may lean on is among those that did not decode."""
+        if not broken:
             return False
         entry, ordinal = self._entries(index)[0], int(self._index.ordinals[index])
-        return any(entry <= broken <= ordinal for broken in self._broken)
+        return any(entry <= place <= ordinal for place in broken)
 
     def _go_to(self, entry: int, deadline: Deadline) -> None:
         """Make ``entry`` the next packet to decode, with a decoder that remembers nothing."""
@@ -292,8 +301,8 @@ class PyavReader(VideoReader):
         width, height = (info.height, info.width) if turn[0] else (info.width, info.height)
         return partial(_develop, frame, width, height, turn)
 
-    def _fail(self, index: int) -> NoReturn:
-        raise VideoError(
+    def _damaged(self, index: int) -> VideoError:
+        return VideoError(
             self._path,
             "corrupt",
             f"frame {index} at {self.timestamps[index]:.3f} s cannot be decoded; use other frames or replace the file",

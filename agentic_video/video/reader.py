@@ -1,10 +1,11 @@
 """What every reader of videos promises, whichever backend decodes.
 
 Index ``i`` always means the i-th frame in presentation order of a full sequential decode. Times are the file's real
-presentation times in seconds, counted from the first frame, which is therefore at 0; where the file's own clock puts
-that frame is ``VideoInfo.start_time``.
+presentation times in seconds, counted from the file's start: when its earliest stream starts, picture or sound. The
+first frame is at 0 unless the sound starts earlier; where the file's own clock puts it is ``VideoInfo.start_time``.
 
 Damage: a frame that is missing, or that leans on a packet which does not decode, raises VideoError and keeps its index.
+:meth:`VideoReader.attempt` gives such errors as values, and goes on.
 Bits that are wrong yet decode are beyond this: FFmpeg conceals them, and the concealed picture is returned.
 """
 
@@ -45,7 +46,7 @@ class VideoReader(ABC):
 
     @property
     def timestamps(self) -> npt.NDArray[np.float64]:
-        """Presentation times in seconds, shape (num_frames,), first frame at 0, read-only."""
+        """Presentation times in seconds since the file's start, shape (num_frames,), read-only."""
         return self._index.timestamps
 
     @property
@@ -82,15 +83,22 @@ class VideoReader(ABC):
         Raises:
             VideoError: See :meth:`read`.
         """
-        return ((index, develop()) for index, develop in self.negatives(indices, time_limit))
+        for index, developer in self.attempt(indices, time_limit):
+            if isinstance(developer, VideoError):
+                raise developer
+            yield index, developer()
 
-    def negatives(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer]]:
-        """As :meth:`stream`, but the conversion to RGB is left to the caller, who can do it beside the decoding.
+    def attempt(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer | VideoError]]:
+        """As :meth:`stream`, but the error of a damaged frame comes in its place, and the conversion to RGB is left to
+        the caller, who can do it beside the decoding.
 
         Each frame that isn't developed yet holds one of the decoder's pictures.
 
         Yields:
-            (index, what makes its array), each distinct index once, in no promised order.
+            (index, what makes its array or why there is none), each distinct index once, in no promised order.
+
+        Raises:
+            VideoError: ``out_of_range`` before anything is decoded, ``timeout``, or what ends the whole reading.
         """
         wanted = sorted({int(index) for index in indices})
         for index in wanted:
@@ -103,8 +111,8 @@ class VideoReader(ABC):
         return self._decode(wanted, Deadline(self._path, time_limit))
 
     @abstractmethod
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer]]:
-        """The frames of ``wanted`` (ascending, distinct, in range)."""
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
+        """The frames of ``wanted`` (ascending, distinct, in range), or what is wrong with them."""
 
     @abstractmethod
     def close(self) -> None:

@@ -39,6 +39,7 @@ class StreamStart:
         codec: Name of the codec.
         time_base: Seconds of one unit of a time stamp.
         rate: Frames per second as the container says; 0 where it doesn't.
+        aspect: Width of a stored pixel divided by its height.
         container: FFmpeg's name of the file format.
     """
 
@@ -51,6 +52,7 @@ class StreamStart:
     codec: str
     time_base: float
     rate: float
+    aspect: float
     container: str
 
 
@@ -107,6 +109,7 @@ def decode_start(path: str, number: int, packets: Packets, deadline: Deadline, l
             codec=stream.codec_context.codec.canonical_name,
             time_base=float(stream.time_base or 0),
             rate=float(rate),
+            aspect=float(stream.sample_aspect_ratio or 1),
             container=container.format.name,
         )
 

@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 
@@ -27,6 +27,7 @@ from agentic_video.utils.heap import trim
 from agentic_video.utils.resources import cpu_limit, memory_limit
 from agentic_video.video.ahead import worked_beside
 from agentic_video.video.budget import Budget
+from agentic_video.video.damage import DAMAGED_SHARE, REPLACE_WITHIN, nearest_readable, runs, too_damaged, too_short
 from agentic_video.video.deadline import Deadline
 from agentic_video.video.disk_cache import DiskCache, FrameAddress
 from agentic_video.video.errors import VideoError, raise_video_error
@@ -52,6 +53,8 @@ _MEMORY_SHARE = 16
 _LEAST_BYTES, _MOST_BYTES = 2 * 2**30, 32 * 2**30
 _LEAST_WORKERS, _MOST_WORKERS = 4, 32
 _LEAST_DECODE_BYTES, _MOST_DECODE_BYTES = 512 * 2**20, 8 * 2**30
+_NAMED_SECONDS = 0.5
+"""Length of a cut-off file's missing end from which on it is named."""
 _SHARE_COST = 100
 """What another decoder must have to do, in packets: opening a file again costs as much as decoding a few."""
 
@@ -80,6 +83,11 @@ class StoreConfig:
         max_pixels: Most pixels of a video's picture; a video with larger ones is refused.
         max_packets: Most packets (frames) of a video; the default is 19 hours of 60 frames a second. No more than one
             for each 256 bytes of decode_bytes.
+        replace_within: A frame that can't be decoded is replaced by the nearest readable one, with that one's own
+            number and time, no more than so many seconds away; 0: such a frame is an error.
+        damaged_share: Share of a video's frames that may be damaged before the video is refused.
+        square_pixels: Whether frames with non-square pixels (DVDs, broadcasts) are made as wide as players show them;
+            otherwise they are left as stored, as most training code does.
 
     Raises:
         ValueError: On values that make no store.
@@ -96,6 +104,9 @@ class StoreConfig:
     decode_bytes: int | Auto = "auto"
     max_pixels: int = Limits.pixels
     max_packets: int = Limits.packets
+    replace_within: float = REPLACE_WITHIN
+    damaged_share: float = DAMAGED_SHARE
+    square_pixels: bool = False
 
     def __post_init__(self) -> None:
         if self.max_bytes != "auto" and self.max_bytes < 0:
@@ -111,6 +122,10 @@ class StoreConfig:
         for name in ("decode_bytes", "max_pixels", "max_packets"):
             if (value := getattr(self, name)) != "auto" and value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
+        if not 0 <= self.replace_within < float("inf"):
+            raise ValueError(f"replace_within must be seconds of at least 0, got {self.replace_within}")
+        if not 0 <= self.damaged_share <= 1:
+            raise ValueError(f"damaged_share must lie between 0 and 1, got {self.damaged_share}")
 
     def bounds(self, memory: int = 0, cpus: int = 0) -> tuple[int, int]:
         """Most bytes, and decoders, of a store on a machine.
@@ -151,6 +166,8 @@ class StoreStats:
         prefetched: Frames had before anybody asked for them.
         prefetched_used: Those of them that somebody asked for since.
         prefetch_errors: Calls for frames ahead of time that failed.
+        damaged: Frames that turned out not to decode.
+        replaced: Frames served in the place of damaged ones, each counted once while it is kept.
     """
 
     requested: int
@@ -166,6 +183,8 @@ class StoreStats:
     prefetched: int = 0
     prefetched_used: int = 0
     prefetch_errors: int = 0
+    damaged: int = 0
+    replaced: int = 0
 
 
 @dataclass(frozen=True)
@@ -177,10 +196,28 @@ class _Key:
 
 @dataclass(frozen=True, eq=False)
 class _Stored:
-    """A decoded frame and its key."""
+    """A decoded frame and its key.
+
+    Attributes:
+        index: Its own number, where it stands for a damaged frame; None for the one that was asked for.
+    """
 
     image: np.ndarray
     key: str
+    index: int | None = None
+
+
+@dataclass(eq=False)
+class _Damage:
+    """What is known of a video's damage.
+
+    Attributes:
+        damaged: Frames that don't decode.
+        replaced: Damaged frames that were asked for, each with the one shown in its place.
+    """
+
+    damaged: set[int] = field(default_factory=set)
+    replaced: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -255,12 +292,14 @@ class FrameStore:
         self._images: BoundedCache[_Key, _Stored] = BoundedCache(max_bytes, lambda stored: stored.image.nbytes)
         self._indexes: BoundedCache[VideoIdentity, VideoIndex] = BoundedCache(index_bytes, lambda index: index.nbytes)
         self._failures: BoundedCache[VideoIdentity, VideoError] = BoundedCache(_FAILURES)
+        self._damage: BoundedCache[VideoIdentity, _Damage] = BoundedCache(_FAILURES)
         self._readers: OrderedDict[int, _Idle] = OrderedDict()
         self._pending: dict[_Key | VideoIdentity, Future[Any]] = {}
         self._stuck: dict[str, int] = {}
         self._requested = self._decoded = self._hits = self._errors = self._timeouts = 0
         self._open_seconds = self._decode_seconds = 0.0
         self._loaded = self._prefetched = self._prefetched_used = self._prefetch_errors = 0
+        self._damaged = self._replaced = 0
 
     def probe(self, path: str) -> VideoInfo:
         """Facts about a video.
@@ -289,7 +328,8 @@ class FrameStore:
             size: (width, height) in pixels to resize to; None for the video's own.
 
         Returns:
-            One frame per index in the asked order, images read-only.
+            One frame per index in the asked order, images read-only. In the place of one that can't be decoded stands
+            the nearest readable one, with its own number and time.
 
         Raises:
             VideoError: When the video or a frame cannot be had in time.
@@ -384,6 +424,8 @@ class FrameStore:
                 prefetched=self._prefetched,
                 prefetched_used=self._prefetched_used,
                 prefetch_errors=self._prefetch_errors,
+                damaged=self._damaged,
+                replaced=self._replaced,
             )
 
     def close(self) -> None:
@@ -396,6 +438,7 @@ class FrameStore:
             self._ahead_bytes = 0
             self._indexes.clear()
             self._failures.clear()
+            self._damage.clear()
         self._close(idle)
 
     # The steps of a request yield futures to wait for: work on the store's threads, or what others have under way.
@@ -437,8 +480,9 @@ class FrameStore:
             self._hits += len(wanted) - request.decoded
         frames = [
             Frame.stored(index, float(request.times[index]), had.image, Origin(path, index, size), had.key)
-            for index in wanted
-            for had in (request.images[index],)
+            for number in wanted
+            for had in (request.images[number],)
+            for index in (number if had.index is None else had.index,)
         ]
         return Served(frames, request.decoded, request.seconds)
 
@@ -453,20 +497,18 @@ class FrameStore:
     def _find_index(self, job: Job, video: VideoIdentity) -> VideoIndex | Future[Any]:
         """The index of a video, or the future of the request that is making it; runs on a worker."""
         with self._lock:
-            index = self._indexes.get(video)
-            if index is not None:
-                return index
             failure = self._failures.get(video)
             if failure is not None:
                 raise failure.bare()
+            index = self._indexes.get(video)
+            if index is not None:
+                return index
             if video in self._pending:
                 return self._pending[video]
             self._claim(job, video)
         started = time.monotonic()
         try:
-            reader = open_video(
-                video.path, self._config.backend, job.time_left(), None, self._limits, partial(self._hold, job)
-            )
+            reader = self._open(job, video)
         except BaseException as error:
             if isinstance(error, VideoError):
                 self._count(error)
@@ -481,6 +523,19 @@ class FrameStore:
         self._park(_Idle(video, reader, 0))
         self._settle(job, video, reader.index)
         return reader.index
+
+    def _open(self, job: Job, video: VideoIdentity) -> VideoReader:
+        config, hold = self._config, partial(self._hold, job)
+        reader = open_video(video.path, config.backend, job.time_left(), None, self._limits, hold, config.square_pixels)
+        info = reader.info
+        if error := too_short(info, config.damaged_share):
+            reader.close()
+            raise error
+        if info.missing_seconds > _NAMED_SECONDS:
+            logger.warning(
+                "%s: the file is cut off: its last %.1f s are missing; copy it again", info.path, info.missing_seconds
+            )
+        return reader
 
     def _load(self, job: Job, request: _Request) -> dict[int | None, Future[Any]]:
         """Find or decode what a request lacks; what others have under way is returned. Runs on a worker."""
@@ -539,7 +594,8 @@ class FrameStore:
         return missing
 
     def _address(self, video: VideoIdentity, number: int, size: tuple[int, int] | None) -> FrameAddress:
-        return FrameAddress(video, number, size, self._config.backend)
+        how = self._config.backend + ("-square" if self._config.square_pixels else "")
+        return FrameAddress(video, number, size, how)
 
     def _keep(self, job: Job, request: _Request, key: _Key, stored: _Stored) -> None:
         """Put a frame into the store and the request, and tell those who wait for it.
@@ -619,22 +675,13 @@ class FrameStore:
         info = index.info
         # Sides as stored or as displayed: the same number of pixels, nearly
         nbytes = min(decoder_bytes(info.codec, info.pixel_format, info.width, info.height), self._budget.limit)
-        waiting = negatives(coded_pixels(info.width, info.height))
+        with self._lock:
+            known = self._damage.get(video)
+            shown = {number: number if known is None else known.replaced.get(number, number) for number in own}
         reader = self._borrow(job, video, index, nbytes)
         started = time.monotonic()
         try:
-            pictures = reader.negatives(own, job.time_left())
-            develop = partial(_develop, request.size)
-            room = self._has_room_beside
-            for number, stored in worked_beside(self._developers, pictures, develop, waiting, room):
-                with self._lock:
-                    self._decoded += 1
-                    request.decoded += 1
-                if self._disk is not None:
-                    self._disk.put(self._address(video, number, request.size), stored.image, stored.key)
-                self._keep(job, request, _Key(video, number, request.size), stored)
-                if request.ahead and (self._workers.wanted() or self._budget.wanted):
-                    raise _Released
+            self._decode_from(reader, job, request, video, shown)
         except BaseException as error:
             reader.close()
             self._drop(job, nbytes)
@@ -652,6 +699,85 @@ class FrameStore:
             # Nothing is left of a job that was stuck, and came back.
             idle, job.held = _Idle(video, reader, job.held), 0
         self._park(idle)
+
+    def _decode_from(
+        self, reader: VideoReader, job: Job, request: _Request, video: VideoIdentity, shown: dict[int, int]
+    ) -> None:
+        """Decode what a job has claimed with a reader.
+
+        Args:
+            shown: For each frame that was asked for the one that is shown: itself, unless it is known to be damaged.
+        """
+        info = reader.info
+        damaged: list[int] = []
+        pictures = _readable(reader.attempt(sorted(set(shown.values())), job.time_left()), damaged)
+        asked: dict[int, list[int]] = {}
+        for number, index in shown.items():
+            asked.setdefault(index, []).append(number)
+        waiting = negatives(coded_pixels(info.width, info.height))
+        develop = partial(_develop, request.size)
+        for index, stored in worked_beside(self._developers, pictures, develop, waiting, self._has_room_beside):
+            with self._lock:
+                self._decoded += 1
+                request.decoded += 1
+                self._replaced += sum(number != index for number in asked[index])
+            if self._disk is not None:
+                self._disk.put(self._address(video, index, request.size), stored.image, stored.key)
+            for number in asked[index]:
+                had = stored if number == index else replace(stored, index=index)
+                self._keep(job, request, _Key(video, number, request.size), had)
+            if request.ahead and (self._workers.wanted() or self._budget.wanted):
+                raise _Released
+        if damaged:
+            found = self._replacements(reader, job, video, damaged)
+            self._decode_from(reader, job, request, video, found)
+
+    def _replacements(self, reader: VideoReader, job: Job, video: VideoIdentity, damaged: list[int]) -> dict[int, int]:
+        """For each frame that turned out to be damaged the one that is shown in its place.
+
+        Raises:
+            VideoError: There is none so near, or the video has too many damaged frames.
+        """
+        within, share, info = self._config.replace_within, self._config.damaged_share, reader.info
+        with self._lock:
+            known = self._damage.get(video) or _Damage()
+            self._damage[video] = known
+        found: dict[int, int] = {}
+        for number in damaged:
+            self._note_damage(known, [number])
+            nearest = None
+            if within:
+                nearest, more = nearest_readable(reader, number, within, set(known.damaged), job.time_left())
+                self._note_damage(known, more)
+            if error := too_damaged(video.path, known.damaged, info.num_frames, share):
+                with self._lock:
+                    self._failures[video] = error.bare()
+                raise error
+            if nearest is None:
+                near = f", nor any within frame_store.replace_within={within:g} s of it" if within else ""
+                raise VideoError(
+                    video.path,
+                    "corrupt",
+                    f"frame {number} at {reader.timestamps[number]:.3f} s can't be decoded{near}; use other frames, or "
+                    "replace or re-encode the file",
+                )
+            found[number] = nearest
+        with self._lock:
+            new = not known.replaced
+            known.replaced.update(found)
+        if new:
+            logger.warning(
+                "%s: frames %s can't be decoded; the nearest readable ones are shown in their place",
+                video.path,
+                runs(known.damaged),
+            )
+        return found
+
+    def _note_damage(self, known: _Damage, numbers: Sequence[int]) -> None:
+        with self._lock:
+            fresh = set(numbers) - known.damaged
+            known.damaged |= fresh
+            self._damaged += len(fresh)
 
     def _has_room_beside(self) -> bool:
         """Whether a processor has no decoder: handing a picture to another thread costs more than it saves else."""
@@ -797,6 +923,17 @@ class FrameStore:
         self._stuck[path] = self._stuck.get(path, 0) + more
         if not self._stuck[path]:
             del self._stuck[path]
+
+
+def _readable(
+    pictures: Iterator[tuple[int, Developer | VideoError]], damaged: list[int]
+) -> Iterator[tuple[int, Developer]]:
+    """The frames that can be decoded; the others' numbers are added to ``damaged``."""
+    for index, developer in pictures:
+        if isinstance(developer, VideoError):
+            damaged.append(index)
+        else:
+            yield index, developer
 
 
 def _develop(size: tuple[int, int] | None, negative: Developer) -> _Stored:

@@ -13,10 +13,11 @@ import pytest
 from agentic_video.cli import main
 from agentic_video.commands.engine import TOY
 from agentic_video.commands.eval import add_arguments, options_of, with_toyworld
-from agentic_video.evaluation.model import ModelOptions
+from agentic_video.evaluation.model import TAUGHT, ModelOptions
 from agentic_video.evaluation.options import EvalOptions, Sweep, Variant
 from agentic_video.launch import toyworld
 from agentic_video.launch.handover import quoted
+from agentic_video.toyworld.model import load_checkpoint, save_checkpoint
 from agentic_video.toyworld.questions import World
 from agentic_video.toyworld.serve import serving
 from agentic_video.types.record import load_records
@@ -114,6 +115,66 @@ def test_bad_input_is_named(
 ) -> None:
     assert evaluate(str(checkpoint), small_world, tmp_path, *more) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def taught_checkpoint(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model that says what it was taught, loaded and saved again as a training does."""
+    model, tokenizer = load_checkpoint(checkpoint)
+    setattr(model.config, TAUGHT, "videozoomer")
+    first, again = (tmp_path_factory.mktemp(name) for name in ("taught", "trained"))
+    save_checkpoint(model, tokenizer, first)
+    model, tokenizer = load_checkpoint(first)
+    save_checkpoint(model, tokenizer, again)
+    return again
+
+
+@pytest.mark.parametrize("system", ["framethinker", "videobrain", "longvt"])
+@pytest.mark.parametrize("command", ["eval", "eval its rows", "distill", "run"])
+def test_a_tiny_model_of_another_system_is_refused(
+    command: str,
+    system: str,
+    taught_checkpoint: Path,
+    small_world: World,
+    tmp_path: Path,
+    capsys: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recipe, model, rows = str(RECIPES / system), str(taught_checkpoint), str(small_world.heldout)
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path))
+    words = {
+        "eval": ["eval", "--recipe", recipe, "--model", model, "--data", rows, "--profile", "laptop"],
+        "eval its rows": ["eval", "--recipe", recipe, "--model", model, "--profile", "laptop"],
+        "distill": ["distill", "--recipe", recipe, "--teacher", model, "--data", rows, "--profile", "laptop"],
+        "run": ["run", recipe, "--profile", "laptop", "--dry-run"],
+    }[command]
+    if command == "run":
+        monkeypatch.setenv("MODEL_PATH", model)
+        monkeypatch.setenv("TRAIN_FILES", rows)
+    assert main([*words, *(["--out", str(tmp_path / "out")] if command == "distill" else [])]) == 2
+    assert "was taught videozoomer" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_its_own_system_a_subclass_and_the_baseline_play_it(
+    taught_checkpoint: Path, small_world: World, tmp_path: Path
+) -> None:
+    assert evaluate(str(taught_checkpoint), small_world, tmp_path / "own") in (0, 1)
+    sharp = "agentic_video.system._target_=brightness_tool.SharpZoomer"
+    assert evaluate(str(taught_checkpoint), small_world, tmp_path / "sharp", sharp) in (0, 1)
+    out = ["--out", str(tmp_path / "baseline"), "--data", str(small_world.heldout), "--limit", "2"]
+    words = ["eval", "--recipe", str(RECIPES / "framethinker"), "--model", str(taught_checkpoint), "--baseline", "2"]
+    assert main([*words, *out, "--profile", "laptop"]) in (0, 1)
+
+
+def test_a_model_that_is_gone_is_named_in_the_folder_of_another_s_evaluation(
+    checkpoint: Path, small_world: World, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert evaluate(str(checkpoint), small_world, tmp_path / "out") in (0, 1)
+    capsys.readouterr()
+    for gone in ("outputs/nope", "./nope"):
+        assert evaluate(gone, small_world, tmp_path / "out") == 2
+        assert capsys.readouterr().err.splitlines()[-1].startswith(f"error: --model {gone}: no such folder")
 
 
 def test_what_a_recipe_takes_from_the_environment_is_named(
@@ -217,6 +278,10 @@ def test_without_a_model_the_tiny_one_plays(tmp_path: Path) -> None:
     assert (parsed().profile, parsed().model.engine, parsed().variant) == ("laptop", TOY, Variant())
     assert parsed("--no-tools").variant == Variant("no-tools")
     assert parsed("--no-tools", "--baseline", "2").variant == Variant("baseline", 2)
+    thinking = parsed("--baseline", "2", "--baseline-prompt", "baseline_cot").variant
+    assert thinking == Variant("baseline", 2, "baseline_cot")
+    with pytest.raises(SetupError, match="--baseline-prompt is for --baseline"):
+        parsed("--baseline-prompt", "baseline_cot")
     (tmp_path / "model.safetensors").touch()
     assert parsed("--engine", "toy", "--model", str(tmp_path)).profile == "laptop"
     with pytest.raises(SetupError, match="--engine toy needs the folder"):

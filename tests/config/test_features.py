@@ -9,6 +9,8 @@ from omegaconf import OmegaConf
 from agentic_video.config.features import (
     ESTIMATORS,
     LOGGERS,
+    MANAGER,
+    VERL_LOOPS,
     WITHOUT_THEIR_INPUTS,
     check_sequences,
     check_verl_features,
@@ -88,7 +90,10 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             r"is a text; write a list without quotes around it: 'trainer\.logger=\[console,wandb\]'$",
         ),
         (["algorithm.adv_estimator=grpoo"], r"^algorithm\.adv_estimator: grpoo: did you mean grpo\? there are grpo, "),
-        (["data.check_videos=prob"], r"^data\.check_videos: prob: did you mean probe\? there are exists, probe$"),
+        (
+            ["data.check_videos=prob"],
+            r"^data\.check_videos: prob: did you mean probe\? there are exists, probe, decode$",
+        ),
         (["trainer.resume_mode=yes"], r"^trainer\.resume_mode: (yes|True): there are auto, disable, resume_path$"),
         (["trainer.resume_mode=resume_path"], r"^trainer\.resume_from_path: not set: .* needs a checkpoint's folder"),
         (
@@ -152,6 +157,22 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             [*OWN_GPUS, "trainer.v1.separate_async.parameter_sync_step=null"],
             r"^trainer\.v1\.separate_async\.parameter_sync_step: must be a whole number of at least 1, got None$",
         ),
+        (["distillation.enabled=True"], r"^distillation\.enabled: .*without the pictures; set False"),
+        (
+            ["distillation.enabled=True", "distillation.nnodes=1", "distillation.n_gpus_per_node=8"],
+            r"^distillation\.enabled: ",
+        ),
+        *(
+            ([f"{ROLLOUT}.agent.default_agent_loop={name}"], r"agent\.default_agent_loop: .* set video_agent$")
+            for name in ("tool_agent", "single_turn_agent")
+        ),
+        ([f"{ROLLOUT}.agent.agent_loop_manager_class=null"], r"agent\.agent_loop_manager_class: .*; set agentic_video"),
+        (
+            [f"{ROLLOUT}.agent.agent_loop_manager_class=verl.trainer.ppo.v1.agent_loop_tq.AgentLoopManagerTQ"],
+            r"agent\.agent_loop_manager_class: .*; set agentic_video",
+        ),
+        (["skip.rollout_tq.enable=True"], r"^skip\.rollout_tq\.enable: .*; set False$"),
+        (["data.custom_cls.path=null"], r"^data\.custom_cls\.path: "),
         (
             [*OWN_GPUS, "data.train_batch_size=100"],
             r"^data\.train_batch_size: .* = 4 \* 32 = 128, got 100$",
@@ -208,6 +229,31 @@ def test_fsdp_1_freezes_no_part_of_a_model_in_sft_either() -> None:
         SetupError, match=r"^engine\.strategy: fsdp can't .*\(trainer\.freeze_vision_tower\); set fsdp2$"
     ):
         check_verl_features(fsdp)
+
+
+@pytest.mark.parametrize("profile", ["laptop", "cluster"])
+def test_a_teacher_without_pictures_is_refused_in_every_profile(profile: str) -> None:
+    """As verl would be told it: the key alone, and with GPUs of the teacher's own."""
+    for overrides in (["distillation.enabled=True"], ["distillation.enabled=True", "distillation.nnodes=1"]):
+        with pytest.raises(SetupError, match=r"^distillation\.enabled: "):
+            check_verl_features(composed("videozoomer", profile, "data.train_files=none", *overrides))
+
+
+def test_verl_s_own_words_for_agent_loops_are_known() -> None:
+    import verl.experimental.agent_loop.single_turn_agent_loop
+    import verl.experimental.agent_loop.tool_agent_loop  # noqa: F401
+    from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+
+    from agentic_video.training import agent_loop, agent_loop_manager
+
+    assert set(VERL_LOOPS) == set(_agent_loop_registry) - {agent_loop.AGENT_NAME}
+    manager = agent_loop_manager.VideoAgentLoopManager
+    assert f"{manager.__module__}.{manager.__qualname__}" == MANAGER
+
+
+def test_sft_reads_records_with_our_data_set_alone() -> None:
+    with pytest.raises(SetupError, match=r"^data\.custom_cls\.path: "):
+        check_verl_features(composed("videozoomer", "sft", "data.train_files=none", "data.custom_cls.path=null"))
 
 
 def test_stages_without_rollouts_are_left_alone() -> None:

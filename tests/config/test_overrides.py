@@ -1,12 +1,10 @@
 import re
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from agentic_video.config.compose import compose_recipe
-from agentic_video.config.overrides import OF_NULL, REPLACED, UNREAD, check_against, check_overrides, parse_overrides
+from agentic_video.config.overrides import OF_NULL, REPLACED, check_against, check_overrides, parse_overrides
 from agentic_video.utils.errors import SetupError
 from tests.config.configs import RECIPES
 
@@ -61,10 +59,6 @@ def test_what_hydra_can_t_read_costs_one_line(text: str, message: str) -> None:
         ("data.seed=0.5", r"^data\.seed: expected a whole number, got 0\.5$"),
         ("critic.enable=maybe", r"^critic\.enable: expected true or false, got 'maybe'$"),
         ("trainer.logger=7", r"expected a list, e\.g\. \[a,b\], got 7$"),
-        (
-            "actor_rollout_ref.actor.grad_clip=0.5",
-            r"verl has this key, but doesn't read it; actor_rollout_ref\.actor\.optim\.clip_grad is what you want$",
-        ),
     ],
 )
 def test_mistakes_are_named_with_what_was_meant(config: DictConfig, text: str, message: str) -> None:
@@ -99,20 +93,6 @@ def test_mistakes_are_named_with_what_was_meant(config: DictConfig, text: str, m
 )
 def test_what_verl_takes_passes(config: DictConfig, text: str) -> None:
     check_against(config, parse_overrides([text]))
-
-
-@pytest.mark.parametrize(("key", "instead"), UNREAD.items())
-def test_a_key_is_called_unread_as_long_as_verl_doesn_t_read_it(config: DictConfig, key: str, instead: str) -> None:
-    assert OmegaConf.select(config, key) is not None and OmegaConf.select(config, instead) is not None
-    verl = find_spec("verl")
-    assert verl is not None and verl.origin is not None
-    workers = Path(verl.origin).parent / "workers"
-    read = [
-        file.name
-        for file in workers.rglob("*.py")
-        if "config" not in file.relative_to(workers).parts and key.rpartition(".")[2] in file.read_text("utf-8")
-    ]
-    assert read == []
 
 
 @pytest.mark.parametrize("key", OF_NULL)

@@ -61,6 +61,22 @@ def test_limit(tmp_path: Path) -> None:
     assert [row["id"] for row in lines(tmp_path / "rows.jsonl")] == ["lvbench-2821"]
 
 
+def test_a_sample_is_drawn_from_all_rows_and_alike_each_time(tmp_path: Path) -> None:
+    sample = SAMPLES["videozoomer"]
+    sample.write(tmp_path, [{**sample.rows[0], "doc_id": number} for number in range(40)])
+    drawn = []
+    for out in ("a.jsonl", "b.jsonl"):
+        assert main(command(tmp_path, "videozoomer", "--sample", "10", out=out)) == 0
+        drawn.append([int(row["extra_info"]["original_id"]) for row in lines(tmp_path / out)])
+    assert drawn[0] == drawn[1] == sorted(set(drawn[0])) and len(drawn[0]) == 10
+    assert max(drawn[0]) >= 20, "not the first ones"
+    report = json.loads(report_path(tmp_path / "a.jsonl").read_text())
+    assert (report["rows"], report["limit"], report["sample"]) == (10, 10, 10)
+    assert main(command(tmp_path, "videozoomer", "--sample", "100")) == 0
+    assert len(lines(tmp_path / "rows.jsonl")) == 40
+    assert main(command(tmp_path, "videozoomer", "--sample", "2", "--limit", "2")) == 2
+
+
 def test_subtitles_come_before_the_question(tmp_path: Path) -> None:
     SAMPLES["videomme"].write(tmp_path)
     assert main(command(tmp_path, "videomme", "--subtitles")) == 0
@@ -228,6 +244,8 @@ def test_half_a_surrogate_pair_is_a_bad_row(tmp_path: Path) -> None:
         ({"split": "no"}, "cgbench has no split 'no'; it has full, mini"),
         ({"output": Path("x.csv")}, "must end in .parquet or .jsonl"),
         ({"limit": 0}, "must be at least 1"),
+        ({"sample": 0}, "must be at least 1"),
+        ({"sample": 1, "limit": 1}, "leave one of them out"),
         ({"videos": Path("/none")}, "no such folder"),
         ({"source": Path("/none")}, "no such folder"),
         ({"split": "full"}, "no file cgbench.json; see docs/datasets.md"),

@@ -70,6 +70,7 @@ EXECUTED = {
     "agentic-video mine outputs/eva-cluster/run-001 --below 0.5 --out mined.jsonl": HERE,
     "agentic-video filter outputs/longvt-cluster/run-001 --out rollouts.jsonl": HERE,
     "agentic-video templates outputs/framethinker-cluster/run-001 kept.jsonl --out templates.json": HERE,
+    "agentic-video lengths kept.jsonl --out lengths.json": HERE,
     "agentic-video convert --list": HERE,
     "agentic-video convert mlvu --split dev --source /data/MLVU --videos /data/MLVU/video "
     "--out /data/rows/mlvu_dev.parquet": HERE,
@@ -293,6 +294,7 @@ LEAVES: Mapping[str, str] = {
     "mine": "mined.jsonl",
     "filter": "rollouts.jsonl",
     "templates": "templates.json",
+    "lengths": "lengths.json",
     "mlvu": "data/rows/mlvu_dev.parquet",
 }
 

@@ -2,11 +2,8 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from agentic_video.datasets.rows import load_rows
 from agentic_video.launch.toyworld import build_toyworld
 from agentic_video.types.record import read_records
 from agentic_video.utils.environment import COMMON_ENV, LAPTOP_ENV
+from tests.e2e.vllm_engine import vllm_server
 from tests.synthesis.conftest import lines
 from tests.toyworld.conftest import any_checkpoint, tokenizer
 
@@ -36,50 +34,9 @@ def toyworld() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def url(toyworld: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("vllm") / "log.txt"
-    command = [
-        sys.executable,
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        toyworld["model"],
-        "--port",
-        str(port),
-        "--host",
-        "127.0.0.1",
-        "--served-model-name",
-        "tiny",
-        "--dtype",
-        "float32",
-        "--enforce-eager",
-        "--max-model-len",
-        "640",
-        "--max-num-seqs",
-        "16",
-        "--limit-mm-per-prompt",
-        '{"image": 32, "video": 0}',
-    ]
-    with log.open("w") as file:
-        environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
-        server = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            assert server.poll() is None, log.read_text()[-3000:]
-            try:
-                urllib.request.urlopen(f"{address}/health", timeout=5)
-                break
-            except OSError:
-                time.sleep(1)
-        else:
-            raise AssertionError(log.read_text()[-3000:])
-        yield f"{address}/v1"
-    finally:
-        server.terminate()
-        server.wait(60)
+    with vllm_server(toyworld["model"], log) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +138,15 @@ def test_references_give_what_images_give(any_checkpoint: Path) -> None:
 def test_asides_are_what_the_engine_says_to_their_ids(any_checkpoint: Path) -> None:
     """In a process of its own, as above."""
     command = [sys.executable, "-m", "tests.e2e.asides", str(any_checkpoint)]
+    environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_what_the_vision_tower_says_now_is_what_the_engine_sees(any_checkpoint: Path) -> None:
+    """A synced tower and a later turn's other frame move the log-probabilities to transformers' own."""
+    command = [sys.executable, "-m", "tests.e2e.vision", str(any_checkpoint)]
     environment = {**os.environ, **COMMON_ENV, **LAPTOP_ENV}
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, timeout=600)

@@ -57,6 +57,18 @@ def test_what_the_baseline_reads(text: str, answer: str | None) -> None:
     assert action == Answer(answer) if answer else isinstance(action, Illegal)
 
 
+def test_a_chain_of_thought_is_asked_for_before_the_answer(qa: VideoQA) -> None:
+    def asked(prompt: str) -> str:
+        policy = ScriptedPolicy(lambda view: "<think>A, no</think><answer>B</answer>")
+        trajectory = asyncio.run(play(Baseline(3, prompt=prompt), policy, qa, MemorySource()))
+        assert trajectory.answer == "B"
+        return str(trajectory.opening[0].parts[-1])
+
+    assert "<think>" not in asked("baseline")
+    said = asked("baseline_cot")
+    assert said.index(qa.question) < said.index("<think>") < said.index("<answer>")
+
+
 def test_the_baseline_beside_a_system() -> None:
     baseline = baseline_of(VideoBrain(), 32, tiny=False)
     assert isinstance(baseline, Baseline)

@@ -466,6 +466,8 @@ def test_variants_of_a_system() -> None:
     assert variant_of(zoomer, Variant("no-tools"), tiny=False) == (zoomer.direct(), "videozoomer without tools")
     baseline, title = variant_of(zoomer, Variant("baseline", 8), tiny=False)
     assert isinstance(baseline, Baseline) and baseline.frames == 8 and title == "baseline of 8 frames"
+    thinking, title = variant_of(zoomer, Variant("baseline", 8, "baseline_cot"), tiny=False)
+    assert thinking == replace(baseline, prompt="baseline_cot") and title == "baseline_cot of 8 frames"
     for frames in (-1, 100_000_001):
         with pytest.raises(ValueError, match=f"the baseline shows from 0 to 100000000 frames, got {frames}"):
             variant_of(zoomer, Variant("baseline", frames), tiny=False)

@@ -44,6 +44,11 @@ def test_names_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert options().folder == below / "agent"
     assert options(variant=Variant("no-tools")).folder == below / "no-tools"
     assert options(variant=Variant("baseline", 64)).folder == below / "baseline-64"
+    thinking = Variant("baseline", 64, "baseline_cot")
+    assert options(variant=thinking).folder == below / "baseline_cot-64" and thinking.curve == "baseline_cot"
+    assert Variant("baseline", 64).curve == "baseline" and Variant("no-tools").curve == "no-tools"
+    with pytest.raises(SetupError, match="--baseline-prompt nowhere"):
+        Variant("baseline", 64, "nowhere")
     sweep = Sweep("frames", (1, 2))
     assert options(variant=Variant("baseline", 64), sweep=sweep).folder == below / "sweep"
     assert options(out=tmp_path / "x" / ".." / "here", sweep=sweep).folder == tmp_path.resolve() / "here"

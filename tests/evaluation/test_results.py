@@ -165,6 +165,16 @@ def test_what_a_folder_did_not_know_of_its_settings_it_knows_from_then_on(tmp_pa
         claim_folder(tmp_path, {**settings, "judge": "k"})
 
 
+def test_an_evaluation_goes_on_with_the_same_weights_only(tmp_path: Path) -> None:
+    settings = {"model": "outputs/run-001/model", "model_content": "0a"}
+    claim_folder(tmp_path, settings)
+    with journal(tmp_path, 0) as file:
+        append(file, record("a"))
+    claim_folder(tmp_path, settings)
+    with pytest.raises(SetupError, match="model_content"):  # the link leads to a later checkpoint by now
+        claim_folder(tmp_path, {**settings, "model_content": "0b"})
+
+
 def test_settings_are_the_same_as_far_as_both_say() -> None:
     assert same_settings({"model": "m", "stop": ["x"]}, {"model": "m", "stop": ("x",), "engine": "chat"})
     assert same_settings({"model": "m", "judge": "j"}, {"model": "m", "judge": None})

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.launch.checkpoint_owner import OWNER_FILE, check_owner, owner_identity, sign
+from agentic_video.launch.checkpoint_owner import OWNER_FILE, check_owner, forget_other_rows, owner_identity, sign
 from agentic_video.utils.checkpoints import TRACKER
 from agentic_video.utils.errors import SetupError
 
@@ -90,3 +90,26 @@ def test_an_owner_is_a_stage_of_a_recipe_however_it_resumes() -> None:
     assert owner == ["eva-sft-cluster", *FIRST] != owner_identity("eva-rft-cluster", FIRST)
     assert owner_identity("eva-sft-cluster", [*FIRST, "trainer.resume_mode=disable"]) == owner
     assert owner_identity("eva-sft-cluster", ["++trainer.resume_mode=disable", *FIRST]) == owner
+
+
+def test_checkpoints_of_other_rows_of_the_same_name_are_refused_unless_they_are_to_be_gone_on_from(
+    tmp_path: Path,
+) -> None:
+    rows = "content of TRAIN_FILES="
+    sign(str(tmp_path), [*FIRST, f"{rows}0a"], finished=False)
+    with_checkpoint(tmp_path)
+    check_owner(str(tmp_path), [*FIRST, f"{rows}0a"], "auto")
+    check_owner(str(tmp_path), FIRST, "auto")  # of another machine, which can't read them
+    for changed in ("refuse", "new"):
+        with pytest.raises(SetupError, match="content of TRAIN_FILES has changed"):
+            check_owner(str(tmp_path), [*FIRST, f"{rows}0b"], "auto", changed)  # type: ignore[arg-type]
+    check_owner(str(tmp_path), [*FIRST, f"{rows}0b"], "auto", "continue")
+    state = tmp_path / "global_step_40" / "data.pt"
+    state.parent.mkdir()
+    state.write_bytes(b"row 12 is next")
+    forget_other_rows(str(tmp_path), [*FIRST, f"{rows}0a"])
+    assert state.is_file()
+    forget_other_rows(str(tmp_path), [*FIRST, f"{rows}0b"])
+    assert not state.exists()
+    with pytest.raises(SetupError, match="another run"):
+        check_owner(str(tmp_path), [*SECOND, f"{rows}0b"], "auto", "continue")

@@ -123,3 +123,72 @@ def test_each_attempt_has_metrics_of_its_own(tmp_path: Path) -> None:
     assert (first.name, metrics_file(tmp_path)) == ("metrics-001.jsonl", first)
     first.touch()
     assert metrics_file(tmp_path).name == "metrics-002.jsonl"
+
+
+def _rows(path: Path, numbers: range) -> dict[str, str]:
+    path.write_text("\n".join(json.dumps({"id": number}) for number in numbers))
+    return {"TRAIN_FILES": str(path)}
+
+
+def test_a_run_whose_rows_have_changed_is_refused_or_does_what_the_option_says(tmp_path: Path) -> None:
+    root, rows = tmp_path / "runs", tmp_path / "train.jsonl"
+    first, _ = run_folder(root, run_identity([], _rows(rows, range(40))))
+    write_record(first, launcher=DEAD)
+    assert run_folder(root, run_identity([], _rows(rows, range(40)))) == (first, True)
+    write_record(first, launcher=DEAD)
+    other = run_identity([], _rows(rows, range(1000, 1020)))
+    with pytest.raises(SetupError, match=r"run-001.*TRAIN_FILES.*--changed-data"):
+        run_folder(root, other)
+    step = first / "checkpoints" / "global_step_3"
+    step.mkdir(parents=True)
+    (step / "data.pt").write_bytes(b"row 12 is next")
+    assert run_folder(root, other, "continue") == (first, True)
+    assert not list(step.glob("data*.pt")), "verl would go on at the old place in other rows"
+    write_record(first, launcher=DEAD)
+    assert run_folder(root, other) == (first, True), "the new rows are the run's own now"
+    write_record(first, launcher=DEAD)
+    again = run_identity([], _rows(rows, range(5)))
+    second, resumed = run_folder(root, again, "new")
+    assert (second.name, resumed) == ("run-002", False)
+
+
+def test_validation_rows_and_the_model_are_known_by_content(tmp_path: Path) -> None:
+    train, held_out, model = tmp_path / "train.jsonl", tmp_path / "val.jsonl", tmp_path / "model"
+    environment = _rows(train, range(4)) | {"VAL_FILES": str(held_out), "MODEL_PATH": str(model)}
+    _rows(held_out, range(2))
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(bytes(10**6))
+    root = tmp_path / "runs"
+    folder, _ = run_folder(root, run_identity([], environment))
+    write_record(folder, launcher=DEAD)
+    step = folder / "checkpoints" / "global_step_3"
+    step.mkdir(parents=True)
+    (step / "data.pt").write_bytes(b"row 12 is next")
+    _rows(held_out, range(3))
+    with pytest.raises(SetupError, match="content of VAL_FILES has changed"):
+        run_folder(root, run_identity([], environment))
+    assert run_folder(root, run_identity([], environment), "continue") == (folder, True)
+    assert (step / "data.pt").is_file(), "the rows that are trained on are the same"
+    write_record(folder, launcher=DEAD)
+    (model / "model.safetensors").write_bytes(bytes(10**6 - 1) + b"1")
+    with pytest.raises(SetupError, match="content of MODEL_PATH has changed"):
+        run_folder(root, run_identity([], environment))
+
+
+def test_a_run_of_an_earlier_version_goes_on_and_is_known_by_content_from_then_on(tmp_path: Path) -> None:
+    root, rows = tmp_path / "runs", tmp_path / "train.jsonl"
+    environment = _rows(rows, range(4))
+    folder, _ = run_folder(root, [f"TRAIN_FILES={rows}"])
+    write_record(folder, launcher=DEAD)
+    assert run_folder(root, run_identity([], environment)) == (folder, True)
+    write_record(folder, launcher=DEAD)
+    _rows(rows, range(5))
+    with pytest.raises(SetupError):
+        run_folder(root, run_identity([], environment))
+
+
+def test_another_run_in_progress_on_the_old_rows_is_left_alone(tmp_path: Path) -> None:
+    root, rows = tmp_path / "runs", tmp_path / "train.jsonl"
+    run_folder(root, run_identity([], _rows(rows, range(4))))
+    assert run_folder(root, run_identity([], _rows(rows, range(5))))[0].name == "run-002"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
 from agentic_video.rollout.engine import GenerationRequest
@@ -14,6 +15,7 @@ from agentic_video.systems.base import Context, EpisodeView
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.types.action import Answer, Calls, Illegal
+from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, FrameRef, RecordedMessage, Trajectory, Turn
@@ -267,3 +269,19 @@ def test_asides_that_no_model_may_learn_are_refused(
     aside = Aside((RecordedMessage("user", ("What?",)),), text, 3, prefix="It is", finished=False)
     with pytest.raises(ReplayError, match=message):
         replayed(replace(trajectory, asides=(aside,)), qa, chat_format, Curious(reply_prefix=""))
+
+
+def test_a_picture_that_nobody_recorded_is_refused(chat_format: ChatFormat, qa: VideoQA) -> None:
+    trajectory, _ = played(chat_format, qa)
+    ref = next(part for part in trajectory.turns[0].observation if isinstance(part, FrameRef))
+    assert not ref.made
+    drawn = FrameRef.of(Frame(ref.index, ref.time, np.zeros((ref.height, ref.width, 3), np.uint8)))
+
+    def showing(other: FrameRef) -> Trajectory:
+        observation = tuple(other if part is ref else part for part in trajectory.turns[0].observation)
+        return replace(trajectory, turns=(replace(trajectory.turns[0], observation=observation), trajectory.turns[1]))
+
+    [sequence] = replayed(showing(drawn), qa, chat_format)[-1:]
+    assert drawn in sequence.visuals
+    with pytest.raises(ReplayError, match=f"frame {ref.index} .*record doesn't hold it"):
+        replayed(showing(replace(drawn, picture=None)), qa, chat_format)

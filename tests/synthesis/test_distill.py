@@ -18,6 +18,7 @@ from verl.utils import hf_processor, hf_tokenizer
 from agentic_video.cli import main
 from agentic_video.config.compose import compose_recipe
 from agentic_video.synthesis.distill import read_yes_no
+from agentic_video.synthesis.template_mix import GUIDANCE
 from agentic_video.training.sft_dataset import TrajectoryDataset
 from agentic_video.types.record import load_records
 from agentic_video.types.row import VideoQA
@@ -206,6 +207,44 @@ def test_illogical_paths_of_framethinker(asked: list[VideoQA], data: Path, tmp_p
         assert main(command("framethinker", "distill", url, data, tmp_path, *critic)) == 0
     assert [row["video_qa"]["id"] for row in lines(tmp_path / "kept.jsonl")] == ["q0"]
     assert verdicts(tmp_path) == {"q1": "inconsistent: logical_flow", "q2": "critic: no", "q3": "critic: unclear"}
+
+
+def test_templates_are_asked_for_checked_and_recorded(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
+    parts = {qa.id: Part(oracle_turns("framethinker", qa)) for qa in asked[:3]}
+    parts["q1"].turns = parts["q1"].turns[-1:]  # right, and at once
+    parts["q2"].turns = oracle_turns("framethinker", asked[2], wrong_letter(asked[2]))
+    with (server := Oracle(parts)).running() as url:
+        mix = ("--limit", "3", "--template-mix", "timestamp_grounded:1")
+        assert main(command("framethinker", "distill", url, data, tmp_path, *mix)) == 0
+    (kept,) = lines(tmp_path / "kept.jsonl")
+    assert kept["video_qa"]["id"] == "q0"
+    both = {"asked": "timestamp_grounded", "followed": "timestamp_grounded"}
+    assert kept["provenance"]["template"] == both
+    assert verdicts(tmp_path) == {"q1": "template: direct, not timestamp_grounded", "q2": "wrong answer"}
+    told = GUIDANCE["timestamp_grounded"]
+    openings = [body["messages"] for body in server.asked if len(body["messages"]) == 2]
+    assert len(openings) == 3 and all(told in json.dumps(messages[0]) for messages in openings)
+    assert told not in json.dumps(kept)
+
+
+def test_a_free_teacher_is_told_nothing(asked: list[VideoQA], data: Path, tmp_path: Path) -> None:
+    parts = {qa.id: Part(oracle_turns("framethinker", qa)[-1:]) for qa in asked[:2]}
+    with (server := Oracle(parts)).running() as url:
+        mix = ("--limit", "2", "--template-mix", "free:1,direct:0")
+        assert main(command("framethinker", "distill", url, data, tmp_path, *mix)) == 0
+    kept = lines(tmp_path / "kept.jsonl")
+    assert [one["provenance"]["template"] for one in kept] == [{"asked": "free", "followed": "direct"}] * 2
+    assert not any(told in json.dumps(server.asked) for told in GUIDANCE.values())
+
+
+def test_templates_are_one_system_s_and_no_scripted_teacher_s(data: Path, tmp_path: Path, capsys: Any) -> None:
+    mix = ("--template-mix", "direct:1")
+    with Oracle({}).running() as url:
+        assert main(command("videozoomer", "distill", url, data, tmp_path / "a", *mix)) == 2
+    assert "framethinker" in capsys.readouterr().err
+    recipe = ["--recipe", str(RECIPES / "framethinker"), "--out", str(tmp_path / "b")]
+    assert main(["distill", *recipe, *mix]) == 2
+    assert "--teacher" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["videozoomer", "framethinker", "eva"])

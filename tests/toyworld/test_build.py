@@ -1,16 +1,43 @@
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
 
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.videozoomer.system import VideoZoomer
 from agentic_video.toyworld import build, cache
 from agentic_video.toyworld.base import BaseRecipe
-from agentic_video.toyworld.build import ensure
+from agentic_video.toyworld.build import ensure, remedies
 from agentic_video.toyworld.cache import Cache
 from agentic_video.toyworld.cold_start import ColdStartRecipe
 from agentic_video.toyworld.gate import GateError, GateLimits, Setting, summarize
-from agentic_video.toyworld.recipe import ToyRecipe
+from agentic_video.toyworld.recipe import ToyRecipe, toy_recipe
 from agentic_video.toyworld.world import WorldRecipe
+from agentic_video.types import Observation
+from agentic_video.types.action import Action
+from agentic_video.utils.errors import SetupError
+from tests.config.configs import composed
+
+
+@dataclass(frozen=True)
+class LateZoomer(VideoZoomer):
+    """Shows frames of the video's end, whatever it is asked for."""
+
+    async def observe(self, action: Action, view: EpisodeView) -> Observation | None:
+        found = await super().observe(action, view)
+        if found is None or not found.frames:
+            return found
+        last = await view.video.frames_at([view.video.info.duration] * len(found.frames), (56, 56))
+        return Observation(tuple(last), legal_calls=found.legal_calls)
+
+
+@dataclass(frozen=True)
+class BlindZoomer(VideoZoomer):
+    """Shows nothing, and says that it carried the call out."""
+
+    async def observe(self, action: Action, view: EpisodeView) -> Observation | None:
+        found = await super().observe(action, view)
+        return Observation(("seen",), legal_calls=1) if found and found.frames else found
 
 
 @pytest.fixture
@@ -46,7 +73,44 @@ def test_what_a_failed_gate_costs(
         ensure(setting.system, setting.limits, ToyRecipe(attempts=2), Cache(tmp_path))
     # The first starts from the base model in the cache, the second from the first or from the base model again.
     assert taught == [(0, True), (1, too_good)]
-    assert sorted(entry.name.split("-")[0] for entry in tmp_path.iterdir()) == ["base", "world"]
+    (note,) = tmp_path.glob("*.unfit")
+    assert sorted(entry.name.split("-")[0] for entry in tmp_path.iterdir() if entry != note) == ["base", "world"]
+    # the same again would come out the same; another design is tried
+    with pytest.raises(SetupError, match="unfit"):
+        ensure(setting.system, setting.limits, ToyRecipe(attempts=2), Cache(tmp_path))
+    assert len(taught) == 2
+    with pytest.raises(GateError):
+        ensure(setting.system, setting.limits, ToyRecipe(attempts=1), Cache(tmp_path))
+    assert len(taught) == 3
+    note.unlink()
+    with pytest.raises(GateError):
+        ensure(setting.system, setting.limits, ToyRecipe(attempts=2), Cache(tmp_path))
+    assert len(taught) == 5
+
+
+@pytest.mark.usefixtures("nothing_is_made")
+def test_a_tool_that_shows_wrong_frames_is_named_before_anything_is_taught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: Setting
+) -> None:
+    def make(*args: object) -> None:
+        raise AssertionError("taught all the same")
+
+    monkeypatch.setattr(build, "make_cold_start", make)
+    monkeypatch.setattr(cache, "make_base", make)
+    for late in (LateZoomer, BlindZoomer):
+        broken = late(**{one.name: getattr(setting.system, one.name) for one in fields(setting.system)})  # type: ignore[arg-type]
+        with pytest.raises(GateError, match=r"saw the event in \d+ of \d+ episodes.*\+\+agentic_video\.toyworld\.gate"):
+            ensure(
+                broken, setting.limits, ToyRecipe(oracle="agentic_video.systems.videozoomer.oracle"), Cache(tmp_path)
+            )
+
+
+@pytest.mark.parametrize("what", remedies(ToyRecipe()).values())
+def test_each_remedy_is_an_override_that_works(what: str) -> None:
+    key, _, value = what.removeprefix("++agentic_video.toyworld.").partition("=")
+    block, _, name = key.partition(".")
+    config = composed("videozoomer", "laptop", "data.train_files=none", "data.val_files=none", what)
+    assert getattr(getattr(toy_recipe(config), block), name) == float(value)
 
 
 @pytest.mark.usefixtures("nothing_is_made")

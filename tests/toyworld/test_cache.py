@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
 
 import psutil
@@ -224,10 +225,40 @@ def test_what_is_shipped_is_as_it_would_be_made(tmp_path: Path) -> None:
 
 def test_a_key_follows_from_its_content(setting: Setting) -> None:
     assert content_key({"a": 1, "b": 2}) == content_key({"b": 2, "a": 1}) != content_key({"a": 1, "b": 3})
-    facts = system_facts(setting.system, setting.limits)
-    assert facts != system_facts(replace(setting.system, max_turns=2), setting.limits)  # type: ignore[type-var]
-    assert facts != system_facts(setting.system, replace(setting.limits, turn=1))
-    assert system_facts(replace(setting.system, prompt=""), setting.limits)["instructions"] == ""  # type: ignore[type-var]
+    system, limits, turns = setting.system, setting.limits, setting.turns
+    facts = system_facts(system, limits, turns)
+    assert facts != system_facts(replace(system, max_turns=2), limits, turns)  # type: ignore[type-var]
+    assert facts != system_facts(system, replace(limits, turn=1), turns)
+    assert system_facts(replace(system, prompt=""), limits, turns)["instructions"] == ""  # type: ignore[type-var]
+    assert "code" not in facts  # this package's own
+
+
+def test_a_user_s_own_code_is_part_of_what_is_built(
+    tmp_path: Path, setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tool, an oracle and a module beside them, edited in their files; the class's name stays."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    texts = {
+        "my_tool_of_tests.py": "from agentic_video.systems.videozoomer.system import VideoZoomer\n"
+        "import my_helper_of_tests\n\n\nclass Mine(VideoZoomer):\n    pass\n",
+        "my_helper_of_tests.py": "SIDE = 56\n",
+        "my_oracle_of_tests.py": "def turns(view, aim, word, letter, seen=''):\n    return ('<answer>A</answer>',)\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    tool, oracle = import_module("my_tool_of_tests"), import_module("my_oracle_of_tests")
+    mine = tool.Mine(**{one.name: getattr(setting.system, one.name) for one in fields(setting.system)})  # type: ignore[arg-type]
+
+    def key() -> str:
+        return content_key(system_facts(mine, setting.limits, oracle.turns))
+
+    before = key()
+    assert key() == before
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text + "# edited\n", encoding="utf-8")
+        assert key() != before
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert key() == before
 
 
 def test_what_any_prompt_file_says_is_part_of_a_system(tmp_path: Path) -> None:
@@ -235,12 +266,13 @@ def test_what_any_prompt_file_says_is_part_of_a_system(tmp_path: Path) -> None:
 
     def key(text: str, field: str) -> str:
         file.write_text(text, encoding="utf-8")
-        return content_key(system_facts(replace(own.system, **{field: str(file)}), own.limits))  # type: ignore[type-var]
+        system = replace(own.system, **{field: str(file)})  # type: ignore[type-var]
+        return content_key(system_facts(system, own.limits, own.turns))
 
     for field in ("prompt", "task_prompt"):
         assert key("a", field) == key("a", field) != key("b", field)
     # names of packaged ones say enough
-    assert "files" not in system_facts(own.system, own.limits)
+    assert "files" not in system_facts(own.system, own.limits, own.turns)
 
 
 def test_a_system_is_taught_with_its_own_reward(setting: Setting) -> None:

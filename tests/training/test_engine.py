@@ -158,3 +158,23 @@ def test_ranks_may_be_shown_different_kinds_of_things(model: str, tmp_path: Path
         assert together["log_probs"] == pytest.approx(alone["log_probs"], abs=1e-5)
     assert len({one["weights"] for one in found["together"]}) == 1
     assert found["together"][0]["weights"] not in {one["weights"] for one in found["alone"]}
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["tiny", "tiny-qwen3"])
+def test_a_later_turn_s_other_frame_moves_what_comes_after_it(
+    model: str, video: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The ids are the same: the first turn's log-probabilities stay, all of the second turn's are others."""
+    found = _result("tests.training.swapped", str(tmp_path), video("h264_b_frames"), model)
+    generated = [place for place, trained in enumerate(found["mask"]) if trained]
+    first, second = generated[:7], generated[7:]
+    assert len(second) == 6
+    for kind in ("pixels", "references"):
+        before, other, again = found[kind]
+        assert again == before, kind
+        assert [other[place] for place in first] == pytest.approx([before[place] for place in first], abs=1e-5)
+        moved = [abs(other[place] - before[place]) for place in second]
+        assert max(moved) > 1e-3 and min(moved) > 1e-6, (kind, moved)
+    assert found["references"] == found["pixels"]

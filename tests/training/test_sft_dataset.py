@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -36,6 +37,7 @@ from agentic_video.training.raw_visuals import with_patches_of_raw
 from agentic_video.training.sft_dataset import TrajectoryDataset, by_ranks
 from agentic_video.training.spans import HIDDEN
 from agentic_video.types.action import Calls, Illegal
+from agentic_video.types.frame import Frame
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.record import Record, read_records, write_record
 from agentic_video.types.row import VideoQA
@@ -226,6 +228,39 @@ def test_asides_prefixes_and_crops_are_learnt_as_they_were_played(
     assert dataset.problems == [] and len(dataset) == 2
     for number, sequence in enumerate([*policy.aside_sequences, *policy.sequences]):
         equals_rollout(dataset[number], sequence, setup)
+
+
+class Drawer(VideoZoomer):
+    """Shows one picture that is drawn from a zoom's frames: their strip, with a bar on top."""
+
+    async def observe(self, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
+        found = await super().observe(action, view)
+        assert found is not None and found.frames
+        strip = np.concatenate([frame.image for frame in found.frames], axis=1)
+        strip[:4] = (255, 0, 255)
+        return replace(found, parts=("strip:", Frame(found.frames[0].index, found.frames[0].time, strip)))
+
+
+def test_what_a_tool_drew_is_learnt_as_it_was_seen(
+    checkpoints: dict[FamilyName, Path], rows: list[VideoQA], tmp_path: Path, equals_rollout: EqualsRollout
+) -> None:
+    setup = setup_of("videozoomer", checkpoints, f"agentic_video.system._target_={__name__}.Drawer")
+    chat_format, qa, eos = setup.chat_format, rows[0], min(ChatFormat.of(setup.processor, setup.tokenizer).eos_ids)
+    look = '<think>look</think><video_zoom>{"segment": [1, 2], "fps": 1}</video_zoom>'
+    turns = [chat_format.encode(look), [*chat_format.encode("<think>seen</think><answer>B</answer>"), eos]]
+    trajectory, policy = rollout(setup, qa, turns)
+    [drawn] = [ref for ref in trajectory.frames if ref.made]
+    assert trajectory.answer == "B"
+    dataset = setup.dataset(written(tmp_path, Record(qa, trajectory)))
+    assert dataset.problems == [] and len(dataset) == 1
+    equals_rollout(dataset[0], policy.sequences[0], setup)
+
+    seen = trajectory.turns[0]
+    bare = tuple(replace(part, picture=None) if part is drawn else part for part in seen.observation)
+    lost = replace(trajectory, turns=(replace(seen, observation=bare), *trajectory.turns[1:]))  # type: ignore[arg-type]
+    both = setup.dataset(written(tmp_path, Record(qa, trajectory), Record(qa, lost)))
+    assert len(both) == 1 and len(both.problems) == 1
+    assert qa.id in both.problems[0] and f"frame {drawn.index} " in both.problems[0]
 
 
 def test_without_recorded_ids_the_text_is_encoded(

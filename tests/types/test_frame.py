@@ -1,9 +1,10 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef, is_picture
+from agentic_video.types.frame import Clip, Crop, Frame, FrameRef, ImageRef, Origin, VideoRef, image_key, is_picture
 
 
 def test_sizes_are_the_pictures() -> None:
@@ -85,3 +86,45 @@ def test_a_clip_travels_as_its_frames_do() -> None:
     assert ref.frames[0].image is None and ref.frames[1].image is not None
     assert (ref.times, ref.width, ref.height) == ((0.3, 0.4), 28, 28)
     assert ref.key == Clip((stored, drawn)).key
+
+
+def _noise(width: int, height: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def test_a_picture_that_a_tool_made_is_recorded_by_content() -> None:
+    drawn = Frame(7, 0.7, _noise(20, 10))
+    ref = FrameRef.of(drawn)
+    assert ref.made == drawn.key and not ref.unrecorded
+    assert (ref.recorded() == drawn.image).all()
+    # of two drawings on one frame neither is the other
+    assert FrameRef.of(Frame(7, 0.7, _noise(20, 10) // 2)) != ref
+
+
+def test_what_a_video_gives_again_stays_a_reference() -> None:
+    image = _noise(20, 10)
+    stored = Frame.stored(7, 0.7, image, Origin("a.mp4", 7, None), image_key(image))
+    for ref in (FrameRef.of(stored), FrameRef.of(stored, "a.mp4")):
+        assert (ref.made, ref.picture) == ("", None)
+    cut = FrameRef.of(Frame.cropped(7, 0.7, image[:5], Crop((0, 0, 20, 5), 20, 10)))
+    assert cut.crop is not None and cut.made == ""
+    # its number finds nothing in the episode's own video
+    assert (FrameRef.of(stored, "b.mp4").recorded() == image).all()
+
+
+def test_a_picture_that_is_too_large_is_marked_and_not_recorded() -> None:
+    ref = FrameRef.of(Frame(0, 0.0, _noise(1200, 900)))  # 3.2 MB that no PNG makes smaller
+    assert ref.made and ref.unrecorded
+    with pytest.raises(ValueError, match="wasn't recorded"):
+        ref.recorded()
+    assert FrameRef.of(Frame(0, 0.0, np.broadcast_to(np.zeros(1, np.uint8), (20_000, 20_000, 3)))).unrecorded
+
+
+@pytest.mark.parametrize("spoil", ["cut", "text", "other", "size"])
+def test_a_damaged_picture_is_no_picture(spoil: str) -> None:
+    ref = FrameRef.of(Frame(0, 0.0, _noise(20, 10)))
+    assert ref.picture is not None
+    other = FrameRef.of(Frame(0, 0.0, _noise(20, 10) // 2)).picture
+    spoiled = {"cut": ref.picture[:60], "text": b"no picture", "other": other, "size": ref.picture}[spoil]
+    with pytest.raises(ValueError, match="picture"):
+        replace(ref, picture=spoiled, width=21 if spoil == "size" else 20).recorded()

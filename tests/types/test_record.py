@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Crop
+from agentic_video.types.frame import Crop, Frame
 from agentic_video.types.record import Record, RecordError, load_records, read_records, record_lines, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Aside, ClipRef, EndReason, FrameRef, RecordedMessage, Trajectory, Turn
@@ -376,3 +376,33 @@ def test_a_record_that_no_file_holds_is_named_and_not_begun() -> None:
     with pytest.raises(RecordError, match=message):
         write_record(file, record)
     assert file.getvalue() == ""
+
+
+def drawn(value: int = 200) -> FrameRef:
+    return FrameRef.of(Frame(9, 0.9, np.full((28, 28, 3), value, np.uint8)))
+
+
+def test_a_picture_that_a_tool_made_goes_with_its_record(tmp_path: Path) -> None:
+    record = make(Turn("<zoom>", CALL, 3, observation=("strip: ", drawn(), drawn(10)), legal_calls=1))
+    path = tmp_path / "r.jsonl"
+    with path.open("w", encoding="utf-8") as file:
+        write_record(file, record)
+    [again] = read_records(path)
+    assert again == record
+    pictures = [ref.recorded() for ref in again.trajectory.frames if ref.made]
+    assert [int(picture[0, 0, 0]) for picture in pictures] == [200, 10]
+
+
+def test_one_that_was_not_recorded_stays_marked(tmp_path: Path) -> None:
+    raw = line_of(make(Turn("<zoom>", CALL, 3, observation=(replace(drawn(), picture=None),), legal_calls=1)))
+    assert "picture" not in raw["trajectory"]["turns"][0]["observation"][0]
+    [ref] = Record.from_dict(raw).trajectory.turns[0].observation
+    assert isinstance(ref, FrameRef) and ref.unrecorded
+
+
+@pytest.mark.parametrize("change", [{"picture": "no base64!"}, {"picture": ""}, {"picture": 7}, {"made": ""}])
+def test_a_bad_picture_is_named(change: dict[str, Any]) -> None:
+    raw = line_of(make(Turn("<zoom>", CALL, 3, observation=(drawn(),), legal_calls=1)))
+    raw["trajectory"]["turns"][0]["observation"][0] |= change
+    with pytest.raises(RecordError, match=r"turns\[0\]\.observation\[0\]"):
+        Record.from_dict(raw)

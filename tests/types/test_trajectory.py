@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
-from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.frame import Clip, Frame, Origin
 from agentic_video.types.message import Message
 from agentic_video.types.trajectory import (
     ClipRef,
@@ -47,14 +47,19 @@ def test_only_an_answered_episode_has_an_answer() -> None:
     assert Trajectory.from_dict({**FULL.to_dict(), "end": "turn_limit"}).answer is None
 
 
+def stored(number: int) -> Frame:
+    """As a store gives it."""
+    return Frame.stored(number, number / 10, np.zeros((28, 56, 3), np.uint8), Origin("v.mp4", number, (56, 28)), "key")
+
+
 def test_references_stand_for_pictures() -> None:
-    frame = Frame(3, 0.3, np.zeros((28, 56, 3), np.uint8))
+    frame = stored(3)
     assert record_parts(("look", frame)) == ("look", FRAME)
     assert record_messages([Message("user", ("look", frame))]) == (RecordedMessage("user", ("look", FRAME)),)
 
 
 def test_a_clip_is_recorded_as_its_frames_together() -> None:
-    one, two = (Frame(number, number / 10, np.zeros((28, 56, 3), np.uint8)) for number in (3, 4))
+    one, two = (stored(number) for number in (3, 4))
     (recorded,) = record_parts((Clip((one, two)),))
     assert recorded == ClipRef((FRAME, FrameRef(4, 0.4, 56, 28)))
     shown = replace(FULL, opening=(RecordedMessage("user", ("look", recorded, FRAME)),))

@@ -97,14 +97,14 @@ def test_many_at_once_decode_each_frame_once(video: Video, opened: list[str]) ->
 
 def test_the_event_loop_stays_free(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     decoding, go_on = threading.Event(), threading.Event()
-    negatives = VideoReader.negatives
+    attempt = VideoReader.attempt
 
     def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         decoding.set()
         assert go_on.wait(WAIT), "nobody else came to run while a frame was being decoded"
-        yield from negatives(self, indices, limit)
+        yield from attempt(self, indices, limit)
 
-    monkeypatch.setattr(VideoReader, "negatives", waiting)
+    monkeypatch.setattr(VideoReader, "attempt", waiting)
     store, path = FrameStore(), video("h264_b_frames")
 
     async def use() -> list[Frame]:
@@ -178,16 +178,16 @@ def test_a_store_of_the_machines_size(video: Video) -> None:
 
 
 def test_one_bad_frame_does_not_fail_the_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    negatives = VideoReader.negatives
+    attempt = VideoReader.attempt
 
     def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         for index in indices:
             time.sleep(0.02)
             if index == 5:
                 raise VideoError("x", "corrupt", "frame 5")
-            yield from negatives(self, [index], limit)
+            yield from attempt(self, [index], limit)
 
-    monkeypatch.setattr(VideoReader, "negatives", failing)
+    monkeypatch.setattr(VideoReader, "attempt", failing)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
     store.probe(path)
 
@@ -304,13 +304,13 @@ def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkey
     path, wanted = video("h264_b_frames"), list(range(0, 60, 5))
     alone = FrameStore(StoreConfig(workers=1)).frames(path, wanted)
     parts: list[list[int]] = []
-    negatives = VideoReader.negatives
+    attempt = VideoReader.attempt
 
     def counting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         parts.append(list(indices))
-        return negatives(self, indices, limit)
+        return attempt(self, indices, limit)
 
-    monkeypatch.setattr(VideoReader, "negatives", counting)
+    monkeypatch.setattr(VideoReader, "attempt", counting)
     monkeypatch.setattr(store_module, "_SHARE_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 3)
     store = FrameStore(StoreConfig(workers=3))
@@ -321,15 +321,15 @@ def test_idle_decoders_take_a_part_and_give_the_same_frames(video: Video, monkey
 
 
 def test_a_bad_frame_in_a_helpers_part_is_an_error_counted_once(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    negatives = VideoReader.negatives
+    attempt = VideoReader.attempt
 
     def failing(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
         for index in indices:
             if index == 55:
                 raise VideoError("x", "corrupt", "frame 55")
-            yield from negatives(self, [index], limit)
+            yield from attempt(self, [index], limit)
 
-    monkeypatch.setattr(VideoReader, "negatives", failing)
+    monkeypatch.setattr(VideoReader, "attempt", failing)
     monkeypatch.setattr(store_module, "_SHARE_COST", 1)
     monkeypatch.setattr(store_module, "cpu_limit", lambda: 4)
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_b_frames")
@@ -398,16 +398,16 @@ def test_failures_ahead_of_time_are_counted(video: Video) -> None:
 
 
 def test_work_that_is_asked_for_goes_before_work_ahead_of_time(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    negatives = VideoReader.negatives
+    attempt = VideoReader.attempt
     order: list[int] = []
 
     def noting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, Developer]]:
-        for index, negative in negatives(self, indices, limit):
+        for index, negative in attempt(self, indices, limit):
             order.append(index)
             time.sleep(0.02)
             yield index, negative
 
-    monkeypatch.setattr(VideoReader, "negatives", noting)
+    monkeypatch.setattr(VideoReader, "attempt", noting)
     store, path = FrameStore(StoreConfig(workers=1)), video("h264_b_frames")
     store.probe(path)
 
@@ -480,14 +480,14 @@ def test_a_lack_of_memory_is_not_the_videos_fault(video: Video, monkeypatch: pyt
 
 def test_a_stuck_decoder_keeps_no_memory_from_others(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
     release, stuck_path = threading.Event(), video("h264_long_gop")
-    negatives = PyavReader.negatives
+    attempt = PyavReader.attempt
 
     def stuck(self: PyavReader, *arguments: Any) -> Iterator[tuple[int, Developer]]:
         if self.info.path == stuck_path:
             release.wait(WAIT)
-        return negatives(self, *arguments)
+        return attempt(self, *arguments)
 
-    monkeypatch.setattr(PyavReader, "negatives", stuck)
+    monkeypatch.setattr(PyavReader, "attempt", stuck)
     monkeypatch.setattr(workers_module, "GRACE_SECONDS", 0.1)
     store = FrameStore(StoreConfig(workers=1, time_limit=1.0, decode_bytes=decoder_bytes("h264", "yuv420p", 1, 1)))
     with pytest.raises(VideoError) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -59,6 +60,7 @@ class Spec:
     muxing: dict[str, str] = field(default_factory=dict)
     container: str | None = None
     audio: bool = False
+    audio_start: float = 0.0
     last: int = 0
 
 
@@ -124,7 +126,8 @@ def make(path: Path, spec: Spec) -> Path:
             container.mux(packet)
         if sound is not None:
             samples = av.AudioFrame.from_ndarray(np.zeros((1, 44100), dtype=np.float32), format="fltp", layout="mono")
-            samples.sample_rate, samples.pts = 44100, 0
+            samples.sample_rate, samples.pts = 44100, int(44100 * spec.audio_start)
+            samples.time_base = Fraction(1, 44100)
             for packet in [*sound.encode(samples), *sound.encode(None)]:
                 container.mux(packet)
     return path

@@ -39,12 +39,14 @@ class Row:
         benchmark: As ``published.yaml`` names it; on the synthetic world what was evaluated.
         model: As ``published.yaml`` names it.
         table: Of the paper, where the benchmark is in several.
+        frames: Of the evaluation: only published numbers at as many are beside it. None: at any number.
         figure: On the synthetic world: the accuracy in percent that the documentation has.
     """
 
     benchmark: str
     model: str = ""
     table: str = ""
+    frames: float | None = None
     figure: float | None = None
 
 
@@ -103,12 +105,14 @@ class Played:
     Attributes:
         model: As ``published.yaml`` names it.
         run: The command; ``{rows}`` is the benchmark's rows, ``{benchmark}`` its name.
-        sets: The benchmarks that the paper has of this model; empty for all.
+        sets: The benchmarks that are played so; empty for all.
+        frames: See :class:`Row`.
     """
 
     model: str
     run: str
     sets: tuple[str, ...] = ()
+    frames: float | None = None
 
 
 @dataclass(frozen=True)
@@ -333,8 +337,8 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
     sets = _texts(raw.pop("sets", {}), "benchmarks.sets")
     if unknown := [name for name in wanted if name not in sets]:
         raise ValueError(f"--benchmarks {unknown[0]}: there are {', '.join(sets)}")
-    models = {who: dataclass_from(Played, values, f"benchmarks.{who}") for who, values in raw.items()}
-    for who, played in models.items():
+    players = {who: dataclass_from(Played, values, f"benchmarks.{who}") for who, values in raw.items()}
+    for who, played in players.items():
         if unknown := [name for name in played.sets if name not in sets]:
             raise ValueError(f"benchmarks.{who}.sets: {unknown[0]}: there are {', '.join(sets)}")
     for benchmark in wanted or sets:
@@ -345,7 +349,7 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
             f"{PROGRAM} convert {shlex.join(words)} --source {{data}}/{words[0]} --out {{folder}}/rows.parquet",
             makes={"rows": "rows.parquet"},
         )
-        for who, played in models.items():
+        for who, played in players.items():
             if played.sets and benchmark not in played.sets:
                 continue
             run = played.run.replace("{rows}", f"{{rows-{benchmark}.rows}}").replace("{benchmark}", benchmark)
@@ -354,7 +358,7 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
                 f"{played.model} on {benchmark}",
                 run,
                 makes={"report": "report.json"},
-                row=Row(benchmark, played.model),
+                row=Row(benchmark, played.model, frames=played.frames),
             )
 
 

@@ -148,13 +148,15 @@ def _rehearsed(row: Row, report: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 
 def numbers_of(paper: str, row: Row) -> list[Published]:
-    """The published numbers that a row is compared with: the paper's own, of its usual number of calls."""
+    """The published numbers that a row is compared with: the paper's own, of its usual number of calls, and of as many
+    frames as the row says."""
     return [
         one
         for one in published()
         if (one.paper, one.benchmark, one.model) == (paper, row.benchmark, row.model)
         and one.calls is None
         and row.table in ("", one.table)
+        and row.frames in (None, one.frames)
     ]
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from agentic_video.report.viewer.pictures import made_pictures, picture_key
 from agentic_video.report.viewer.safe_json import finite, to_json, value_or
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.record import Record
@@ -316,7 +317,8 @@ def group_advantages(rewards: Sequence[float], by_std: bool = True) -> list[floa
 
 
 def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
-    """An episode as plain data; a frame is ``[number in the video, time in seconds, width, height]``."""
+    """An episode as plain data; a frame is ``[number in the video, time in seconds, width, height, which of how many
+    of a clip or None, key of its picture]``, of which the last two may be missing."""
     trajectory = record.trajectory
     log_probs = record.provenance.get(LOG_PROBS)
     return {
@@ -340,6 +342,7 @@ def detail_of(record: Record, decode: Decode = by_number) -> dict[str, Any]:
             }
             for number, turn in enumerate(trajectory.turns)
         ],
+        "made": made_pictures(trajectory.frames),
         "error": trajectory.error,
         "forced": trajectory.forced,
         "asides": _asides(trajectory.asides),
@@ -367,14 +370,24 @@ def _parts(parts: Iterable[RecordedPart]) -> list[Any]:
     for part in parts:
         if isinstance(part, ClipRef):
             total = len(part.frames)
-            shown += [[*_frame(ref), [number, total]] for number, ref in enumerate(part.frames, 1)]
+            shown += [_frame(ref, [number, total]) for number, ref in enumerate(part.frames, 1)]
         else:
             shown.append(part if isinstance(part, str) else _frame(part))
     return shown
 
 
-def _frame(ref: FrameRef) -> list[Any]:
-    return [ref.index, round(ref.time, 3), ref.width, ref.height]
+def _frame(ref: FrameRef, of_clip: list[int] | None = None) -> list[Any]:
+    key = picture_key(ref)
+    shown: list[Any] = [ref.index, round(ref.time, 3), ref.width, ref.height]
+    if key != ref.index:
+        return [*shown, of_clip, key]
+    return [*shown, of_clip] if of_clip else shown
+
+
+def key_in(part: Sequence[Any]) -> int | str:
+    """The key of a frame's picture (:func:`~agentic_video.report.viewer.pictures.picture_key`)."""
+    key: int | str = part[5] if len(part) > 5 else part[0]
+    return key
 
 
 def _action(action: Action) -> dict[str, Any]:

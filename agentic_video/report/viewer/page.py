@@ -6,7 +6,7 @@ as text only, and its content security policy admits the page's own script and s
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from tqdm import tqdm
 
-from agentic_video.report.viewer.episodes import Episodes, Grouping
+from agentic_video.report.viewer.episodes import Episodes, Grouping, key_in
 from agentic_video.report.viewer.index import index_of
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.safe_json import to_json
@@ -96,10 +96,12 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
         OSError: The file can't be written; an older report in its place is left as it was, and nothing of the new one.
     """
     chosen = episodes.newest(images)
-    wanted: dict[str, set[int]] = {}
+    wanted: dict[str, set[int | str]] = {}
     for number in chosen:
         shown = (part for parts in all_parts(episodes.detail(number)) for part in parts)
-        wanted.setdefault(episodes.video(number), set()).update(part[0] for part in shown if isinstance(part, list))
+        wanted.setdefault(episodes.video(number), set()).update(
+            key_in(part) for part in shown if isinstance(part, list)
+        )
     blocks = {video: number for number, video in enumerate(wanted)}
     index = index_of(episodes, grouping, title)
     index["strips"] = [blocks.get(question.video) for question in episodes.questions]
@@ -108,11 +110,11 @@ def write_page(out: Path, episodes: Episodes, grouping: Grouping, title: str, *,
     try:
         with partial.open("w", encoding="utf-8") as file:
             file.write(head(index, "file"))
-            for number, chunk in enumerate(_chunks(episodes)):
+            for number, chunk in enumerate(_chunks(episodes, frozenset(chosen))):
                 file.write(_block(f"chunk-{number}", chunk))
             store = FrameStore()
-            for video, indices in tqdm(wanted.items(), desc="pictures", unit="video", disable=None):
-                strip = make_strip(store, video, sorted(indices), side)
+            for video, pictures in tqdm(wanted.items(), desc="pictures", unit="video", disable=None):
+                strip = make_strip(store, video, list(pictures), side)
                 unreadable += bool(strip.error)
                 file.write(_block(f"strip-{blocks[video]}", asdict(strip)))
             store.close()
@@ -129,7 +131,7 @@ def all_parts(detail: dict[str, Any]) -> list[list[Any]]:
     return [opening, *(turn["parts"] for turn in detail["turns"])]
 
 
-def _chunks(episodes: Episodes) -> Iterator[dict[str, Any]]:
+def _chunks(episodes: Episodes, pictured: Collection[int]) -> Iterator[dict[str, Any]]:
     """Details by chunk. All rollouts of a question have the same opening, so each is written once a chunk."""
     for start in range(0, len(episodes), CHUNK):
         openings: dict[str, int] = {}
@@ -140,7 +142,8 @@ def _chunks(episodes: Episodes) -> Iterator[dict[str, Any]]:
             if opening not in openings:
                 openings[opening] = len(openings)
                 unique.append(detail["opening"])
-            details.append({**detail, "opening": openings[opening]})
+            made = detail["made"] if number in pictured else {}
+            details.append({**detail, "opening": openings[opening], "made": made})
         yield {"openings": unique, "episodes": details}
 
 

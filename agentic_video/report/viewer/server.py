@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from agentic_video.report.viewer.episodes import key_in
 from agentic_video.report.viewer.index import index_of, news_of
 from agentic_video.report.viewer.page import all_parts, head, policy, tail
 from agentic_video.report.viewer.pictures import make_strip
@@ -154,8 +155,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _pictures(self, number: int, block: int) -> dict[str, Any]:
         """Pictures of the frames of one part of an episode: 0 the opening, k what followed turn k."""
         parts = all_parts(self.server.episodes.detail(number))[block]
-        indices = [part[0] for part in parts if isinstance(part, list)]
-        return asdict(make_strip(self.server.store, self.server.episodes.video(number), indices, self.server.side))
+        keys = [key_in(part) for part in parts if isinstance(part, list)]
+        return asdict(make_strip(self.server.store, self.server.episodes.video(number), keys, self.server.side))
 
     def _search(self, query: str) -> list[int]:
         text = parse_qs(query).get("q", [""])[0]

@@ -4,9 +4,10 @@ Ge et al., "FrameMind: Frame-Interleaved Video Reasoning via Reinforcement Learn
 paper's prompts are pictures: ours are our own. docs/fidelity.md lists each constant with its source.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import get_args
+from typing import Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
@@ -29,6 +30,10 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.video.sampling import linspace_times
+
+NumberMatch = Literal["exact", "judge"]
+"""How an open-ended question is graded whose right answer is a number: it must be said exactly, or a judge decides."""
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class FrameMind(System):
         last_turn_notice: Added to what is shown before the last turn.
         answer_match: Rule for multiple-choice answers: ``exact`` (paper), ``robust`` (letters and option texts in any
             common dress), ``strict``, ``one_letter`` or ``last_letter``.
+        number_match: How an open-ended question is graded whose right answer is a number: ``exact`` (paper, E.3) or
+            ``judge``.
         weights: Weights of the reward.
 
     Raises:
@@ -85,11 +92,13 @@ class FrameMind(System):
     option_format: str = "{letter}. {text}"
     last_turn_notice: str = "\nThis is your last turn: answer now."
     answer_match: MatchRule = "exact"
+    number_match: NumberMatch = "exact"
     weights: FrameMindWeights = field(default_factory=FrameMindWeights)
     stop: tuple[str, ...] = ("</turn_sum>",)
 
     def __post_init__(self) -> None:
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        check_choice("number_match", self.number_match, get_args(NumberMatch))
         check_choice("context", self.context, get_args(Context))
         if not 1 <= self.clip_min_frames <= self.clip_max_frames or not self.clip_fps > 0:
             raise ValueError("clip_fps and clip_min_frames must be positive, clip_max_frames not below clip_min_frames")
@@ -184,8 +193,21 @@ class FrameMind(System):
             if isinstance(part, str) and isinstance(after, str)
         )
 
+    def asks_number(self, qa: VideoQA) -> bool:
+        """Whether a question's right answer is a number that must be said exactly."""
+        return (
+            self.number_match == "exact"
+            and qa.answer_type == "open_ended"
+            and _NUMBER.fullmatch(qa.answer.strip()) is not None
+        )
+
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        return OPEN_ENDED if qa.answer_type == "open_ended" else {}
+        return OPEN_ENDED if qa.answer_type == "open_ended" and not self.asks_number(qa) else {}
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        if self.asks_number(qa):
+            return float(trajectory.answer is not None and trajectory.answer.strip() == qa.answer.strip())
+        return await super().grade(trajectory, qa, graders)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await self.grade(trajectory, qa, graders)

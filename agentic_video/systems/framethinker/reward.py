@@ -31,6 +31,9 @@ class FrameThinkerWeights:
         turn: Of each turn but the last, with ``bonus: turns`` (paper, D.2).
         turn_cap: Most that turns can earn (paper, D.2).
         format: Of following the grammar (the paper leaves it out on purpose and gives no number).
+        format_gate: Whether an episode that doesn't follow the grammar, or doesn't answer, earns nothing (released
+            code). Off, together with ``conditional``, is the bonus of D.1 as published: paid once an action was
+            executed, whatever follows.
     """
 
     acc: float = 1.0
@@ -41,6 +44,7 @@ class FrameThinkerWeights:
     turn: float = 0.2
     turn_cap: float = 0.6
     format: float = 0.0
+    format_gate: bool = True
 
     def __post_init__(self) -> None:
         check_choice("bonus", self.bonus, get_args(Bonus))
@@ -76,7 +80,7 @@ def framethinker_score(
     weights: FrameThinkerWeights,
 ) -> Score:
     """``[format] * [consistent] * (w_acc * acc + bonus + w_format)`` (paper, Eqs. 4 to 7; the format gate: released
-    code).
+    code, and a switch).
 
     Args:
         trajectory: The finished episode.
@@ -89,10 +93,11 @@ def framethinker_score(
         The score; its term ``ccv`` is what the failed checks take away.
     """
     fmt = float(format_ok(trajectory))
+    paid = fmt if weights.format_gate else 1.0
     bonus = _bonus(trajectory, looked_up, weights)
-    if not fmt or (weights.conditional and acc != 1.0):
+    if not paid or (weights.conditional and acc != 1.0):
         bonus = dict.fromkeys(bonus, 0.0)
-    terms = {"acc": weights.acc * acc * fmt, **bonus, "format": weights.format * fmt}
+    terms = {"acc": weights.acc * acc * paid, **bonus, "format": weights.format * fmt}
     terms["ccv"] = -sum(terms.values()) if failed else 0.0
     return Score(reward=0.0 if failed else sum(terms.values()), acc=acc, format=fmt, terms=terms)
 

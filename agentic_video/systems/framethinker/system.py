@@ -167,7 +167,7 @@ class FrameThinker(System):
         call, info = action.calls[0], view.video.info
         try:
             if call.name == "frame_number":
-                number = number_at(call.arguments, info.fps)
+                number = number_at(call.arguments, info.fps, info.first_time)
                 return Observation((reply_text(call.arguments["time"], number),), legal_calls=1)
             indices = chosen_indices(call.arguments, info.num_frames, self.frames_per_look(info))
         except ToolError:

@@ -231,7 +231,7 @@ class TimeSearch(System):
             VideoError: A frame can't be read.
         """
         info = video.info
-        pool = pool_indices(info.num_frames, info.duration, self.pool_fps, self.pool_max_frames)
+        pool = pool_indices(info.num_frames, info.shown_seconds, self.pool_fps, self.pool_max_frames)
         start, end = await video.places((request.start, request.end), self.seek_size(info))
         candidates = within(pool, start, end)
         if len(candidates) <= request.count:

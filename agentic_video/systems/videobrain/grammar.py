@@ -26,6 +26,17 @@ def parse_turn(text: str) -> Action:
     return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
 
 
+TOOLS = ("uniform_sample", "clip_sample")
+"""The tools in the order in which the instructions name them."""
+HOW_MANY = {1: "One tool fetches more.", 2: "Two tools fetch more."}
+OTHERWISE = {
+    ("uniform_sample",): "choose another range",
+    ("clip_sample",): "describe something else",
+    TOOLS: "choose another range, or describe something else",
+}
+"""What the instructions say in place of a call that was made already, by the tools that there are."""
+
+
 LABELS: Mapping[FramesAs, str] = {
     "images": "each after its frame number",
     "video": "as one video after the frame numbers of its first and its last; frames that aren't evenly spread come "

@@ -5,9 +5,11 @@ worth depends on whether the question needed them.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Literal, cast, get_args
 
+from agentic_video.systems.videobrain.grammar import TOOLS
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.clip_sample import read_prompt
 from agentic_video.tools.uniform_sample import read_range
@@ -16,6 +18,8 @@ from agentic_video.types.row import QuestionClass, RowError, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 
+Unclassed = Literal["refused", "none"] | QuestionClass
+"""What becomes of a row without a class: it is ``refused``, it pays no behaviour (``none``), or it counts as one."""
 CLASS_FIELD = "extra_info.class"
 BLOCKS = ("thinking", "tool_call", "answer")
 _TAG = re.compile(rf"</?(?:{'|'.join(BLOCKS)})>")
@@ -73,12 +77,12 @@ def question_class(qa: VideoQA) -> QuestionClass:
     if value not in get_args(QuestionClass):
         raise RowError(
             f"row {qa.id}: field '{CLASS_FIELD}' must be one of {get_args(QuestionClass)}, got {value!r}: "
-            "VideoBrain's reward depends on what the question needs"
+            "VideoBrain's reward depends on what the question needs (rows without one: agentic_video.system.unclassed)"
         )
     return cast(QuestionClass, value)
 
 
-def gate_fault(trajectory: Trajectory, duplicate_margin: int) -> str | None:
+def gate_fault(trajectory: Trajectory, duplicate_margin: int, tools: Collection[str] = TOOLS) -> str | None:
     """The first rule of the format gate that an episode breaks, or None (paper, section 3.4 and appendix C.1).
 
     Tags are counted over all that the agent said. Two rules are added to the published ones: each turn is one thought
@@ -88,6 +92,7 @@ def gate_fault(trajectory: Trajectory, duplicate_margin: int) -> str | None:
     Args:
         trajectory: The finished episode.
         duplicate_margin: Two ranges whose ends are both within so many frames are the same.
+        tools: The tools that there are.
     """
     if trajectory.answer is None:
         return "no answer"
@@ -111,18 +116,18 @@ def gate_fault(trajectory: Trajectory, duplicate_margin: int) -> str | None:
         if not isinstance(turn.action, Calls):
             return "unreadable call"
         calls += turn.action.calls
-    fault = _call_fault(calls, duplicate_margin)
+    fault = _call_fault(calls, duplicate_margin, tools)
     if fault is None and trajectory.illegal_calls:
         return "refused call"
     return fault
 
 
-def _call_fault(calls: list[ToolCall], duplicate_margin: int) -> str | None:
+def _call_fault(calls: list[ToolCall], duplicate_margin: int, tools: Collection[str]) -> str | None:
     """The first rule about calls that is broken, in the order of the calls."""
     ranges: list[tuple[int, int]] = []
     prompts: set[str] = set()
     for call in calls:
-        if call.name not in ("uniform_sample", "clip_sample"):
+        if call.name not in tools:
             return "unknown tool"
         try:
             start, end = read_range(call.arguments)
@@ -144,22 +149,30 @@ def _call_fault(calls: list[ToolCall], duplicate_margin: int) -> str | None:
 
 
 def videobrain_score(
-    trajectory: Trajectory, kind: QuestionClass, acc: float, passed: bool, weights: VideoBrainWeights
+    trajectory: Trajectory,
+    kind: QuestionClass | None,
+    acc: float,
+    passed: bool,
+    weights: VideoBrainWeights,
+    *,
+    gated: bool = True,
 ) -> Score:
-    """``gate * (w_format + w_acc * acc + behaviour)``.
+    """``gate * (w_format + w_acc * acc + behaviour)``; without the gate ``w_acc * acc + behaviour``.
 
     Args:
         trajectory: The finished episode.
-        kind: The question's class.
+        kind: The question's class; None pays no behaviour.
         acc: Grade of the answer from 0 to 1; less than 1 is a wrong answer to the behaviour matrix.
         passed: Whether the episode passed the format gate; if not, every term is 0.
         weights: Weights of the terms.
+        gated: Whether the format is checked at all. Where it isn't, nothing is paid for it either.
     """
-    if not passed:
+    if gated and not passed:
         return Score(reward=0.0, acc=0.0, format=0.0, terms=dict.fromkeys(("format", "acc", "behaviour"), 0.0))
+    used_tools = trajectory.tool_calls > 0
     terms = {
-        "format": weights.format,
+        "format": weights.format * gated,
         "acc": weights.acc * acc,
-        "behaviour": weights.behaviour(kind, right=acc >= 1.0, used_tools=trajectory.tool_calls > 0),
+        "behaviour": 0.0 if kind is None else weights.behaviour(kind, right=acc >= 1.0, used_tools=used_tools),
     }
-    return Score(reward=sum(terms.values()), acc=acc, format=1.0, terms=terms)
+    return Score(reward=sum(terms.values()), acc=acc, format=float(passed), terms=terms)

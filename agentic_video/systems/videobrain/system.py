@@ -16,14 +16,28 @@ from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
-from agentic_video.systems.videobrain.grammar import CALL_CLOSE, LABELS, labelled, parse_turn
-from agentic_video.systems.videobrain.reward import VideoBrainWeights, gate_fault, question_class, videobrain_score
+from agentic_video.systems.videobrain.grammar import (
+    CALL_CLOSE,
+    HOW_MANY,
+    LABELS,
+    OTHERWISE,
+    TOOLS,
+    labelled,
+    parse_turn,
+)
+from agentic_video.systems.videobrain.reward import (
+    Unclassed,
+    VideoBrainWeights,
+    gate_fault,
+    question_class,
+    videobrain_score,
+)
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.clip_sample import check_clip
 from agentic_video.tools.uniform_sample import check_uniform
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Message, Observation
-from agentic_video.types.row import INTERVAL_TYPES, LETTERS, VideoQA
+from agentic_video.types.row import INTERVAL_TYPES, LETTERS, QuestionClass, VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
@@ -53,6 +67,9 @@ class VideoBrain(System):
         max_width: A shown frame is at most so many pixels wide; its aspect ratio is kept.
         max_height: And at most so many pixels high.
         size_factor: Sides of a shown frame are multiples of this (Qwen3-VL: patch size 16 times merge size 2).
+        uniform_sample: Whether there is the tool ``uniform_sample``. Off (ablation "w/o Uniform Agent"), instructions
+            don't name it, and a call to it is one to an unknown tool.
+        clip_sample: The same for ``clip_sample`` (ablation "w/o CLIP Agent").
         uniform_frames: Frames of one ``uniform_sample``; a range of fewer frames is refused.
         clip_frames: Frames of one ``clip_sample``.
         clip_candidates: How many frames a ``clip_sample`` compares.
@@ -70,6 +87,10 @@ class VideoBrain(System):
         answer_match: How multiple choice is graded: ``judge`` (published), or a rule, which needs no judge (``robust``,
             ``strict``, ``exact``, ``one_letter``, ``last_letter``).
         duplicate_margin: Two ranges whose ends are both within so many frames count as the same call.
+        format_gate: Whether an episode that breaks the format earns nothing. Off (ablation "w/o Reward Format Check"),
+            the format is neither checked nor paid.
+        unclassed: What a row without a class is: ``refused``; ``none``, whose answers earn nothing by how they were
+            found (ablation "w/o RL Classified Dataset"); or ``direct``, ``adaptive`` or ``active``.
         weights: Weights of the reward.
     """
 
@@ -82,6 +103,8 @@ class VideoBrain(System):
     max_width: int = 640
     max_height: int = 360
     size_factor: int = 32
+    uniform_sample: bool = True
+    clip_sample: bool = True
     uniform_frames: int = 8
     clip_frames: int = 4
     clip_candidates: int = 128
@@ -97,6 +120,8 @@ class VideoBrain(System):
     last_turn_notice: str = "This is your last turn. No further call is allowed: think, then answer."
     answer_match: AnswerMatch = "judge"
     duplicate_margin: int = 1
+    format_gate: bool = True
+    unclassed: Unclassed = "refused"
     weights: VideoBrainWeights = field(default_factory=VideoBrainWeights)
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
@@ -106,6 +131,28 @@ class VideoBrain(System):
         check_frame_times(self.frame_times)
         check_choice("answer_match", self.answer_match, ("judge", *get_args(MatchRule)))
         check_choice("illegal_call", self.illegal_call, get_args(IllegalCall))
+        check_choice("unclassed", self.unclassed, ("refused", "none", *get_args(QuestionClass)))
+        if not self.tools:
+            raise ValueError("uniform_sample and clip_sample are both off: one of them must be on")
+
+        gone = [name for name in TOOLS if name not in self.tools]
+        if gone and gone[0] in load_prompt(self.prompt):
+            raise ValueError(f"{gone[0]} is off, but the instructions of prompt={self.prompt} name it")
+
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The tools that there are."""
+        return tuple(name for name in TOOLS if getattr(self, name))
+
+    def class_of(self, qa: VideoQA) -> QuestionClass | None:
+        """The class of a row; None where nothing is paid for how its answer was found.
+
+        Raises:
+            RowError: The row has none, and such rows are refused, or one that doesn't exist.
+        """
+        if qa.extra.get("class") is None and self.unclassed != "refused":
+            return None if self.unclassed == "none" else self.unclassed
+        return question_class(qa)
 
     def frame_size(self, info: VideoInfo) -> tuple[int, int]:
         """(width, height) at which frames of this video are shown."""
@@ -113,13 +160,20 @@ class VideoBrain(System):
 
     async def opening(self, view: EpisodeView) -> tuple[Message, ...]:
         info = view.video.info
+        numbers = {
+            "uniform_frames": self.uniform_frames,
+            "clip_frames": self.clip_frames,
+            "max_turns": self.max_turns,
+            "num_frames": info.num_frames,
+            "fps": info.fps,
+        }
         instructions = fill(
             load_prompt(self.prompt),
-            uniform_frames=self.uniform_frames,
-            clip_frames=self.clip_frames,
-            max_turns=self.max_turns,
-            num_frames=info.num_frames,
-            fps=info.fps,
+            **numbers,
+            tools="\n\n".join(fill(load_prompt(f"videobrain_{name}").strip(), **numbers) for name in self.tools),
+            names=" or ".join(self.tools),
+            how_many=HOW_MANY[len(self.tools)],
+            otherwise=OTHERWISE[self.tools],
             labels=LABELS[self.frames_as],
         )
         frames = await overview_frames(
@@ -160,25 +214,27 @@ class VideoBrain(System):
             VideoError: A frame can't be read.
         """
         total = video.info.num_frames
+        if call.name not in self.tools:
+            raise ToolError(
+                f"there is no such tool; there {'are' if self.tools[1:] else 'is'} {' and '.join(self.tools)}"
+            )
         if call.name == "uniform_sample":
             return check_uniform(call.arguments, total, self.uniform_frames, self.frame_times)
-        if call.name == "clip_sample":
-            candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
-            request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)
-            if not video.finds:
-                raise ToolError("clip_sample can't be carried out: there is no retrieval model here")
-            return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
-        raise ToolError("there is no such tool; there are uniform_sample and clip_sample")
+        candidates = self.clip_candidates_long if total > self.long_video_frames else self.clip_candidates
+        request = check_clip(call.arguments, total, candidates=candidates, max_prompt_chars=self.max_prompt_chars)
+        if not video.finds:
+            raise ToolError("clip_sample can't be carried out: there is no retrieval model here")
+        return await video.best_matches(request.prompt, request.candidates, self.clip_frames)
 
     async def demonstration_score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         """See :meth:`System.demonstration_score`; only the reward needs a row's class, which may come later."""
         return await self.score(trajectory, _classed(qa), graders)
 
     def demonstration_fault(self, trajectory: Trajectory) -> str | None:
-        return gate_fault(trajectory, self.duplicate_margin)
+        return gate_fault(trajectory, self.duplicate_margin, self.tools)
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
-        question_class(qa)
+        self.class_of(qa)
         if qa.answer_type == "multiple_choice" and self.answer_match == "judge":
             return {"judge": "are multiple choice, judged unless agentic_video.system.answer_match=robust"}
         return OPEN_ENDED if qa.answer_type == "open_ended" else {}
@@ -187,13 +243,11 @@ class VideoBrain(System):
         return self.needs(_classed(qa))
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
-        kind = question_class(qa)
-        answer = trajectory.answer
+        kind = self.class_of(qa)
+        passed = gate_fault(trajectory, self.duplicate_margin, self.tools) is None
         # An episode that fails the gate isn't graded (paper, appendix C.4.2): it earns nothing either way.
-        if answer is None or gate_fault(trajectory, self.duplicate_margin) is not None:
-            return videobrain_score(trajectory, kind, 0.0, False, self.weights)
-        acc = await self.grade(trajectory, qa, graders)
-        return videobrain_score(trajectory, kind, acc, True, self.weights)
+        acc = await self.grade(trajectory, qa, graders) if passed or not self.format_gate else 0.0
+        return videobrain_score(trajectory, kind, acc, passed, self.weights, gated=self.format_gate)
 
     async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
         answer = trajectory.answer

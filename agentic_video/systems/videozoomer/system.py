@@ -151,7 +151,8 @@ class VideoZoomer(System):
         """The frames of a legal zoom: evenly spaced, both ends included (released code)."""
         info, size = video.info, self.frame_size(video.info)
         if self.frame_times == "released":
-            indices = floored_span(request.start, request.end, request.count, info.fps, info.num_frames)
+            start, end = (max(time - info.first_time, 0.0) for time in (request.start, request.end))
+            indices = floored_span(start, end, request.count, info.fps, info.num_frames)
             return await video.frames(indices, size)
         return await video.frames_at(linspace_times(request.start, request.end, request.count), size)
 

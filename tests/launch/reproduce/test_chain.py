@@ -65,6 +65,27 @@ def test_benchmarks_become_stages(tmp_path: Path) -> None:
     assert [one.name for one in read_chain(recipe, "laptop").stages] == ["rows", "taught", "judged"]
 
 
+def test_a_model_may_play_some_benchmarks_only_beside_figures_of_as_many_frames(tmp_path: Path) -> None:
+    run = "agentic-video eval --data {rows} --benchmark {benchmark}"
+    benchmarks = {
+        "sets": {"mvbench": "mvbench", "videomme": "videomme"},
+        "agent": {"model": "FrameMind", "run": run, "frames": 32},
+        "agent-48": {"model": "FrameMind", "run": run, "frames": 48, "sets": ["videomme"]},
+    }
+    made = read_chain(write_recipe(tmp_path / "a", benchmarks=benchmarks), "paper").stages[3:]
+    assert [one.name for one in made] == [
+        "rows-mvbench",
+        "agent-mvbench",
+        "rows-videomme",
+        "agent-videomme",
+        "agent-48-videomme",
+    ]
+    assert [one.row.frames for one in made if one.row] == [32, 32, 48]
+    wrong = {**benchmarks, "agent-48": {**benchmarks["agent-48"], "sets": ["videomm"]}}
+    with pytest.raises(SetupError, match=r"benchmarks\.agent-48\.sets: videomm"):
+        read_chain(write_recipe(tmp_path / "b", benchmarks=wrong), "paper")
+
+
 def test_names_and_patterns(tmp_path: Path) -> None:
     chain = chain_of(tmp_path)
     assert [one.name for one in chain.matching("*t*")] == ["taught"]

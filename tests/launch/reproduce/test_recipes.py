@@ -165,6 +165,10 @@ def test_every_evaluation_s_first_view_fits(name: str, qa: VideoQA, monkeypatch:
     assert seen
 
 
+ONLY_DRAWN = {("VideoZoomer", "lsdbench")}
+"""Whose published figures are points of a picture (Figure 1), without numbers."""
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_benchmark_has_its_published_number(name: str) -> None:
     chain = read_chain(RECIPES / name, "paper")
@@ -174,7 +178,8 @@ def test_every_benchmark_has_its_published_number(name: str) -> None:
     for row in rows:
         own = row.model.startswith(chain.paper)  # the model's size or stage may follow
         # a base model's number isn't in every paper
-        assert numbers_of(chain.paper, row) or not own, row
+        drawn = (chain.paper, row.benchmark) in ONLY_DRAWN
+        assert numbers_of(chain.paper, row) or not own or drawn, row
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

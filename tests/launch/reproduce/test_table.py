@@ -156,6 +156,12 @@ def test_which_published_numbers() -> None:
     assert [one.accuracy for one in numbers_of("FrameThinker", only)] == both[1:]
 
 
+@pytest.mark.parametrize(("frames", "accuracy"), [(32, [60.9]), (48, [63.2]), (64, [64.0]), (16, [])])
+def test_numbers_of_as_many_frames(frames: int, accuracy: list[float]) -> None:
+    """FrameMind's Tables 1 and 2 have Video-MME at three numbers of frames."""
+    assert [one.accuracy for one in numbers_of("FrameMind", Row("videomme", "FrameMind", frames=frames))] == accuracy
+
+
 @pytest.mark.parametrize("played", [True, False])
 def test_it_is_written_from_the_reports(tmp_path: Path, played: bool) -> None:
     made = reproduction(tmp_path, *STAGES[:2], {**STAGES[2], "row": {"benchmark": "after", "figure": 1}})

@@ -4,9 +4,11 @@ import io
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -14,8 +16,9 @@ from agentic_video.cli import main
 from agentic_video.report.viewer.page import CHUNK, write_page
 from agentic_video.report.viewer.pictures import make_strip
 from agentic_video.report.viewer.sources import load_episodes
+from agentic_video.types.frame import Crop, Frame, FrameRef
 from agentic_video.video.store import FrameStore
-from tests.report.viewer.records import illegal, record, write
+from tests.report.viewer.records import frame, illegal, record, write
 from tests.video.conftest import video  # noqa: F401  (a fixture)
 
 HOSTILE = (
@@ -173,3 +176,25 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
         assert main(["view", *arguments]) == 2
         said = capsys.readouterr().err
         assert message in said.splitlines()[-1] and said.splitlines()[-1].startswith("error: ")
+
+
+def test_what_a_tool_made_and_cut_out_is_shown_as_the_model_saw_it(tmp_path: Path, video: VideoFile) -> None:  # noqa: F811
+    path = video("h264_b_frames")
+    red = FrameRef.of(Frame(30, 1.2, np.full((28, 56, 3), (250, 0, 0), np.uint8)))
+    lost = replace(FrameRef.of(Frame(40, 1.6, np.zeros((28, 56, 3), np.uint8))), picture=None)
+    cut = replace(frame(40), crop=Crop((0, 48, 16, 64), 128, 64))  # the red corner that says which way is up
+    whole = record(path)
+    turn = replace(whole.trajectory.turns[0], observation=("strip: ", red, lost, cut))
+    found = page(
+        tmp_path, replace(whole, trajectory=replace(whole.trajectory, turns=(turn, whole.trajectory.turns[1])))
+    )
+    [episode] = json.loads(found.data["chunk-0"])["episodes"]
+    keys = [part[5] for part in episode["turns"][0]["parts"][1:]]
+    assert keys == [f"made:{red.made}", f"made:{lost.made}", "40:0,48,16,64:128x64"]
+    assert list(episode["made"]) == keys[:1], "what wasn't recorded has no picture, and no raw frame in its place"
+    strip = json.loads(found.data["strip-0"])
+    assert sorted(strip["pictures"]) == ["0", "25", keys[2]]
+    for encoded in (episode["made"][keys[0]], strip["pictures"][keys[2]]):
+        picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(encoded))).convert("RGB"))
+        shade = picture[picture.shape[0] // 2, picture.shape[1] // 2].astype(int)
+        assert shade[0] > 200 and shade[1] < 60 and shade[2] < 60

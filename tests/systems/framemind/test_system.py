@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import EndpointError
 from agentic_video.systems.framemind.grammar import TAGS, read_call
 from agentic_video.systems.framemind.reward import FrameMindWeights
 from agentic_video.systems.framemind.system import FrameMind
@@ -315,3 +316,32 @@ def test_any_text(pieces: list[str]) -> None:
     check([text])
     check([look(f"<tool_call>{text}</tool_call>"), REPLY])
     assert read_call(text).name in ("FrameAt", "VideoClip", REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        ("3", "3", 1.0),
+        ("3", " 3\n", 1.0),
+        ("3", "3.0", 0.0),  # a perfect match (paper, E.3)
+        ("3", "three", 0.0),
+        ("-2.5", "-2.5", 1.0),
+        ("-2.5", "2.5", 0.0),
+    ],
+)
+def test_a_number_must_be_said_exactly_and_needs_no_judge(qa: VideoQA, gold: str, answer: str, right: float) -> None:
+    asked = replace(qa, options=(), answer=gold, answer_type="open_ended")
+    trajectory = run(FrameMind(), asked, MemorySource(), f"<think>seen</think><answer>{answer}</answer>")
+    assert FrameMind().needs(asked) == {}
+    assert asyncio.run(FrameMind().grade(trajectory, asked, Graders())) == right
+    silent = run(FrameMind(), asked, MemorySource(), "<think>seen</think>")
+    assert asyncio.run(FrameMind().grade(silent, asked, Graders())) == 0.0
+
+
+@pytest.mark.parametrize(("system", "gold"), [(FrameMind(number_match="judge"), "3"), (FrameMind(), "3 cars")])
+def test_other_answers_need_a_judge(qa: VideoQA, system: FrameMind, gold: str) -> None:
+    asked = replace(qa, options=(), answer=gold, answer_type="open_ended")
+    assert set(system.needs(asked)) == {"judge"}
+    trajectory = run(system, asked, MemorySource(), "<think>seen</think><answer>3</answer>")
+    with pytest.raises(EndpointError):
+        asyncio.run(system.grade(trajectory, asked, Graders()))

@@ -17,6 +17,9 @@ ANY_LOOKUP = FrameThinkerWeights(lookup=0.2, choose=0.0, conditional=False)
 ANY_LOOK = FrameThinkerWeights(lookup=0.0, choose=0.2, conditional=False)
 TURNS = FrameThinkerWeights(bonus="turns")
 ANY_TURNS = FrameThinkerWeights(bonus="turns", conditional=False)
+UNGATED = replace(LARGE, format_gate=False)
+PUBLISHED_LOOKUP = replace(ANY_LOOKUP, format_gate=False)
+PUBLISHED_LOOK = replace(ANY_LOOK, format_gate=False)
 FORMAT = FrameThinkerWeights(format=1.0)
 
 LOOK = "<think>between 100 and 200</think><action>choose frames between 100 and 200</action>"
@@ -93,6 +96,18 @@ ILLEGAL = Turn("<think>x</think><action>dance</action>", Illegal("unknown action
         (TURNS, episode(look(), look(), look(), reply()), 0.0, True, (), 0.0),
         (TURNS, episode(reply()), 1.0, True, (), 1.0),
         (ANY_TURNS, episode(look(), look(), reply()), 0.0, True, (), 0.4),
+        # without the gate: what is right pays whatever the form of its turns
+        (UNGATED, episode(look(LOOK + LOOK), reply()), 1.0, True, (), 1.02),
+        (UNGATED, episode(look(LOOK + LOOK), reply()), 0.0, True, (), 0.0),
+        (UNGATED, episode(look(), look(), end=EndReason.TURN_LIMIT), 0.0, True, (), 0.0),
+        (UNGATED, episode(look(LOOK + LOOK), reply()), 1.0, True, ("width",), 0.0),
+        # D.1 as published: 0.2 once an action was executed, whatever follows
+        (PUBLISHED_LOOKUP, episode(*(lookup() for _ in range(5)), end=EndReason.TURN_LIMIT), 0.0, False, (), 0.2),
+        (PUBLISHED_LOOKUP, episode(lookup(), ILLEGAL, end=EndReason.ILLEGAL), 0.0, True, (), 0.2),
+        (PUBLISHED_LOOKUP, episode(reply()), 1.0, True, (), 1.0),
+        (PUBLISHED_LOOK, episode(look(LOOK * 4), reply()), 0.0, True, (), 0.2),  # four actions in a turn (Figure 14)
+        (PUBLISHED_LOOK, episode(look(legal=0), end=EndReason.ILLEGAL), 0.0, True, (), 0.0),  # refused: not executed
+        (PUBLISHED_LOOK, episode(look(), reply()), 1.0, True, ("width",), 0.0),
         # rejected: a format reward
         (FORMAT, episode(reply()), 0.0, True, (), 1.0),
         (FORMAT, episode(lookup(), look(), reply()), 1.0, True, (), 2.52),

@@ -5,6 +5,7 @@ import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -289,3 +290,96 @@ def test_random_outputs() -> None:
 def test_any_text(pieces: list[str]) -> None:
     check(["".join(pieces)])
     check([f"{THOUGHT}<tool_call>{''.join(pieces)}</tool_call>", REPLY])
+
+
+ONE_TOOL = [
+    ("uniform_sample", replace(BASE, clip_sample=False), FIND),
+    ("clip_sample", replace(BASE, uniform_sample=False), LOOK),
+]
+"""Ablations of Table 3: the tool that is left, the system, a call to the one that is gone."""
+
+
+@pytest.mark.parametrize(("left", "system", "gone"), ONE_TOOL)
+@pytest.mark.parametrize("prompt", ["videobrain", "videobrain_short"])
+def test_instructions_name_only_the_tool_that_is_left(
+    qa: VideoQA, left: str, system: VideoBrain, gone: str, prompt: str
+) -> None:
+    whole = str(run(replace(BASE, prompt=prompt), qa, REPLY).opening[0].parts[0])
+    assert "uniform_sample" in whole and "clip_sample" in whole
+    shown = str(run(replace(system, prompt=prompt), qa, REPLY).opening[0].parts[0])
+    other = {"uniform_sample": "clip_sample", "clip_sample": "uniform_sample"}[left]
+    assert left in shown and other not in shown and "{" not in shown.replace('{"', "")
+
+
+@pytest.mark.parametrize(("left", "system", "gone"), ONE_TOOL)
+def test_a_call_to_the_tool_that_is_gone_is_refused_and_fails_the_gate(
+    qa: VideoQA, left: str, system: VideoBrain, gone: str
+) -> None:
+    found = Nearest(300)
+    trajectory = run(system, qa, gone, REPLY, retriever=found)
+    assert (trajectory.tool_calls, trajectory.illegal_calls, found.asked) == (0, 1, [])
+    assert left in told(trajectory, 0) and not seen(trajectory, 0)
+    assert score(system, trajectory, classed(qa)).reward == 0
+    assert score(BASE, run(BASE, qa, gone, REPLY, retriever=found), classed(qa)).reward == pytest.approx(1.55)
+
+
+@pytest.mark.parametrize(("left", "system", "gone"), ONE_TOOL)
+def test_the_tool_that_is_left_works_and_pays(qa: VideoQA, left: str, system: VideoBrain, gone: str) -> None:
+    kept = LOOK if gone == FIND else FIND
+    trajectory = run(system, qa, kept, REPLY, retriever=Nearest(300))
+    assert (trajectory.tool_calls, trajectory.illegal_calls) == (1, 0)
+    assert score(system, trajectory, classed(qa)).reward == pytest.approx(0.05 + 1.0 + 0.5)
+
+
+def test_a_system_without_any_tool_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"uniform_sample and clip_sample"):
+        VideoBrain(uniform_sample=False, clip_sample=False)
+    own = tmp_path / "own.txt"
+    own.write_text("Call uniform_sample or clip_sample.")
+    VideoBrain(prompt=str(own))
+    with pytest.raises(ValueError, match="clip_sample is off"):
+        VideoBrain(prompt=str(own), clip_sample=False)
+
+
+UNPAIRED = THOUGHT + REPLY
+"""Two thoughts in one turn: the gate's counts differ."""
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "gated", "free"),
+    [
+        # gate off: accuracy 1.0 and behaviour, nothing for the format
+        ((REPLY,), "direct", 1.55, 1.5),
+        ((UNPAIRED,), "direct", 0.0, 1.5),
+        ((LOOK, LOOK, REPLY), "active", 0.0, 1.5),  # the same call again
+        ((LOOK, LOOK, REPLY.replace(">B<", ">A<")), "active", 0.0, 0.2),
+        ((LOOK, "no answer"), "active", 0.0, 0.2),  # wrong, with a tool
+        (("no answer",), "active", 0.0, 0.0),
+    ],
+)
+def test_without_the_gate_the_format_is_neither_checked_nor_paid(
+    qa: VideoQA, texts: tuple[str, ...], kind: str, gated: float, free: float
+) -> None:
+    trajectory = run(BASE, qa, *texts)
+    assert score(BASE, trajectory, classed(qa, kind)).reward == pytest.approx(gated)
+    ungated = replace(BASE, format_gate=False)
+    assert score(ungated, run(ungated, qa, *texts), classed(qa, kind)).reward == pytest.approx(free)
+
+
+@pytest.mark.parametrize(
+    ("unclassed", "without", "with_tool"),
+    [("none", 1.05, 1.05), ("direct", 1.55, 1.05), ("adaptive", 1.55, 1.55), ("active", 1.05, 1.55)],
+)
+def test_what_a_row_without_a_class_pays(qa: VideoQA, unclassed: str, without: float, with_tool: float) -> None:
+    system = replace(BASE, unclassed=unclassed)  # type: ignore[arg-type]
+    assert score(system, run(system, qa, REPLY), qa).reward == pytest.approx(without)
+    assert score(system, run(system, qa, LOOK, REPLY), qa).reward == pytest.approx(with_tool)
+    # a row's own class goes before it, and a wrong one is wrong
+    assert score(system, run(system, qa, REPLY), classed(qa, "direct")).reward == pytest.approx(1.55)
+    with pytest.raises(RowError):
+        system.needs(classed(qa, "easy"))
+
+
+def test_a_row_without_a_class_is_refused_by_default(qa: VideoQA) -> None:
+    with pytest.raises(RowError, match=r"agentic_video\.system\.unclassed"):
+        BASE.needs(qa)

@@ -23,6 +23,9 @@
   const name = (column, i) => index.names[column][C[column][i]];
   const question = (i) => index.questions[C.question[i]];
   const isFrame = (part) => typeof part !== "string";
+  /** What names a frame's picture: its number, or text for a region of it and for a picture that a tool made. */
+  const keyOf = (part) => part[5] ?? part[0];
+  const isMade = (key) => String(key).startsWith("made:");
   const time = (seconds) => {
     if (seconds < 60) return seconds.toFixed(seconds < 10 ? 2 : 1) + " s";
     const whole = Math.floor(seconds), h = Math.floor(whole / 3600), m = Math.floor(whole / 60) % 60, s = whole % 60;
@@ -119,7 +122,7 @@
         const k = index.strips[C.question[i]];
         if (k === null || k === undefined) return { duration: null, pictures: {}, error: "no pictures in this file", quiet: true };
         const found = await strip(k);
-        const lacking = !found.error && parts.some((part) => isFrame(part) && !(part[0] in found.pictures));
+        const lacking = !found.error && parts.some((part) => isFrame(part) && !isMade(keyOf(part)) && !(keyOf(part) in found.pictures));
         return lacking ? { ...found, error: "no pictures of this episode in this file", quiet: true } : found;
       },
       async search(text, current) {
@@ -740,17 +743,18 @@
         const [at, when, width, height, clip] = part;
         const picture = button("", () => enlarge(figure), { cls: "picture", "aria-label": `Frame ${at} at ${seconds(when)}, enlarge` });
         picture.style.setProperty("--aspect", `${width} / ${height}`);
-        const figure = { at, when, width, height, clip, before, picture, block, source: null };
+        const key = keyOf(part), made = isMade(key), region = key !== at && !made;
+        const figure = { at, when, width, height, clip, before, picture, block, key, made, region, source: null };
         figures.push(figure);
         strip.append(el("figure", null, picture, el("figcaption", null,
-          el("b", null, seconds(when)), ` #${at}`, clip ? el("span", { cls: "note", title: "one of the frames that the model saw as one video" }, `\u25B6 ${clip[0]}/${clip[1]}`) : null, before ? el("span", { title: "as the model saw it: " + before }, before) : null)));
+          el("b", null, seconds(when)), ` #${at}`, made || region ? el("span", { cls: "note", title: made ? "drawn by a tool, as the model saw it" : "a region of the frame, as the model saw it" }, made ? "made" : "region") : null, clip ? el("span", { cls: "note", title: "one of the frames that the model saw as one video" }, `\u25B6 ${clip[0]}/${clip[1]}`) : null, before ? el("span", { title: "as the model saw it: " + before }, before) : null)));
       }
     }
     return nodes;
   }
 
   function enlarge(figure) {
-    const caption = `${seconds(figure.when)}, frame ${figure.at}; shown to the model as ${figure.width} \u00D7 ${figure.height} pixels${figure.clip ? `, frame ${figure.clip[0]} of a video of ${figure.clip[1]}` : ""}`;
+    const caption = `${seconds(figure.when)}, frame ${figure.at}; ${figure.made ? "a picture that a tool made of it, " : figure.region ? "a region of it, " : ""}shown to the model as ${figure.width} \u00D7 ${figure.height} pixels${figure.clip ? `, frame ${figure.clip[0]} of a video of ${figure.clip[1]}` : ""}`;
     const body = [el("p", { cls: "note" }, caption)];
     if (figure.source) body.unshift(el("img", { src: figure.source, alt: "Frame at " + seconds(figure.when) }));
     if (figure.before) body.push(el("p", { cls: "note" }, "text before it: " + figure.before));
@@ -859,11 +863,11 @@
       }
       told(strip.duration);
       for (const figure of mine) {
-        const picture = strip.pictures[figure.at];
+        const picture = figure.made ? (detail.made || {})[figure.key] : strip.pictures[figure.key];
         if (picture) {
           figure.source = "data:image/jpeg;base64," + picture;
           figure.picture.replaceChildren(el("img", { src: figure.source, alt: "" }));
-        } else figure.picture.replaceChildren(el("span", null, strip.quiet ? "not in this file" : "no picture"));
+        } else figure.picture.replaceChildren(el("span", null, figure.made ? "not recorded" : strip.quiet ? "not in this file" : "no picture"));
       }
       if (strip.error) blocks[block].append(el("p", { cls: strip.quiet ? "note" : "note bad" }, (strip.quiet ? "" : "Pictures: ") + strip.error +
         (strip.quiet ? " (--images N makes more, --serve makes all)." : "")));

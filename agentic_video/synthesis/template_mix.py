@@ -1,0 +1,112 @@
+"""Demonstrations by template: the teacher is asked to follow one of FrameThinker's five (paper, appendix F.2).
+
+The template of each episode is drawn, by weights. What the teacher is told stands in its instructions only: the record
+has the system's own prompt, and says which template was asked for and which was followed.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agentic_video.rollout.policy import Policy, Utterance
+from agentic_video.synthesis.templates import Template
+from agentic_video.systems.base import EpisodeView
+from agentic_video.systems.prompts import question_text
+from agentic_video.types.message import AsideRequest, Message, Part
+from agentic_video.types.row import VideoQA
+from agentic_video.types.trajectory import Aside
+from agentic_video.utils.choices import did_you_mean
+from agentic_video.utils.errors import SetupError
+
+FREE = "free"
+"""No template: the answer alone decides (outcome-supervised data)."""
+OPTION = "--template-mix"
+_CLOCK_TIME = re.compile(r"[0-9]:[0-9]")
+
+GUIDANCE: Mapping[Template, str] = {
+    "direct": "Answer in your first turn, from the frames that you are shown at the beginning. Choose no frames, and "
+    "look up no frame number.",
+    "single_pass": "Choose frames exactly once, where the question is decided, and answer in the turn after that. Look "
+    "up no frame number.",
+    "timestamp_grounded": "First look up the frame number of a time that the question names. Then choose frames "
+    "exactly once, between two numbers that hold the one that you were told, and answer in the turn after that.",
+    "hierarchical": "Choose frames twice: first over a wide stretch, then over a narrower one that lies within it. "
+    "Answer in the turn after that. Look up no frame number.",
+    "multi_interval": "Choose frames twice, over two stretches that lie apart from each other, and compare what they "
+    "show. Answer in the turn after that. Look up no frame number.",
+}
+"""What the teacher is told of each template."""
+_TOLD = "How to go about this question: {guidance} Keep to this, and to the form described above; never mention it."
+
+
+@dataclass(frozen=True)
+class TemplateMix:
+    """How often each template is asked for.
+
+    Attributes:
+        weights: Of the templates, and of ``free``; not all are 0.
+    """
+
+    weights: Mapping[str, float]
+
+    def draw(self, qa: VideoQA, sample: int) -> str:
+        """The template of an episode, the same each time; ``timestamp_grounded`` only where a clock time is named."""
+        timed = _CLOCK_TIME.search(question_text(qa, "{letter}. {text}")) is not None
+        open_to = {name: share for name, share in self.weights.items() if timed or name != "timestamp_grounded"}
+        if not any(open_to.values()):
+            return FREE
+        chance = random.Random(f"{qa.data_source}/{qa.id}/{sample}")
+        return chance.choices(list(open_to), list(open_to.values()))[0]
+
+
+def read_mix(text: str) -> TemplateMix:
+    """A mixture from its words, e.g. ``direct:1,single_pass:2,free:3``.
+
+    Raises:
+        SetupError: A name is unknown or there twice, or a weight is none.
+    """
+    names, weights = (*GUIDANCE, FREE), dict[str, float]()
+    for word in text.split(","):
+        name, _, number = (part.strip() for part in word.partition(":"))
+        if name not in names:
+            raise SetupError(f"{OPTION} {name}: {did_you_mean(name, names)}there are {', '.join(names)}")
+        if name in weights:
+            raise SetupError(f"{OPTION}: {name} is there twice")
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", number):
+            raise SetupError(f"{OPTION} {name}:{number}: expected a number from 0, e.g. {name}:1")
+        weights[name] = float(number)
+    if not any(weights.values()):
+        raise SetupError(f"{OPTION}: every weight is 0")
+    return TemplateMix(weights)
+
+
+class GuidedPolicy:
+    """A teacher that is told how to go about a question, as one :class:`agentic_video.rollout.policy.Policy`.
+
+    Args:
+        teacher: Plays the episode.
+        template: That it is to follow.
+    """
+
+    def __init__(self, teacher: Policy, template: Template):
+        self._teacher, self._told = teacher, _TOLD.format(guidance=GUIDANCE[template])
+
+    @property
+    def num_tokens(self) -> int:
+        return self._teacher.num_tokens
+
+    async def begin(self, messages: Sequence[Message]) -> bool:
+        if messages and messages[0].role == "system":
+            first = Message("system", (*messages[0].parts, "\n\n" + self._told))
+            return await self._teacher.begin([first, *messages[1:]])
+        return await self._teacher.begin([Message("system", (self._told,)), *messages])
+
+    async def say(self, view: EpisodeView) -> Utterance:
+        return await self._teacher.say(view)
+
+    async def show(self, parts: Sequence[Part]) -> bool:
+        return await self._teacher.show(parts)
+
+    async def ask(self, request: AsideRequest) -> Aside:
+        return await self._teacher.ask(request)

@@ -53,8 +53,8 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
         "--processor",
         default="",
         metavar="MODEL",
-        help="with --engine vllm-server, whose processor and tokenizer the model has (default: what the server says "
-        "that it loaded)",
+        help="with a server, whose processor and tokenizer the model has: vllm-server needs it (default: what the "
+        "server says that it loaded), and chat reads in it how the chat template begins replies",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from agentic_video.config.unread import check_unread
+from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.systems.base import System
 from agentic_video.utils.choices import did_you_mean
 from agentic_video.utils.errors import SetupError
@@ -77,6 +78,31 @@ MANAGER = "agentic_video.training.agent_loop_manager.VideoAgentLoopManager"
 IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
 """A module that LoRA must leave alone, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""
 
+PROCESSOR_KEYS = frozenset(
+    {
+        "size",
+        "min_pixels",
+        "max_pixels",
+        "patch_size",
+        "temporal_patch_size",
+        "merge_size",
+        "do_resize",
+        "resample",
+        "do_rescale",
+        "rescale_factor",
+        "do_normalize",
+        "image_mean",
+        "image_std",
+        "fps",
+        "num_frames",
+        "do_sample_frames",
+        "images_kwargs",
+        "videos_kwargs",
+    }
+)
+"""Arguments of a processor by which one side would see other pictures than the other."""
+PROCESSOR_ARGUMENTS = f"{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs"
+
 Get = Callable[[str], Any]
 
 
@@ -101,11 +127,13 @@ def check_verl_features(config: DictConfig) -> None:
         _reward,
         _trainer,
         _engine,
+        _processors,
         _actor,
         _lora,
         _separate_async,
         _blind,
     )
+    kwargs_of(config.get("data"))
     of_all = (_loggers, _resume, _videos, _frozen_vision, _data_set)
     for checks in (*of_all, *(of_grpo if "actor_rollout_ref" in config else ())):
         for message in checks(get):
@@ -299,6 +327,25 @@ def _blind(get: Get) -> Iterator[str]:
     if get("skip.rollout_tq.enable"):
         # verl/utils/skip/rollout_skip.py saves the batch, where frames are references to a store of that run
         yield "skip.rollout_tq.enable: what verl would save of a rollout has no pictures, only references; set False"
+
+
+def processor_problem(arguments: Any, key: str) -> str:
+    """What is wrong with arguments for vLLM's processor, or verl's, which the other processes don't get; empty where
+    nothing is."""
+    changed = sorted(PROCESSOR_KEYS & {str(name) for name in arguments or {}})
+    if not changed:
+        return ""
+    return (
+        f"{key}.{changed[0]}: rollouts, engine and trainer have the processor of the checkpoint's files, and pictures "
+        "must be the same to all; leave it out, and write it into preprocessor_config.json (and "
+        "video_preprocessor_config.json) of the checkpoint's folder"
+    )
+
+
+def _processors(get: Get) -> Iterator[str]:
+    for key in (PROCESSOR_ARGUMENTS, "data.mm_processor_kwargs"):
+        if problem := processor_problem(get(key), key):
+            yield problem
 
 
 def _engine(get: Get) -> Iterator[str]:

@@ -9,6 +9,7 @@ from omegaconf import DictConfig, OmegaConf
 from agentic_video.config.typed import check_types, class_at, dataclass_from, unknown_key
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.graders.verifier import VerifierConfig
+from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
 from agentic_video.systems.prompts import check_places, load_prompt, packaged_prompts
@@ -29,14 +30,19 @@ class LogConfig:
 
     Attributes:
         validation_pictures: Most episodes of a validation that are logged as pictures; 0 logs none.
+        format_alarm_after: Warn when hardly any of the first so many episodes of a run keeps the format; 0 never warns
+            (a reward of your own without a format).
 
     Raises:
         ValueError: A number that makes no sense.
     """
 
     validation_pictures: int = 3
+    format_alarm_after: int = 64
 
     def __post_init__(self) -> None:
+        if self.format_alarm_after < 0:
+            raise ValueError(f"format_alarm_after can't be negative, got {self.format_alarm_after}")
         if not 0 <= self.validation_pictures <= MAX_PICTURES:
             raise ValueError(f"validation_pictures must be from 0 to {MAX_PICTURES}, got {self.validation_pictures}")
 
@@ -148,6 +154,15 @@ def limits_of(config: DictConfig) -> TokenLimits:
     )
 
 
+def template_kwargs_of(config: DictConfig) -> dict[str, Any]:
+    """The variables that a run's chat template is given (``data.apply_chat_template_kwargs``).
+
+    Raises:
+        SetupError: One isn't the user's to give.
+    """
+    return kwargs_of(config.get("data"))
+
+
 def episode_limits(data: DictConfig, settings: Settings) -> TokenLimits:
     """The token budgets of recorded episodes in the ``data`` block of a run that plays none (SFT)."""
     response = int(data.max_response_length)
@@ -188,6 +203,7 @@ OTHERS = (
     "validate_greedy",
     "oversample",
     "credit",
+    "stall_seconds",
 )
 
 

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from agentic_video.config.compose import compose_recipe
+from agentic_video.config.features import PROCESSOR_ARGUMENTS, processor_problem
 from agentic_video.config.settings import Settings, limits_of, settings_of
 from agentic_video.datasets.rows import Problem, load_rows, placed_rows, reported
 from agentic_video.evaluation.backends.base import Backend
@@ -65,6 +66,8 @@ from agentic_video.evaluation.submission import write_submissions
 from agentic_video.evaluation.suites import JUDGED
 from agentic_video.evaluation.sweep import Point, draw, folder_name, point, read_curves, swept
 from agentic_video.graders.captions import is_caption
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import OPEN_ENDED, System
 from agentic_video.systems.needs import judged
@@ -195,6 +198,7 @@ class Job:
             frame_store=self.settings.frame_store,
             retrieval=self.retrieval,
             judge=self.settings.judge,
+            score_timeout=self.settings.reward.timeout,
             concurrency=self.options.concurrency,
             provenance={
                 "model": self.model.chat.model or self.model.model,
@@ -231,6 +235,7 @@ class Job:
                 "top_p": self.model.top_p,
                 "seed": self.model.seed,
             },
+            **({"template_kwargs": dict(self.model.template_kwargs)} if self.model.template_kwargs else {}),
         }
 
     def identity_at(self, value: int) -> dict[str, Any] | None:
@@ -451,6 +456,7 @@ def prepare(options: EvalOptions) -> tuple[Job, list[Part]]:
     if clips and not backend_class(model.engine).takes_clips:
         raise SetupError(f"--engine {model.engine} takes no clips: agentic_video.system.frames_as=images")
     model = fit_images(model, max(part.system.max_images for part in parts), clips)
+    check_pictures(model, settings.system)
     shards = count_shards(options.shards, model)
     root = _root_of(options.model, model.chat.model)
     return Job(options, settings, limits, model, questions.rows, shards, questions.left_out, root), parts
@@ -464,6 +470,26 @@ def _content_of(model: str) -> str | None:
 def _holds(folder: Path, model: str) -> bool:
     """Return True if a folder holds an evaluation of a model, which is reported whatever has become of the model."""
     return any(read_settings(file.parent).get("model") == model for file in folder.glob(f"**/{SETTINGS_FILE}"))
+
+
+def check_pictures(model: ModelSpec, system: System) -> None:
+    """Make sure that a system's pictures are ones for a model's processor and for vLLM, as far as its files tell.
+
+    Raises:
+        SetupError: They aren't; one line with the key.
+    """
+    if problem := processor_problem(model.vllm.get("mm_processor_kwargs"), PROCESSOR_ARGUMENTS):
+        raise SetupError(problem)
+    named = {"vllm": model.model, "vllm-server": model.processor}.get(model.engine, "")
+    rules = checkpoint_rules(named) if named else None
+    if rules is None:
+        return
+    check_size_factor(system, rules)
+    views = opening_pictures(system, rules)
+    for line in size_notes(views, rules, named):
+        print(line, file=sys.stderr)
+    if model.engine == "vllm":
+        check_engine_room(views, rules, model.vllm, "actor_rollout_ref.rollout.max_num_batched_tokens")
 
 
 def _root_of(options: ModelOptions, name: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from agentic_video.config.settings import template_kwargs_of
 from agentic_video.graders.connection import MAX_REPLY_BYTES, api_key
 from agentic_video.rollout.chat_policy import ChatConfig
 from agentic_video.systems.base import System
@@ -67,7 +68,8 @@ class ModelSpec:
         seed: Of sampling: with the question it gives each turn's own. Negative: turns have none.
         vllm: Arguments of vLLM's engine.
         chat: How to reach the server.
-        processor: Folder or name of the processor of a model behind vLLM's server.
+        processor: Folder or name of the processor of a model behind a server; empty where it isn't needed.
+        template_kwargs: Variables for the model's chat template (``data.apply_chat_template_kwargs``).
     """
 
     engine: str
@@ -78,6 +80,7 @@ class ModelSpec:
     vllm: Mapping[str, Any] = field(default_factory=dict)
     chat: ChatConfig = field(default_factory=ChatConfig)
     processor: str = ""
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
 
 SERVED = ("chat", "vllm-server")
@@ -98,8 +101,8 @@ class ModelOptions:
         seed: See :class:`ModelSpec`.
         concurrency: Most requests to a server at a time.
         api_key_env: Environment variable that holds the server's key.
-        processor: Folder or name of the processor of a model behind vLLM's server; empty takes what the server says it
-            loaded.
+        processor: Folder or name of the processor of a model behind a server. With ``vllm-server``, empty takes
+            what the server says it loaded; with ``chat`` it tells how the chat template begins replies.
     """
 
     model: str
@@ -482,9 +485,10 @@ def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
         recipe_temperature if options.temperature is None else options.temperature,
         float(rollout.val_kwargs.top_p) if options.top_p is None else options.top_p,
         options.seed,
+        template_kwargs=template_kwargs_of(config),
     )
     if options.engine in SERVED:
-        processor = _processor_of(options) if options.engine == "vllm-server" else ""
+        processor = _processor_of(options) if options.engine == "vllm-server" else options.processor
         return replace(
             spec,
             processor=processor,
@@ -519,7 +523,11 @@ def _chat_config(options: ModelOptions, spec: ModelSpec, max_turn_tokens: int) -
         concurrency=options.concurrency,
         temperature=spec.temperature,
         max_tokens=max_turn_tokens or ChatConfig.max_tokens,
-        fields={"top_p": spec.top_p} if spec.top_p < 1 else {},
+        fields={
+            **({"top_p": spec.top_p} if spec.top_p < 1 else {}),
+            # vLLM's and SGLang's name for them
+            **({"chat_template_kwargs": dict(spec.template_kwargs)} if spec.template_kwargs else {}),
+        },
     )
 
 

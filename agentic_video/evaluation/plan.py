@@ -9,6 +9,7 @@ from agentic_video.evaluation.model import ModelSpec
 from agentic_video.graders.judge import JudgeConfig
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import System
+from agentic_video.systems.reward_function import SCORE_TIMEOUT
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.store import StoreConfig
 
@@ -25,6 +26,7 @@ class Plan:
         limits: Token budgets of an episode.
         concurrency: Episodes at a time.
         provenance: Noted in every record.
+        score_timeout: Seconds that grading an episode may take, without what the judge takes.
     """
 
     folder: Path
@@ -36,6 +38,7 @@ class Plan:
     judge: JudgeConfig
     concurrency: int
     provenance: Mapping[str, Any]
+    score_timeout: float = SCORE_TIMEOUT
 
 
 def fit_limits(system: System, limits: TokenLimits) -> TokenLimits:

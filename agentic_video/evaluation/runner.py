@@ -27,7 +27,7 @@ from agentic_video.rollout.chat_policy import Usage
 from agentic_video.rollout.episode import play_attempts
 from agentic_video.rollout.policy import EngineError, Policy
 from agentic_video.systems.base import System
-from agentic_video.systems.reward_function import plain_number
+from agentic_video.systems.reward_function import SCORE_TIMEOUT, limited, plain_number
 from agentic_video.tools.base import Retriever
 from agentic_video.types.record import Record, RecordError
 from agentic_video.types.row import VideoQA
@@ -89,7 +89,7 @@ async def play_one(context: EvalContext, retriever: Retriever | None, qa: VideoQ
     played = await play_question(context, retriever, qa, rollout_index)
     trajectory = played.attempts[-1]
     rewards = {
-        **await grades(context.plan.system, trajectory, qa, context.graders),
+        **await grades(context.plan.system, trajectory, qa, context.graders, context.plan.score_timeout),
         "turns": float(len(trajectory.turns)),
         "tool_calls": float(trajectory.tool_calls),
         "illegal_calls": float(trajectory.illegal_calls),
@@ -109,8 +109,13 @@ GRADES = ("acc", "acc_robust", *CAPTION_VALUES)
 """Values that :func:`grades` may return."""
 
 
-async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> dict[str, float]:
+async def grades(
+    system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, timeout: float = SCORE_TIMEOUT
+) -> dict[str, float]:
     """Accuracies of an episode; one that can't be had is left out.
+
+    Args:
+        timeout: Seconds that the system's own rule may take.
 
     Returns:
         ``acc`` by the system's own rule, or by the judge's where that is the benchmark's (:data:`JUDGED`, captions),
@@ -119,6 +124,7 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
 
     Raises:
         ArithmeticError: The system's own accuracy is no finite number.
+        TimeLimitError: It never came.
     """
     found: dict[str, float] = {}
     if qa.hidden:
@@ -129,7 +135,7 @@ async def grades(system: System, trajectory: Trajectory, qa: VideoQA, graders: G
         elif qa.answer_type == "open_ended" and qa.data_source in JUDGED:
             found["acc"] = await grade_answer(trajectory.answer or None, qa, "robust", graders.judge)
         else:
-            grade = await system.grade(trajectory, qa, graders)
+            grade = await limited(system.grade, trajectory, qa, graders, timeout)
             found["acc"] = plain_number(f"{type(system).__name__}.grade", "an accuracy of", grade)
     except EndpointError as error:
         logger.info("row %s: not graded: %s", qa.id, error)
@@ -250,7 +256,7 @@ async def grade_again(
             async def worker() -> None:
                 for record, qa in waiting:
                     try:
-                        found = await grades(plan.system, record.trajectory, qa, graders)
+                        found = await grades(plan.system, record.trajectory, qa, graders, plan.score_timeout)
                     except Exception as error:  # one question never stops the others
                         failed.append(Failure(key_of(qa), described(error)))
                         logger.warning("row %s could not be graded again: %s", qa.id, failed[-1].error)

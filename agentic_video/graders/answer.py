@@ -5,11 +5,14 @@ A benchmark's official extraction becomes one more function of (prediction, ques
 """
 
 import re
-import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from typing import Literal
 
-from agentic_video.types.row import LETTERS, VideoQA
+from agentic_video.types.row import LETTERS, VideoQA, by_letter
+from agentic_video.types.written import peeled, plain, undress
 
 MatchRule = Literal["exact", "strict", "robust", "one_letter", "last_letter", "leading_letter", "marked_letter"]
 """``exact``: equal to the gold letter, as strings (FrameThinker's released code). ``strict``: the gold letter, perhaps
@@ -21,26 +24,32 @@ MAX_ANSWER_CHARS = 4_000
 """A longer answer is wrong, except under ``one_letter`` and ``last_letter``, which read all of it: a letter at the end
 of a long text earns nothing."""
 
+_DOTTED = re.compile(r"([A-Z])\.")
 _LEADING = re.compile(r"([A-Z])(?:[.\s]|\Z)")
 _STRICT = re.compile(r"([A-Z])\.?|\(([A-Z])\)|\[([A-Z])\]")
 
-# A command's braces are taken off from the inside out; nothing nests deeper than \boxed{\textbf{\text{B}}}.
-_LATEX = re.compile(r"\\(?:boxed|text|textbf|textit|mathrm|mathbf)\{([^{}]*)\}")
-_LATEX_DEPTH = 3
-# Not of prices, which have as many dollars
-_MATHS = re.compile(r"\$ *(\\[a-z]+\{[^$]*\}|[A-Za-z]) *\$")
-# Signs that NFKC leaves alone, as what they are in ASCII
-_SIGNS = str.maketrans(
-    "\u3002\u3001\u2018\u2019\u201c\u201d\u300a\u300b\u300c\u300d\u2013\u2014\u2212", '.,\'\'""""""---'
-)
 _LEAD = re.compile(
-    r"(?:(?:so|thus|hence|therefore),? )?(?:it(?: is|'s) |(?:the |my )?(?:final |correct |right |best )?"
-    r"(?:answer|option|choice)\b(?: is| would be)?:? ?)(?:the )?(?:option |choice |letter )?"
-    # in Chinese: (so,) (the right) answer (is), option, I choose
-    r"|(?:(?:所以|因此),? ?)?(?:正确|最终)?(?:答案|选项|选择|选)(?:是|为)?:? ?(?:选项|选)?",
+    r"(?:(?:so|thus|hence|therefore),? )?"
+    r"(?:it(?: is|'s) |i(?:'d| would| will)? (?:choose|pick|select|go with) "
+    r"|(?:the |my )?(?:final |correct |right |best )?(?:answer|ans|option|choice)\b\.?"
+    r"(?: ?-+>?(?= )|(?: is| would be| should be| must be)?(?: ?[:=])?) ?)(?:the (?=option|choice|letter))?"
+    # in Chinese, Japanese and Korean: (so,) (the right) answer (is), option, I choose
+    r"|(?:(?:所以|因此|综上|故),? ?)?我?(?:正确|最终|最佳|正確|最終)?的?(?:答案|选项|选择|选|選項|選擇|選|答え|정답)"
+    r"(?:应该|应|應該)?(?:是|为|為|は|은|는)?(?: ?[:=])? ?",
     re.IGNORECASE,
 )
-_LETTER = re.compile(r"[(\[]?([A-Za-z])(?:([)\].:]+ ?|, ?| - )|$| )(.*)", re.DOTALL)
+_KIND = re.compile(r"(?:option |choice |letter |选项|选|選項|選) ?", re.IGNORECASE)
+_LETTER = re.compile(
+    r"[(\[{|]{0,4}([A-Za-z])(?:选项|選項|项|項)?"
+    r"(?:([)\]}|.:]+ ?|, ?| - )|( ?(?:[-=/;~|]|->) ?)|$| )(.*)",
+    re.DOTALL,
+)
+"""A letter, what stands between it and an option's text, and the rest. The first kind of mark belongs to a letter; the
+second may as well be a part of a text (``T-shirt``, ``A/B``)."""
+_CJK_END = re.compile(r"(?:选项|選項|项|項|です|だ|입니다|이다)\Z")
+_LAST_LETTER = re.compile(r"(?:(?:option|choice|answer|letter) ?)?[(\[]?([A-Za-z])\Z", re.IGNORECASE)
+_BEFORE_LETTER = " ,:;-/(["
+_AROUND_LETTER = " .,:;!?\"')]}|"
 _EDGES = " .,:;!?\"'"
 _SMALL_NUMBERS = (
     "zero",
@@ -69,6 +78,8 @@ _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_SMALL_NUMBERS)
 # A number with its sign; a word; any other sign that can carry meaning (50 %, C++).
 _TOKEN = re.compile(r"(?<!\w)-?(?:\d{1,3}(?:,\d{3}(?!\d))+|\d+)(?:\.\d+)?|\w+|[^\w\s.,:;!?\"'()\[\]{}-]")
 _ARTICLES = re.compile(r"(?<!\S)(?:a|[Tt]he|[Aa]n)(?= \w)")
+_QUOTIENT = re.compile(r"(?<![\w./])(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)(?:/([0-9]{1,9}))?(?![\w/]|\.[0-9])")
+_TO = re.compile(r"(?<=[0-9]) to (?=[0-9])")
 
 
 def boxed(text: str) -> str | None:
@@ -87,17 +98,24 @@ def boxed(text: str) -> str | None:
 def match_last_letter(prediction: str, gold: str) -> bool:
     r"""VideoZoomer's released rule (code): the answer equals the gold letter (gold without a trailing "."), or its
     boxed content does, or its last ``([A-Z])\.`` does."""
-    prediction, gold = prediction.strip(), gold.strip().rstrip(".")
-    dotted = re.findall(r"([A-Z])\.", prediction)
-    return prediction == gold or (boxed(prediction) or "").strip() == gold or (bool(dotted) and dotted[-1] == gold)
+    return gold.strip().rstrip(".") in _released_readings(prediction)
 
 
-def match_one_letter(prediction: str, gold: str) -> bool:
-    r"""VideoZoomer's released rule with one reading of an answer: its boxed content if it has any, else its last
-    ``([A-Z])\.``, else all of it. The released rule takes ``A. \boxed{B}`` for A and for B."""
-    inside, dotted = boxed(prediction), re.findall(r"([A-Z])\.", prediction)
-    named = inside if inside is not None else dotted[-1] if dotted else prediction
-    return named.strip().rstrip(".") == gold.strip().rstrip(".")
+def match_one_letter(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
+    r"""VideoZoomer's released rule, but one option at most is right.
+
+    The released rule takes ``A. \boxed{B}`` for A and for B; here it is B alone: what is boxed counts, where it is one
+    of the options' letters. Of an answer that the released rule takes for one option, both say the same.
+    """
+    letters = tuple(LETTERS[: len(options)])
+    named = [reading for reading in _released_readings(prediction) if reading in letters]
+    return named[:1] == [gold.strip().rstrip(".")]
+
+
+def _released_readings(prediction: str) -> tuple[str, str, str]:
+    """What is boxed, the last capital before a dot, and all of an answer."""
+    dotted = _DOTTED.findall(prediction)
+    return (boxed(prediction) or "").strip(), dotted[-1] if dotted else "", prediction.strip()
 
 
 def match_leading_letter(prediction: str, gold: str) -> bool:
@@ -122,9 +140,11 @@ def match_strict(prediction: str, gold: str) -> bool:
 def match_robust(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
     r"""The shared rule: the answer names one option, the right one, and says nothing else.
 
-    It names an option by its letter in any common dress (``b``, ``B.``, ``(B)``, ``**B**``, ``\boxed{B}``,
-    ``Option B``, ``The answer is B``; in Chinese, too), by its text, or by both (``B: text``). Texts are
-    compared without case, punctuation and articles; numbers by value (``1,000`` is ``1000``, ``three`` is ``3``).
+    It names an option by its letter in any common dress (``b``, ``B.``, ``(B)``, ``**B**``, ``$\boxed{\text{B}}$``,
+    ``Option B``, ``The answer is B``; in Chinese, too), by its text, or by both (``B: text``, ``text (B)``). A text
+    that is an option's letter for letter is that option's. Otherwise texts are compared without case, punctuation,
+    articles and the marks of Markdown and LaTeX; numbers by value (``1,000`` is ``1000``, ``three`` is ``3``,
+    ``\frac{1}{2}`` is ``0.5``).
 
     An answer that names no option or several, or a letter with another option's text, is wrong; so is one that goes on
     after naming it, because what follows may take it back.
@@ -134,67 +154,150 @@ def match_robust(prediction: str, gold: str, options: tuple[str, ...]) -> bool:
 
 def named_option(prediction: str, options: tuple[str, ...]) -> str | None:
     """The letter of the one option that an answer names under the shared rule, or None."""
-    text = _undress(prediction)
-    lead = _LEAD.match(text)
-    rest = text[lead.end() :] if lead else text
-    dressed = _LETTER.fullmatch(rest.strip(_EDGES + ")]") or "-")
-    letter = dressed[1].upper() if dressed and dressed[1].upper() in LETTERS[: len(options)] else ""
-    named = _with_text(text, options) or (_with_text(rest, options) if lead else set())
-    if dressed and letter:
-        separator, tail = dressed[2], dressed[3]
-        if not tail:
-            return letter
-        also = _with_text(tail, options)
-        if separator:
-            # "B: text". The whole may be an option's text as well ("A. Lincoln"), but a tail of no option is idle talk.
-            named = named | also | {letter} if named or also else set()
-        elif also == {letter}:  # "B text"
-            named = named | also
+    choices = _choices(options)
+    undressed = undress(prediction)
+    letter = _bare_letter(undressed, choices)
+    for text in dict.fromkeys((*peeled(prediction), *peeled(plain(prediction)))):
+        if named := _named(text, choices, _VERBATIM):
+            # "$\mathrm{B}$" may be option B, or the text of another
+            return named.pop() if len(named) == 1 and letter in ("", *named) else None
+    named = _named(undressed, choices, _LOOSE)
     return named.pop() if len(named) == 1 else None
 
 
-def _undress(text: str) -> str:
-    """An answer on one line, without Markdown's and LaTeX's marks."""
-    text = _MATHS.sub(r"\1", _plain(text))
-    for _ in range(_LATEX_DEPTH):
-        text = _LATEX.sub(r"\1", text)
-    text = text.translate({ord(mark): None for mark in "*`"})
-    dollars = text.strip()
-    if len(dollars) > 2 and dollars[0] == dollars[-1] == "$":
-        text = dollars[1:-1]
-    return " ".join(text.split())
+@dataclass(frozen=True)
+class _Choices:
+    """A question's options.
+
+    Attributes:
+        letters: Of the options.
+        forms: Per fold each option's letter and text; twice, where options come with their letters.
+        misplaced: Whether they begin with letters that aren't their own.
+    """
+
+    letters: str
+    forms: tuple[tuple[tuple[str, str], ...], ...]
+    misplaced: bool
 
 
-def _plain(text: str) -> str:
-    """A text with the signs of full-width and of Chinese writing, quotes and dashes as ASCII has them."""
-    return unicodedata.normalize("NFKC", text).translate(_SIGNS)
-
-
-def _with_text(text: str, options: tuple[str, ...]) -> set[str]:
-    """Letters of the options whose text this is: those that are most alike, if any are alike enough."""
+@lru_cache(maxsize=256)
+def _choices(options: tuple[str, ...]) -> _Choices:
+    texts = list(zip(LETTERS, options, strict=False))
+    own = by_letter(options)
+    misplaced = list(own) != list(LETTERS[: len(own)])
+    if not misplaced:
+        texts += own.items()
     # In lower case an option's own "A" is an article
-    texts = [(letter, option.casefold()) for letter, option in zip(LETTERS, options, strict=False)]
-    for fold in (_fold, _fold_words, _fold_without_articles):
-        wanted = fold(text)
-        named = {letter for letter, option in texts if fold(option) == wanted}
+    folded = [
+        [(letter, fold(text if fold is _fold_spaces else text.casefold())) for letter, text in texts] for fold in _FOLDS
+    ]
+    forms = tuple(tuple(dict.fromkeys(item for item in items if item[1])) for items in folded)
+    return _Choices(LETTERS[: len(options)], forms, misplaced)
+
+
+def _named(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
+    """The letters of the options that a text names, by letters or by what is an option's text under some folds."""
+    if bare := _bare_letter(text, choices):
+        return {bare}
+    lead = _LEAD.match(text)
+    rest = text[lead.end() :] if lead else text
+    whole = _with_text(text, choices, folds) or (_with_text(rest, choices, folds) if lead else set())
+    rest = _without_kind(rest)
+    dressed = _LETTER.match(rest)
+    if dressed and (letter := dressed[1].upper()) in choices.letters:
+        also = next(filter(None, (_with_text(tail, choices, folds) for tail in _tails(rest, dressed))), set())
+        if letter in also:
+            also = {letter}  # of two that are alike it is the one whose letter it has
+        if dressed[2]:
+            if whole and not also and folds is _VERBATIM and not choices.misplaced:
+                return whole  # "e.g. this" is no option E
+            # "B: text". The whole may be an option's text as well ("A. Lincoln"), but a tail of no option is idle talk.
+            return whole | also | {letter} if whole or also else set()
+        if also == {letter}:  # "B text"
+            return whole | also
+    rest = rest.strip(_AROUND_LETTER)
+    if not whole and (last := _LAST_LETTER.search(rest)) and (letter := last[1].upper()) in choices.letters:
+        head = rest[: last.start()]
+        if head[-1:] in _BEFORE_LETTER and _with_text(head.rstrip(_BEFORE_LETTER), choices, folds) == {letter}:
+            return {letter}  # "text (B)"
+    return whole
+
+
+def _tails(rest: str, dressed: re.Match[str]) -> Iterator[str]:
+    """What may be the option's text behind a letter: with and without the sign between them, and its wrappers."""
+    yield from peeled(dressed[4])
+    yield rest[dressed.end(1) :].strip()
+
+
+def _bare_letter(text: str, choices: _Choices) -> str:
+    """The letter that is all of a text, apart from its lead and its dress; empty where there is more, or none."""
+    lead = _LEAD.match(text)
+    rest = _CJK_END.sub("", _without_kind(text[lead.end() :] if lead else text).strip(_AROUND_LETTER))
+    found = _LETTER.fullmatch(rest)
+    letter = found[1].upper() if found and not found[4] and not found[3] else ""
+    return letter if letter and letter in choices.letters else ""
+
+
+def _without_kind(text: str) -> str:
+    text = text.lstrip(_EDGES)
+    kind = _KIND.match(text)
+    return text[kind.end() :] if kind else text
+
+
+def _with_text(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
+    """Letters of the options whose text this is: those that are most alike, if any are alike enough."""
+    for fold in folds:
+        wanted = _FOLDS[fold](text)
+        named = {letter for letter, option in choices.forms[fold] if option == wanted}
         if wanted and named:
             return named
     return set()
 
 
+def _fold_spaces(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _fold(text: str) -> str:
-    return " ".join(_plain(text).casefold().split()).strip(_EDGES)
+    return " ".join(plain(text).casefold().split()).strip(_EDGES)
+
+
+def _fold_marks(text: str) -> str:
+    return undress(text).casefold().strip(_EDGES)
 
 
 def _fold_words(text: str) -> str:
     """Words and numbers, without punctuation."""
-    text = _plain(text).casefold().replace("'", "")
+    text = _TO.sub(" ", undress(text).casefold().replace("'", ""))
     return " ".join(_number(_NUMBER_WORDS.get(token, token)) for token in _TOKEN.findall(text))
 
 
 def _fold_without_articles(text: str) -> str:
     """As :func:`_fold_words`. A capital "A" is no article here, even at the start: it is an option's letter."""
-    return _fold_words(_ARTICLES.sub("", " ".join(_plain(text).split())))
+    return _fold_words(_ARTICLES.sub("", undress(text)))
+
+
+def _fold_values(text: str) -> str:
+    """As :func:`_fold_without_articles`, with quotients and decimal numbers as the same fractions."""
+    text = _QUOTIENT.sub(_as_fraction, undress(text))
+    return _fold_without_articles(text)
+
+
+def _as_fraction(found: re.Match[str]) -> str:
+    below = int(found[2] or 1)
+    return str(Fraction(found[1]) / below).replace("/", "\u00f7") if below else found[0]
+
+
+_FOLDS: tuple[Callable[[str], str], ...] = (
+    _fold_spaces,
+    _fold,
+    _fold_marks,
+    _fold_words,
+    _fold_without_articles,
+    _fold_values,
+)
+_VERBATIM = (0, 1)
+_LOOSE = (1, 2, 3, 4, 5)
 
 
 def _number(token: str) -> str:
@@ -212,7 +315,7 @@ _RULES: dict[MatchRule, Callable[[str, VideoQA], bool]] = {
     "exact": lambda prediction, qa: prediction == qa.answer,
     "strict": lambda prediction, qa: match_strict(prediction, qa.answer),
     "robust": lambda prediction, qa: match_robust(prediction, qa.answer, qa.options),
-    "one_letter": lambda prediction, qa: match_one_letter(prediction, qa.answer),
+    "one_letter": lambda prediction, qa: match_one_letter(prediction, qa.answer, qa.options),
     "last_letter": lambda prediction, qa: match_last_letter(prediction, qa.answer),
     "leading_letter": lambda prediction, qa: match_leading_letter(prediction, qa.answer),
     "marked_letter": lambda prediction, qa: match_marked_letter(prediction, qa.answer),

@@ -19,6 +19,7 @@ from agentic_video.types.text import printable
 from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import SetupError
 from agentic_video.utils.proxies import proxy_for
+from agentic_video.utils.time_limit import uncounted
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,9 @@ class EndpointError(Exception):
     """An endpoint gave no verdict; the message says why."""
 
 
-TAKEN_OUT = ("tool_calls", "reasoning_content", "reasoning")
+THOUGHTS = ("reasoning_content", "reasoning")
+"""Fields of a reply in which servers with a reasoning parser put thoughts."""
+TAKEN_OUT = ("tool_calls", *THOUGHTS)
 """Fields of a reply in which servers put what they take out of a model's text."""
 SHOWN_CHARS = 80
 """Characters of a reply that can't be read which a message shows."""
@@ -192,7 +195,8 @@ class Endpoint:
             return read(reply)
 
         try:
-            return await self._retrying()(ask)
+            with uncounted():  # it has a limit of its own
+                return await self._retrying()(ask)
         except Unreadable as error:
             problem = str(error)
         except Exception as error:  # whatever a server can make the client raise
@@ -252,6 +256,25 @@ def text_of(choice: Mapping[str, Any]) -> str:
             "tokens if it only thinks"
         )
     return content or ""
+
+
+def with_thoughts(choice: Mapping[str, Any]) -> str:
+    """Everything that the model said, thoughts included that a server's reasoning parser took out of the text.
+
+    Args:
+        choice: As for :func:`text_of`.
+
+    Raises:
+        Unreadable: Calls were taken out of it, or it is no text.
+    """
+    message = choice["message"]
+    thoughts = [message.get(name) for name in THOUGHTS]
+    thought = next((one for one in thoughts if isinstance(one, str) and one.strip()), "")
+    rest = {name: value for name, value in message.items() if name not in THOUGHTS}
+    text = text_of({**choice, "message": rest})
+    if not thought or "<think>" in text or "</think>" in text:
+        return text  # thoughts of its own, in the tags that it was asked for
+    return f"<think>{thought}</think>{text}" if text else f"<think>{thought}"
 
 
 def _first_choice(reply: Any) -> dict[str, Any]:

@@ -12,14 +12,17 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.config.overrides import parse_overrides
-from agentic_video.config.settings import Settings, settings_of
+from agentic_video.config.settings import Settings, settings_of, template_kwargs_of
 from agentic_video.datasets.rows import empty, load_rows, reported
 from agentic_video.evaluation.results import SAME_ID, repeated
 from agentic_video.graders.connection import api_key
 from agentic_video.graders.endpoint import EndpointConfig
 from agentic_video.launch.handover import quoted
 from agentic_video.launch.options import ON_TOYWORLD, LaunchOptions, Profile, Stage
+from agentic_video.planning.pictures import check_engine_room, check_size_factor, opening_pictures, size_notes
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import FAMILIES
+from agentic_video.rollout.chat_template import KWARGS_KEY, check_kwargs, template_in
 from agentic_video.systems.base import Grader
 from agentic_video.systems.needs import check_needs
 from agentic_video.types.record import RecordError, RowInstead, each_record, rows_instead
@@ -45,6 +48,12 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
     "image processor": ("processor_config.json", "preprocessor_config.json"),
 }
 """Files of a checkpoint beside its weights; without a processor verl goes on, and each rollout fails."""
+OTHER_TEMPLATES = tuple(
+    f"{block}.{key}"
+    for block in ("actor_rollout_ref.model", "model")
+    for key in ("custom_chat_template", "tokenizer_path")
+)
+"""Keys with which the chat template isn't the one in the checkpoint's folder."""
 BATCH_KEY, MINI_BATCH_KEY = "data.train_batch_size", "actor_rollout_ref.actor.ppo_mini_batch_size"
 
 
@@ -173,6 +182,8 @@ def check_inputs(
             from agentic_video.evaluation.model import check_taught
 
             check_taught(str(Path(inputs.model).expanduser()), settings_of(config).system, "MODEL_PATH")
+        _check_pictures(str(tokenizer or inputs.model), config)
+    _check_template(inputs.model, config, profile)
     there = [
         (name, files)
         for name, files in _named_files(inputs, options)
@@ -258,6 +269,46 @@ def _require_place(model: str, profile: Profile) -> None:
     if not folder.is_dir() and (is_path or profile in ON_TOYWORLD):
         hub = "; without a GPU nothing is downloaded" if profile in ON_TOYWORLD else ""
         raise SetupError(f"MODEL_PATH={model}: no such folder{hub}")
+
+
+def _check_pictures(model: str, config: DictConfig) -> None:
+    """Make sure that the pictures of a system are ones for a model's processor and for vLLM, and say which sizes they
+    get.
+
+    Args:
+        model: Folder or name of the model whose processor is loaded.
+
+    Raises:
+        SetupError: They aren't.
+    """
+    rules = checkpoint_rules(model)
+    if rules is None:
+        return
+    settings = settings_of(config)
+    check_size_factor(settings.system, rules)
+    rollout = OmegaConf.select(config, "actor_rollout_ref.rollout")
+    views = opening_pictures(settings.system, rules, int(rollout.n) if rollout else 1)
+    for line in size_notes(views, rules, model):
+        print(line, flush=True)
+    if rollout and rollout.name == "vllm":
+        engine: Any = OmegaConf.to_container(rollout.engine_kwargs.get("vllm") or OmegaConf.create({}), resolve=True)
+        sizes = {key: rollout[key] for key in ("max_num_batched_tokens", "max_model_len")}
+        check_engine_room(views, rules, {**engine, **sizes}, "actor_rollout_ref.rollout.max_num_batched_tokens")
+
+
+def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:
+    """Make sure that the chat template reads the variables that it is to be given, where it is at hand.
+
+    Raises:
+        SetupError: It doesn't.
+    """
+    kwargs = template_kwargs_of(config)
+    if not kwargs or any(OmegaConf.select(config, key) for key in OTHER_TEMPLATES):
+        return
+    if not model and profile in ON_TOYWORLD:
+        raise SetupError(f"{KWARGS_KEY}: the tiny model's chat template reads no variables; leave it out")
+    if model and (template := template_in(Path(model).expanduser())):
+        check_kwargs(template, kwargs)
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:

@@ -13,9 +13,11 @@ from omegaconf.errors import OmegaConfBaseException
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.typed import dataclass_from
 from agentic_video.planning.memory import BF16, FP32, Head, Precision
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.shapes import ModelShape, shape_of
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.utils.units import GIB
+from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.store import StoreConfig
 
 ACTOR, MODEL, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.model", "actor_rollout_ref.rollout"
@@ -193,9 +195,11 @@ class Job:
         prefix_cached: Whether engines keep what a sequence begins with, for its next turn and the rest of its group.
         micro_batch: Sequences of a micro-batch; 0 where it is filled up by tokens.
         data_parallel: Engines of a server, each with the whole model.
+        rules: The sizes of frames that the model's processor keeps.
     """
 
     shape: ModelShape
+    rules: ProcessorRules
     machines: Machines
     episode: Episode
     sizes: Sizes
@@ -276,9 +280,19 @@ class Job:
         return self.mini_batch * self.rollouts > max(1, self.machines.gpus // self.ulysses)
 
     @property
+    def clip_frames(self) -> int:
+        """Frames of the first clip; 0 where frames are images."""
+        return max(2, self.episode.overview_frames) if self.clips else 0
+
+    @property
+    def frame_size(self) -> tuple[int, int]:
+        """(width, height) at which frames are shown: the nearest that the model's processor keeps."""
+        return self.rules.kept(self.episode.width, self.episode.height, self.clip_frames)
+
+    @property
     def frame_tokens(self) -> int:
         """Visual tokens of a frame; two frames of a clip share those of one."""
-        return max(1, self.shape.visual_tokens(self.episode.width, self.episode.height) // (1 + self.clips))
+        return max(1, self.rules.tokens(*self.frame_size, self.clip_frames) // max(1, self.clip_frames))
 
     @property
     def frame_patches(self) -> int:
@@ -444,7 +458,8 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> Job:
     read = _Reader(config)
     episode = _episode(read)
     path = str(read.get(f"{MODEL}.path", ""))
-    shape = shape_of(model or (path if _is_folder(path) else "") or episode.model)
+    named = model or (path if _is_folder(path) else "") or episode.model
+    shape = shape_of(named)
     pool = None
     if alone := gpus_of(config, None)[1]:
         pool = replace(machines, gpus=alone, per_node=min(alone, read.count(f"{ROLLOUT}.n_gpus_per_node")))
@@ -463,8 +478,16 @@ def job_of(config: DictConfig, machines: Machines, model: str = "") -> Job:
         decode_bytes=read("agentic_video.frame_store.decode_bytes"),
     )
     store_bytes, decoders = store.bounds(int(machines.host_bytes), CPUS_OF_A_GPU * machines.per_node)
+    rules = checkpoint_rules(named, shape.family)
+    if rules is None:
+        raise SetupError(f"{named}: nothing is known of its processor's sizes")
+    try:
+        rules.kept(episode.width, episode.height)
+    except ValueError as error:
+        raise SetupError(f"{named}: {one_line(error)}") from error
     return Job(
         shape=shape,
+        rules=rules,
         machines=machines,
         episode=episode,
         sizes=sizes_of(config, sequence, heads=shape.text.heads, gpus=machines.gpus),

@@ -30,6 +30,8 @@ CONTEXTS = 1 * GIB
 """CUDA and NCCL of the trainer's process, or of the one that receives weights for an engine (assumed)."""
 BUFFERS = 2
 """Buckets of weights on each side, where they go to other GPUs (``nccl_checkpoint_engine.py``, ``prepare``)."""
+MOST_LENT = 0.85
+"""Share of a GPU that an engine is lent beside a trainer, whose libraries' own workspaces aren't counted."""
 ASLEEP = 3 * GIB
 """Of an engine that sleeps: its CUDA context, graphs and what it can't give back (assumed)."""
 MICRO_BATCHES = (
@@ -434,10 +436,21 @@ def _shorter(job: Job) -> Change | None:
 def _lent(job: Job) -> Change | None:
     """The largest share of a GPU that leaves the trainer its own."""
     left = job.machines.gpu_bytes * TIGHT - sum(_between(job).values())
-    share = math.floor(20 * left / job.machines.gpu_bytes) / 20
+    share = min(MOST_LENT, math.floor(20 * left / job.machines.gpu_bytes) / 20)
     if share <= 0 or share == job.utilization:
         return None
     return (f"{ROLLOUT}.gpu_memory_utilization={share:g}",), replace(job, utilization=share)
+
+
+def _enough_lent(job: Job) -> tuple[str, ...]:
+    """The least share of a GPU with which no episode waits for the cache, or the largest that can be lent."""
+    most = _lent(job)
+    if most is None or most[1].utilization <= job.utilization:
+        return ()
+    for twentieth in range(math.floor(20 * job.utilization) + 1, round(20 * most[1].utilization)):
+        if (engine := engine_of(replace(job, utilization=twentieth / 20))).typical >= engine.wanted:
+            return (f"{ROLLOUT}.gpu_memory_utilization={twentieth / 20:g}",)
+    return most[0]
 
 
 def _parallel(job: Job) -> Change | None:
@@ -662,12 +675,18 @@ def _host_with(job: Job, picture_cache: int) -> Verdict:
 
 
 def _slow(job: Job) -> Iterator[Finding]:
-    """What works and costs time."""
+    """What works and costs time, or more memory than one would think."""
+    if traffic.readers(job) > 1:
+        parts = traffic.loading_parts(job)
+        read = parts["model as it is read"] + parts.get("reference model", 0)
+        yield Finding(
+            "fits",
+            f"the model's embedding is tied to its head, so that each of a node's {traffic.readers(job)} processes "
+            f"reads all weights: {read / GIB:.0f} GiB of main memory while the model is read",
+        )
     engine = engine_of(job)
     if engine.longest >= 1 and engine.typical < engine.wanted:
-        changes: tuple[str, ...] = ()
-        if (change := _lent(job)) and change[1].utilization > job.utilization:
-            changes = change[0]
+        changes = _enough_lent(job)
         yield Finding(
             "fits",
             f"the KV cache of an engine holds {engine.typical:.0f} typical sequences of {job.typical} tokens of the "

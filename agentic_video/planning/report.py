@@ -55,7 +55,7 @@ def text_of(plan: Plan) -> str:
     lines = [
         f"{job.shape.name}, {job.shape.parameters / 1e9:.2f} billion parameters, on {_gpus(machines)}{alone}",
         f"a step: {job.questions} questions x {job.rollouts} rollouts; a typical episode: {job.episode.frames} frames "
-        f"of {job.episode.width} x {job.episode.height}, {job.typical} tokens; the longest: {job.longest}",
+        f"of {job.frame_size[0]} x {job.frame_size[1]}, {job.typical} tokens; the longest: {job.longest}",
         "",
     ]
     for phase in plan.gpu:

@@ -146,11 +146,6 @@ class ModelShape:
         ends = 2 * (text.hidden + queries) + 2 * (text.hidden + keys) + 3 * (text.hidden + text.intermediate)
         return rank * text.layers * ends
 
-    def visual_tokens(self, width: int, height: int) -> int:
-        """Tokens of a frame whose sides are multiples of a visual token's."""
-        side = self.vision.patch * self.vision.merge
-        return (width // side) * (height // side)
-
 
 @cache
 def published_shapes() -> Mapping[str, ModelShape]:

@@ -49,7 +49,7 @@ class Hop:
 
 def frame_bytes(job: Job) -> int:
     """A frame's pixels: uint8 RGB."""
-    return 3 * job.episode.width * job.episode.height
+    return 3 * math.prod(job.frame_size)
 
 
 def patch_bytes(job: Job) -> int:
@@ -184,18 +184,21 @@ def _playing_parts(job: Job, machines: Machines) -> dict[str, float]:
     return parts
 
 
+def readers(job: Job) -> int:
+    """Processes of a node that read the whole model: one, or each where the embedding is tied (engine:245)."""
+    return min(job.machines.gpus, job.machines.per_node) if job.shape.text.tied else 1
+
+
 def loading_parts(job: Job) -> dict[str, float]:
-    """Bytes of main memory of the first node while the model is read: whole, by one rank, or by each where the
-    embedding is tied (engine:245). It is spread over the GPUs before rollouts begin."""
-    machines = job.machines
-    here = min(machines.gpus, machines.per_node)
-    readers = here if job.shape.text.tied else 1
+    """Bytes of main memory of the first node while the model is read (:func:`readers`). It is spread over the GPUs
+    before rollouts begin."""
+    here = min(job.machines.gpus, job.machines.per_node)
     parts: dict[str, float] = {
-        "model as it is read": readers * job.shape.parameters * job.precision.weight_bytes,
+        "model as it is read": readers(job) * job.shape.parameters * job.precision.weight_bytes,
         "processes": here * PROCESS,
     }
     if job.reference:
-        parts["reference model"] = readers * job.shape.parameters * job.precision.weight_bytes
+        parts["reference model"] = readers(job) * job.shape.parameters * job.precision.weight_bytes
     return parts
 
 
@@ -264,7 +267,7 @@ def seconds(job: Job) -> dict[str, float]:
     each engine's server; ``generating`` is a bound from below (:func:`generating_seconds`).
     """
     distinct = distinct_frames(job)
-    scale = job.episode.width * job.episode.height / MEASURED_PIXELS
+    scale = math.prod(job.frame_size) / MEASURED_PIXELS
     return {
         "decoding": distinct * DECODE_SECONDS / (job.decoders * job.nodes),
         "vLLM's preprocessing": distinct * ENGINE_SECONDS * scale / job.servers,

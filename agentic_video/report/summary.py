@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
+from agentic_video.report.format_alarm import alarms_of
 from agentic_video.report.held_out import held_out_accuracies, held_out_rewards, read_scores
 from agentic_video.report.metrics import load_metrics, series, usable
 from agentic_video.report.viewer.safe_json import finite
@@ -325,6 +326,9 @@ def write_summary(folder: Path) -> str:
     if signs := signs_of(metrics):
         lines += ["", "Signs of collapse at the end:", ""]
         lines += [f"- {sign.text}." for sign in signs]
+    if alarms := alarms_of(metrics):
+        lines += ["", "Alarms of the first episodes:", ""]
+        lines += [f"- {text}." for text in alarms]
     _, difference = series(found, "training/rollout_probs_diff_mean")
     _, pearson = series(found, "training/rollout_actor_probs_pearson_corr")
     _, evicted = series(found, "training/filter_groups/evicted_samples")

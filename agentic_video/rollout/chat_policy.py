@@ -7,13 +7,19 @@ systems read it.
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
 from typing import Any
 
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, text_of
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, text_of, with_thoughts
 from agentic_video.graders.images import ImageFormat, data_url
+from agentic_video.rollout.chat_template import (
+    UNSEEN_START,
+    begin_with,
+    closes_unopened_thought,
+    without_beginning,
+)
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of, until_stop
 from agentic_video.rollout.tokens import TokenLimits
 from agentic_video.systems.base import EpisodeView, System
@@ -87,6 +93,7 @@ class _Reply:
     text: str
     finished: bool
     usage: Usage
+    prefix: str
 
 
 class ChatPolicy:
@@ -100,6 +107,10 @@ class ChatPolicy:
         limits: Token budgets; None leaves them to the server. Prompt and response are kept together, as far as the
             server says how many tokens there are: an observation is refused when nothing is left for it.
         seeds: The field ``seed`` of each request in turn, unless the config's fields have one; None leaves it out.
+        reply_start: What the server's chat template begins each reply with, which the server leaves out of its text;
+            None where it isn't known: a reply that closes a thought which it never opened has had it opened.
+
+    A server that takes thoughts out of the text (a reasoning parser) has them put back where the system asks for them.
 
     Attributes:
         usage: What the episode has cost so far.
@@ -112,7 +123,10 @@ class ChatPolicy:
         system: System,
         limits: TokenLimits | None = None,
         seeds: Iterator[int | None] | None = None,
+        reply_start: str | None = None,
     ):
+        self._reply_start = reply_start
+        self._asks_for_thoughts = "<think>" in system.reply_prefix
         self._endpoint = endpoint
         self._config = config
         self._system = system
@@ -129,6 +143,7 @@ class ChatPolicy:
 
     async def begin(self, messages: Sequence[Message]) -> bool:
         for message in messages:
+            self._asks_for_thoughts |= any("<think>" in part for part in message.parts if isinstance(part, str))
             await self._append(message.role, message.parts)
         return True
 
@@ -140,8 +155,9 @@ class ChatPolicy:
         prefix = self._system.reply_prefix
         reply = await self._complete(self._messages, limit, self._system.stop, prefix, next(self._seeds))
         self._tokens = reply.usage.prompt_tokens + reply.usage.completion_tokens
-        self._messages.append({"role": "assistant", "content": prefix + reply.text})
-        return Utterance(reply.text, reply.usage.completion_tokens, reply.finished)
+        said = Utterance(reply.text, reply.usage.completion_tokens, reply.finished, prefix=reply.prefix)
+        self._messages.append({"role": "assistant", "content": said.whole(prefix)})
+        return said
 
     async def ask(self, request: AsideRequest) -> Aside:
         limit = min(request.max_tokens, self._config.max_tokens or request.max_tokens)
@@ -154,7 +170,7 @@ class ChatPolicy:
         ]
         reply = await self._complete(messages, limit, request.stop, request.prefix, seed)
         return aside_of(
-            request,
+            replace(request, prefix=reply.prefix),
             reply.text,
             num_tokens=reply.usage.completion_tokens,
             prompt_tokens=reply.usage.prompt_tokens,
@@ -175,7 +191,8 @@ class ChatPolicy:
             EngineError: There was no reply.
         """
         fields: dict[str, Any] = {"seed": seed}
-        if prefix:
+        prefix, written = begin_with(self._reply_start or "", prefix)
+        if written:
             messages = [*messages, {"role": "assistant", "content": prefix}]
             fields |= GO_ON
         fields |= {**self._config.fields, "max_tokens": limit, "stop": list(stop) or None}
@@ -232,14 +249,18 @@ class ChatPolicy:
         return content
 
     def _read(self, choice: dict[str, Any], *, stop: Sequence[str], prefix: str) -> _Reply:
-        text, ended = text_of(choice), choice.get("finish_reason")
-        usage = Usage.of(choice)
-        # Servers that can't go on from a prefix, and some that can, say it again.
-        text = text.removeprefix(prefix)
+        """A reply, apart from what it was made to begin with."""
+        text = with_thoughts(choice) if self._asks_for_thoughts else text_of(choice)
+        ended, usage = choice.get("finish_reason"), Usage.of(choice)
+        # Servers that can't go on from a prefix, and some that can, say it again; and so does a thought put back.
+        rest = without_beginning(text, prefix)
+        text = text if rest is None else rest
+        if self._reply_start is None and not prefix and closes_unopened_thought(text):
+            prefix = UNSEEN_START
         matched = choice.get("stop_reason") or choice.get("matched_stop")
         whole = with_stop(text, stop, matched, ended, before=prefix)
         stopped = any(one in whole for one in stop)
-        return _Reply(whole, stopped or ended != "length", usage)
+        return _Reply(whole, stopped or ended != "length", usage, prefix)
 
 
 def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any, before: str = "") -> str:

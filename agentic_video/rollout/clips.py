@@ -5,9 +5,8 @@ of placeholders for a clip, and hears of time from the distance of its positions
 temporal patch as text before the patch's placeholders. All of it follows from sizes and times: no pixels are needed.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -34,38 +33,10 @@ class ClipLike(Protocol):
         ...
 
 
-def is_timestamped(video_processor: Any) -> bool:
-    """Whether a model reads the time of each temporal patch as text (Qwen3-VL), by its video processor."""
-    return type(video_processor).__name__ == "Qwen3VLVideoProcessor"
-
-
-def clip_grid(video_processor: Any, clip: ClipLike) -> tuple[int, int, int]:
-    """What the video processor makes of a clip, in patches: time, height, width.
-
-    Args:
-        video_processor: The model's: of Qwen2-VL's kind, which Qwen2.5-VL has, or of Qwen3-VL's.
-        clip: Its frames.
-    """
-    side, count = video_processor.patch_size, len(clip.times)
-    factor = side * video_processor.merge_size
-    bounds = {
-        "min_pixels": video_processor.size.shortest_edge,
-        "max_pixels": video_processor.size.longest_edge,
-    }
-    if is_timestamped(video_processor):  # whose bounds are those of the whole clip
-        from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize as resize_clip
-
-        height, width = resize_clip(count, clip.height, clip.width, FRAMES_OF_PATCH, factor, **bounds)
-    else:
-        from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
-
-        height, width = smart_resize(clip.height, clip.width, factor, **bounds)
-    return math.ceil(count / FRAMES_OF_PATCH), height // side, width // side
-
-
-def clip_tokens(video_processor: Any, clip: ClipLike) -> int:
-    """Number of placeholders of a clip; the text of timestamps isn't counted."""
-    return math.prod(clip_grid(video_processor, clip)) // int(video_processor.merge_size) ** 2
+def clip_frames(shown: object) -> int:
+    """Frames of a clip, with or without its pixels; 0 for an image."""
+    times = getattr(shown, "times", None)
+    return 0 if times is None else len(times)
 
 
 def patch_times(times: Sequence[float]) -> list[float]:

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
+from agentic_video.rollout.fitted import PictureFitter
 from agentic_video.rollout.policy import EngineError, Policy, until_stop
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
+from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever, ToolError, Video
 from agentic_video.types.action import Action, Answer, Calls, Illegal
 from agentic_video.types.message import AsideRequest, Message, Observation, frames_of
@@ -61,10 +63,12 @@ async def play(
         TypeError: What :meth:`System.after` returned is no plain data.
         PluginTypeError: A method of the system returned something of another type than it must.
     """
-    video = await Video.open(qa.video, source, retriever)
+    rules = getattr(policy, "rules", None)  # which a policy of token ids has
+    video = await Video.open(qa.video, source, retriever, rules, clips=shows_clips(system))
     view = EpisodeView(qa=qa, video=video, rollout_index=rollout_index)
-    asker = _Asker(system, policy)
-    trajectory = await _play_turns(system, policy, view, asker, force_answer)
+    fitter = PictureFitter(rules, source, qa.video)
+    asker = _Asker(system, policy, fitter)
+    trajectory = await _play_turns(system, policy, view, asker, fitter, force_answer)
     if trajectory.end is EndReason.ENGINE_ERROR or not trajectory.turns:
         return trajectory
     view = replace(view, turns=trajectory.turns, asker=asker)
@@ -86,7 +90,7 @@ async def play(
 
 
 async def _play_turns(
-    system: System, policy: Policy, view: EpisodeView, asker: "_Asker", force_answer: bool
+    system: System, policy: Policy, view: EpisodeView, asker: "_Asker", fitter: PictureFitter, force_answer: bool
 ) -> Trajectory:
     """The turns of an episode; see :func:`play`."""
     opening = await system.opening(view)
@@ -94,6 +98,7 @@ async def _play_turns(
         raise must_return(_method(system, "opening"), "Messages in a tuple", opening)
     if strange := [one for one in opening if not isinstance(one, Message)]:
         raise must_return(_method(system, "opening"), "Messages in a tuple", strange[0])
+    opening = await fitter.messages(opening)
     view = replace(view, asker=asker)
     path = getattr(view.video, "path", "")
     turns: list[Turn] = []
@@ -125,7 +130,7 @@ async def _play_turns(
         except EngineError as error:
             return finish(EndReason.ENGINE_ERROR, str(error))
         # Here for every system and every policy: what follows a stop text is neither read nor graded nor recorded.
-        text = system.reply_prefix + until_stop(said.text, system.stop)
+        text = replace(said, text=until_stop(said.text, system.stop)).whole(system.reply_prefix)
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
         if not isinstance(action, Calls | Answer | Illegal):
             raise must_return(_method(system, "parse"), "Calls, Answer or Illegal", action)
@@ -141,7 +146,7 @@ async def _play_turns(
         if given_up is not None:
             turns[-1] = replace(turn, illegal_calls=int(isinstance(action, Illegal)))
             return finish(*given_up)
-        turns[-1], reaction = await _react(system, turn, view, asker)
+        turns[-1], reaction = await _react(system, turn, view, asker, fitter)
         if isinstance(reaction, Observation):
             shown = len(reaction.frames) + reaction.unread_images + (images if system.context == "all" else 0)
             if shown > system.max_images:
@@ -161,7 +166,7 @@ async def _play_turns(
 
 
 async def _react(
-    system: System, turn: Turn, view: EpisodeView, asker: "_Asker"
+    system: System, turn: Turn, view: EpisodeView, asker: "_Asker", fitter: PictureFitter
 ) -> tuple[Turn, Observation | tuple[EndReason, str]]:
     """What a turn that doesn't answer leads to.
 
@@ -179,6 +184,7 @@ async def _react(
     end: tuple[EndReason, str] | None = None
     try:
         observation = await _observed(system, action, view)
+        observation = observation and await fitter.observation(observation)
     except VideoError as error:
         end = (EndReason.ENGINE_ERROR if error.reason in PASSING else EndReason.TOOL_ERROR), str(error)
     except AsideBudgetError as error:
@@ -222,8 +228,8 @@ async def _observed(system: System, action: Calls | Illegal, view: EpisodeView) 
 class _Asker:
     """Has the model of an episode asked beside it, a bounded number of times; see :meth:`EpisodeView.ask`."""
 
-    def __init__(self, system: System, policy: Policy):
-        self._system, self._policy = system, policy
+    def __init__(self, system: System, policy: Policy, fitter: PictureFitter):
+        self._system, self._policy, self._fitter = system, policy, fitter
         self._count = 0
         self._asked: list[asyncio.Task[Aside]] = []
 
@@ -234,8 +240,12 @@ class _Asker:
         if images > system.max_images:
             raise AsideBudgetError(f"an aside with {images} images, at most {system.max_images} fit")
         self._count += 1
-        self._asked.append(asyncio.ensure_future(self._policy.ask(request)))
+        self._asked.append(asyncio.ensure_future(self._ask(request)))
         return await self._asked[-1]
+
+    async def _ask(self, request: AsideRequest) -> Aside:
+        messages = await self._fitter.messages(request.messages)
+        return await self._policy.ask(replace(request, messages=messages))
 
     async def take(self) -> tuple[tuple[Aside, ...], EngineError | None]:
         """The asides since the last time, in the order in which they were asked for; the others are given up.

@@ -22,14 +22,16 @@ class Utterance:
     """One turn as the policy said it.
 
     Attributes:
-        text: Its text without the system's ``reply_prefix``, decoded from exactly the generated ids where there are
-            ids. It may go on after a stop text by what the last token holds beyond it; whoever reads it stops there
-            (:func:`until_stop`).
+        text: Its text without what it was made to begin with (``prefix``), decoded from exactly the generated ids
+            where there are ids. It may go on after a stop text by what the last token holds beyond it; whoever reads it
+            stops there (:func:`until_stop`).
         num_tokens: Number of generated tokens.
         finished: False when it was cut at the token limit.
         forbidden: True when the model emitted a token that it must not emit (an image placeholder, say); the text
             ends before it.
         token_ids: The generated ids, the forbidden one and all after it left out; empty where there are none.
+        prefix: What the turn begins with that the policy didn't say, the chat template's part included; None: the
+            system's ``reply_prefix``.
     """
 
     text: str
@@ -37,6 +39,15 @@ class Utterance:
     finished: bool = True
     forbidden: bool = False
     token_ids: tuple[int, ...] = ()
+    prefix: str | None = None
+
+    def whole(self, reply_prefix: str) -> str:
+        """The turn with its beginning, as grammars and rewards read it.
+
+        Args:
+            reply_prefix: The system's.
+        """
+        return (reply_prefix if self.prefix is None else self.prefix) + self.text
 
 
 def until_stop(text: str, stops: Sequence[str]) -> str:

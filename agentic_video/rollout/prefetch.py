@@ -8,16 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.shown import shows_clips
 from agentic_video.tools.base import Retriever, Video
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
+from agentic_video.video.processor_rules import ProcessorRules
 from agentic_video.video.source import ServingSource
 
 
 async def prefetch_opening(
-    system: System, qa: VideoQA, source: ServingSource, retriever: Retriever | None = None
+    system: System,
+    qa: VideoQA,
+    source: ServingSource,
+    retriever: Retriever | None = None,
+    rules: ProcessorRules | None = None,
 ) -> int:
     """Have the frames of an episode's opening at hand in the store, while nothing else needs its decoders.
 
@@ -25,6 +31,7 @@ async def prefetch_opening(
         system: Its opening is played, and dropped; it sees black frames.
         source: The store of the node on which the episode will be played.
         retriever: What finds frames by text, for systems that open with such frames.
+        rules: The sizes that the model's processor keeps.
 
     Returns:
         How many of the frames are at hand then; 0 for a row or a video that can't be played, which the episode will
@@ -32,7 +39,8 @@ async def prefetch_opening(
     """
     ahead = _AheadSource(source)
     with contextlib.suppress(VideoError, RowError):
-        await system.opening(EpisodeView(qa, await Video.open(qa.video, ahead, retriever)))
+        video = await Video.open(qa.video, ahead, retriever, rules, clips=shows_clips(system))
+        await system.opening(EpisodeView(qa, video))
     return ahead.ready
 
 

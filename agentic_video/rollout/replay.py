@@ -6,9 +6,11 @@ needed. Frames stay references; their pixels are fetched by whoever trains on th
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from agentic_video.rollout.chat_template import KWARGS_KEY, without_beginning
+from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.policy import EngineError, until_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
@@ -27,6 +29,7 @@ from agentic_video.types.trajectory import (
     Turn,
     recorded_frames,
 )
+from agentic_video.video.processor_rules import ProcessorRules
 
 
 class ReplayError(ValueError):
@@ -108,7 +111,8 @@ def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], p
     Args:
         prefix: What the recorded text starts with that the environment wrote.
     """
-    text = said.text.removeprefix(prefix)
+    rest = without_beginning(said.text, prefix)
+    text = said.text if rest is None else rest
     if said.token_ids and max(said.token_ids) < len(chat_format.tokenizer):
         ids = chat_format.until_stop(said.token_ids, stop)
         spelled = chat_format.decode(ids[:-1] if ids[-1] in chat_format.eos_ids else ids)
@@ -134,10 +138,9 @@ async def replay(
     if trajectory.system != system.name:
         raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")
     _check_texts(trajectory)
-    prefix = system.reply_prefix
-    if number := next((number for number, one in enumerate(trajectory.turns, 1) if not one.text.startswith(prefix)), 0):
-        raise ReplayError(f"turn {number} doesn't begin with {prefix!r}, as the system has all turns begin")
-    begun = len(chat_format.prefix_ids(prefix))
+    prefix, begun = chat_format.beginning(system.reply_prefix), chat_format.beginning_tokens(system.reply_prefix)
+    for number, turn in enumerate(trajectory.turns, start=1):
+        _check_beginning(f"turn {number}", turn.text, prefix, chat_format)
     said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
@@ -148,7 +151,7 @@ async def replay(
     asides = await _replay_asides(trajectory, system, chat_format, limits) if system.train_asides else []
     policy = TokenPolicy(ScriptEngine([ids for _, ids in spoken]), chat_format, limits, system)
     view = EpisodeView(qa, cast(Video, None))  # a script looks at nothing
-    if not await policy.begin(_messages(trajectory.opening)):
+    if not await policy.begin(_messages(trajectory.opening, chat_format.rules)):
         raise ReplayError(f"the opening doesn't fit {limits.prompt} tokens (data.max_prompt_length)")
     places: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for number, (turn, ids) in enumerate(spoken, start=1):
@@ -170,7 +173,7 @@ async def replay(
         places[id(policy.sequence)].append((number - 1, begin - begun, begin + len(ids)))
         if not turn.loss_mask:
             policy.sequence.response_mask[start:] = [0] * len(ids)
-        if number < len(said) and not await policy.show(_shown(turn.observation)):
+        if number < len(said) and not await policy.show(_shown(turn.observation, chat_format.rules)):
             raise ReplayError(
                 f"the observation after turn {number} doesn't fit {limits.response} tokens (data.max_response_length)"
             )
@@ -213,12 +216,15 @@ async def _replay_asides(
         ReplayError: One doesn't fit, or holds what no reply may hold.
     """
     asides = [aside for turn in trajectory.turns if turn.loss_mask for aside in turn.asides] + [*trajectory.asides]
-    said = [(one, ids) for one in asides if (ids := turn_ids(one, chat_format, one.stop, one.prefix))]
+    for number, aside in enumerate(asides, start=1):
+        _check_beginning(f"aside {number}", aside.text, chat_format.beginning(aside.prefix), chat_format)
+    found = ((one, turn_ids(one, chat_format, one.stop, chat_format.beginning(one.prefix))) for one in asides)
+    said = [(one, ids) for one, ids in found if ids]
     policy = TokenPolicy(ScriptEngine([ids for _, ids in said]), chat_format, limits, system)
     for number, (aside, ids) in enumerate(said, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
             raise ReplayError(f"aside {number} writes out the token that ends a reply")
-        request = AsideRequest(_messages(aside.messages), limits.turn, aside.stop, aside.prefix)
+        request = AsideRequest(_messages(aside.messages, chat_format.rules), limits.turn, aside.stop, aside.prefix)
         try:
             again = await policy.ask(request)
         except (EngineError, AsideBudgetError) as error:
@@ -229,12 +235,26 @@ async def _replay_asides(
                 "agentic_video.max_turn_tokens) or for what is left of prompt and response, or one of them is a token "
                 "that only the environment may write"
             )
-    lengths = [len(chat_format.prefix_ids(one.prefix)) + len(ids) for one, ids in said]
+    lengths = [chat_format.beginning_tokens(one.prefix) + len(ids) for one, ids in said]
     return [(one, (len(one) - length, len(one))) for one, length in zip(policy.aside_sequences, lengths, strict=True)]
 
 
-def _messages(recorded: Sequence[RecordedMessage]) -> tuple[Message, ...]:
-    return tuple(Message(cast(Any, one.role), _shown(one.parts)) for one in recorded)
+def _check_beginning(where: str, text: str, beginning: str, chat_format: ChatFormat) -> None:
+    """See that a recorded reply begins as this model's replies do.
+
+    Raises:
+        ReplayError: It doesn't.
+    """
+    if without_beginning(text, beginning) is not None:
+        return
+    why = "as the system has all turns begin"
+    if start := chat_format.reply_start:
+        why = f"and the model's chat template begins each reply with {start!r}; {KWARGS_KEY} may turn that off"
+    raise ReplayError(f"{where} doesn't begin with {beginning!r}, {why}")
+
+
+def _messages(recorded: Sequence[RecordedMessage], rules: ProcessorRules) -> tuple[Message, ...]:
+    return tuple(Message(cast(Any, one.role), _shown(one.parts, rules)) for one in recorded)
 
 
 def _check_texts(trajectory: Trajectory) -> None:
@@ -251,6 +271,16 @@ def _check_texts(trajectory: Trajectory) -> None:
             raise ReplayError(f"{where} holds half of a surrogate pair, which is no text")
 
 
-def _shown(parts: Sequence[RecordedPart]) -> tuple[Part, ...]:
+def _shown(parts: Sequence[RecordedPart], rules: ProcessorRules) -> tuple[Part, ...]:
     # A prompt is built from sizes and times, which a reference has: no pixels are needed.
-    return cast(tuple[Part, ...], tuple(parts))
+    return cast(tuple[Part, ...], tuple(_kept(part, rules) for part in parts))
+
+
+def _kept(part: RecordedPart, rules: ProcessorRules) -> RecordedPart:
+    """A recorded picture at the size that the model's processor keeps: another model may have been shown another."""
+    if isinstance(part, str):
+        return part
+    width, height = rules.kept(part.width, part.height, clip_frames(part))
+    if isinstance(part, ClipRef):
+        return ClipRef(tuple(replace(frame, width=width, height=height) for frame in part.frames))
+    return replace(part, width=width, height=height)

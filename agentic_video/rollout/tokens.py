@@ -7,17 +7,19 @@ and times, so building a prompt needs no pixels.
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from agentic_video.rollout.clips import ClipLike, clip_tokens, expanded, is_timestamped, patch_times, timestamp
+from agentic_video.rollout.chat_template import KWARGS_KEY, begin_with, check_kwargs, reply_start, template_of
+from agentic_video.rollout.clips import ClipLike, clip_frames, expanded, patch_times, timestamp
 from agentic_video.rollout.engine import Engine, GenerationRequest
 from agentic_video.rollout.policy import EngineError, Utterance, aside_of
 from agentic_video.systems.base import AsideBudgetError, EpisodeView, System
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import AsideRequest, Message, ObservationRole, Part, Visual, joined, visuals_of
 from agentic_video.types.trajectory import Aside, ClipRef, FrameRef
+from agentic_video.video.processor_rules import rules_of
 
 _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u2984"
 
@@ -31,9 +33,15 @@ class ChatFormat:
         image_token: The placeholder that stands for one merged patch of an image.
         video_processor: The model's video processor, which does the same for clips; None where none is shown.
         video_token: The placeholder of a clip.
+        template: The chat template; None: the tokenizer's.
+        template_kwargs: Variables for the template (``data.apply_chat_template_kwargs``).
 
     Raises:
         ValueError: The template doesn't render a conversation as consecutive turns.
+        SetupError: There is no template, or it reads no such variable.
+
+    Attributes:
+        reply_start: What the template itself begins each reply with (``<think>``, of thinking models); mostly empty.
     """
 
     def __init__(
@@ -44,63 +52,122 @@ class ChatFormat:
         *,
         video_processor: Any = None,
         video_token: str = "<|video_pad|>",
+        template: str | None = None,
+        template_kwargs: Mapping[str, Any] | None = None,
     ):
         self.tokenizer = tokenizer
+        self._chat_template = template or template_of(None, tokenizer)
+        self._kwargs = dict(template_kwargs or {})
+        check_kwargs(self._chat_template, self._kwargs)
         self.image_token = image_token
         self.image_token_id: int = tokenizer.convert_tokens_to_ids(image_token)
         self.video_token = video_token
         self.video_token_id: int | None = tokenizer.convert_tokens_to_ids(video_token)
-        self._image_processor, self._video_processor = image_processor, video_processor
+        self.rules = rules_of(image_processor, video_processor)
+        self.takes_clips = video_processor is not None
         self._specials = tuple(tokenizer.all_special_tokens)
         self.eos_ids = frozenset({tokenizer.eos_token_id})
         self.banned_ids = frozenset(tokenizer.all_special_ids) - self.eos_ids
+        self._as_parts = self._wants_parts()
+        self._generation_prompt, self.reply_start = self._reply_header()
         self._image_text = self._markup("image", image_token)
         self._markups = {"user": self._turn_markup("user")}
+        self._start_tokens = self._count_start()
         # All rollouts of a group have the same opening.
         self._rendered_ids = lru_cache(maxsize=256)(self._render_ids)
         self._clip_ids = lru_cache(maxsize=256)(self._render_clip)
 
     @classmethod
-    def of(cls, processor: Any, tokenizer: Any = None) -> "ChatFormat":
+    def of(
+        cls, processor: Any, tokenizer: Any = None, template_kwargs: Mapping[str, Any] | None = None
+    ) -> "ChatFormat":
         """The format of a model.
 
         Args:
-            processor: Its Hugging Face processor.
+            processor: Its Hugging Face processor, whose chat template comes before the tokenizer's.
             tokenizer: Its tokenizer; None: the processor's.
+            template_kwargs: Variables for the template.
         """
-        video_processor = getattr(processor, "video_processor", None)
-        return cls(tokenizer or processor.tokenizer, processor.image_processor, video_processor=video_processor)
+        tokenizer = tokenizer or processor.tokenizer
+        return cls(
+            tokenizer,
+            processor.image_processor,
+            video_processor=getattr(processor, "video_processor", None),
+            template=template_of(processor, tokenizer),
+            template_kwargs=template_kwargs,
+        )
 
     def _template(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
-        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, **kwargs))
+        rendered = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, chat_template=self._chat_template, **kwargs, **self._kwargs
+        )
+        return str(rendered)
+
+    def _message(self, role: str, text: str) -> dict[str, Any]:
+        """A message as the template takes it: some templates read texts, others lists of parts only."""
+        return {"role": role, "content": [{"type": "text", "text": text}] if self._as_parts else text}
+
+    def _wants_parts(self) -> bool:
+        """Whether the template drops, or fails at, a message that is a plain text."""
+        try:
+            return self._template([{"role": "user", "content": _FIRST}]).count(_FIRST) != 1
+        except Exception:  # whatever a template raises; with parts it may do, or say why not
+            return True
+
+    def _reply_header(self) -> tuple[str, str]:
+        """The generation prompt, and what of it begins the reply."""
+        opening = [self._message("user", _FIRST)]
+        asked, plain = self._template(opening, add_generation_prompt=True), self._template(opening)
+        told = self._template(
+            [*opening, self._message("assistant", _REPLY), self._message("user", _SECOND)], add_generation_prompt=True
+        )
+        if any(one.count(_FIRST) != 1 for one in (asked, told)) or told.count(_REPLY) != 1:
+            raise ValueError("the chat template doesn't render each message once, in order")
+        before, after = asked.split(_FIRST)
+        if not told.startswith(before + _FIRST):
+            raise ValueError("the chat template writes an opening otherwise once turns follow it")
+        head = told.partition(_FIRST)[2].partition(_REPLY)[0]
+        prompt = asked[len(plain) :] if asked.startswith(plain) else after
+        return prompt, reply_start(after, head, self._specials)
+
+    def _count_start(self) -> int:
+        """How many of the last ids of a generation prompt hold :attr:`reply_start`."""
+        ids = self.encode(self._markups["user"][1])
+        counts = range(len(ids) + 1)
+        return next(count for count in counts if self.decode(ids[len(ids) - count :]).endswith(self.reply_start))
 
     def _turn_markup(self, role: ObservationRole) -> tuple[str, str]:
         """The template's own text between a reply and the next message, and after that message."""
-        conversation = [
-            {"role": "user", "content": _FIRST},
-            {"role": "assistant", "content": _REPLY},
-            {"role": role, "content": _SECOND},
-        ]
+        roles = (("user", _FIRST), ("assistant", _REPLY), (role, _SECOND))
+        conversation = [self._message(*message) for message in roles]
         rendered = self._template(conversation, add_generation_prompt=True)
         if rendered.count(_REPLY) != 1 or rendered.count(_SECOND) != 1:
             raise ValueError("the chat template doesn't render each message once, in order")
         head, after = rendered.split(_REPLY)[1].split(_SECOND)
+        if not after.endswith(self._generation_prompt):
+            raise ValueError(f"the chat template opens no reply after a message of the role {role}")
         return head, after
 
     def _markup(self, kind: str, placeholder: str) -> str:
         """How the template writes one image, or one video."""
-        content = [{"type": "text", "text": _FIRST}, {"type": kind}, {"type": "text", "text": _SECOND}]
+        visual, texts = {"type": kind}, [{"type": "text", "text": text} for text in (_FIRST, _SECOND, _REPLY)]
+        content = [texts[0], visual, texts[1], visual, texts[2]]
         rendered = self._template([{"role": "user", "content": content}])
-        if rendered.count(_FIRST) != 1 or rendered.count(_SECOND) != 1:
+        if any(rendered.count(text) != 1 for text in (_FIRST, _SECOND, _REPLY)):
             raise ValueError(f"the chat template doesn't render text and {kind}s in order")
-        markup = rendered.split(_FIRST)[1].split(_SECOND)[0]
+        markup, another = rendered.partition(_FIRST)[2].partition(_REPLY)[0].split(_SECOND)
+        if another != markup:
+            raise ValueError(
+                f"the chat template writes the second {kind} as {another!r}, the first as {markup!r}: "
+                f"{kind}s that later turns show can't be numbered; set add_vision_id=False in {KWARGS_KEY}"
+            )
         if markup.count(placeholder) != 1:
             raise ValueError(f"the chat template writes one {kind} as {markup!r}, without one {placeholder}")
         return markup
 
     @cached_property
     def _video_text(self) -> str:
-        if self._video_processor is None:
+        if not self.takes_clips:
             raise ValueError("this model has no video processor, so it can't be shown clips")
         return self._markup("video", self.video_token)
 
@@ -121,14 +188,14 @@ class ChatFormat:
         Args:
             placeholders: False: with one placeholder in place of each run of them.
         """
-        per_patch = clip_tokens(self._video_processor, clip)
-        if is_timestamped(self._video_processor):
+        per_patch = self.visual_tokens(clip)
+        if self.rules.clip_total:
             per_patch //= len(patch_times(clip.times))
         return list(self._clip_ids(clip.times, per_patch if placeholders else 1))
 
     def _render_clip(self, times: tuple[float, ...], count: int) -> tuple[int, ...]:
         """Ids of a clip with so many placeholders in each run."""
-        if not is_timestamped(self._video_processor):
+        if not self.rules.clip_total:
             return tuple(self._placeholder_ids(count))
         ids: list[int] = []
         for seconds in patch_times(times):
@@ -139,16 +206,13 @@ class ChatFormat:
         """Ids of a clip before anything is known of it, as the chat template writes it: one placeholder."""
         return self._placeholder_ids(1)
 
-    def visual_tokens(self, shown: Visual | ImageRef | VideoRef | FrameRef | ClipRef) -> int:
+    def visual_tokens(self, shown: "Visual | ImageRef | VideoRef | FrameRef | ClipRef | ClipLike") -> int:
         """Number of placeholders of an image or a clip, by its size."""
-        if isinstance(shown, Clip | ClipRef | VideoRef):
-            return clip_tokens(self._video_processor, shown)
-        return self.image_tokens(shown.width, shown.height)
+        return self.rules.tokens(shown.width, shown.height, clip_frames(shown))
 
     def image_tokens(self, width: int, height: int) -> int:
         """Number of placeholders of an image of this size in pixels."""
-        merge = self._image_processor.merge_size**2
-        return int(self._image_processor.get_number_of_image_patches(height, width, {})) // merge
+        return self.rules.tokens(width, height)
 
     def _text(self, parts: Sequence[Part]) -> str:
         pieces = []
@@ -210,15 +274,25 @@ class ChatFormat:
         return self._with_visuals(ids, [part for message in messages for part in message.parts])
 
     def prefix_ids(self, text: str) -> list[int]:
-        """Ids of what a reply is made to start with, which follow the header of the reply.
+        """Ids of what a reply is made to start with, which follow the header of the reply; those of
+        :attr:`reply_start` stand there already.
 
         They are tokenised by themselves, so that the ids before them are those of a reply without a prefix. A special
         token that is written out is broken up, as everywhere.
         """
-        return self.encode(self._text((text,))) if text else []
+        rest = begin_with(self.reply_start, text)[1]
+        return self.encode(self._text((rest,))) if rest else []
+
+    def beginning(self, prefix: str) -> str:
+        """What a reply begins with that the model didn't say: :attr:`reply_start`, then what the system adds."""
+        return begin_with(self.reply_start, prefix)[0]
+
+    def beginning_tokens(self, prefix: str) -> int:
+        """How many ids before the generated ones hold that beginning."""
+        return self._start_tokens + len(self.prefix_ids(prefix))
 
     def _render_ids(self, turns: tuple[tuple[str, str], ...]) -> tuple[int, ...]:
-        messages = [{"role": role, "content": text} for role, text in turns]
+        messages = [self._message(role, text) for role, text in turns]
         return tuple(self.encode(self._template(messages, add_generation_prompt=True)))
 
     def check_role(self, role: ObservationRole) -> None:
@@ -345,6 +419,7 @@ class TokenPolicy:
         ValueError: The model's chat template has no messages of that role.
 
     Attributes:
+        rules: The sizes of pictures that the model's processor keeps; it is shown no others.
         sequences: What the engine saw and said. One sequence when everything stays in the context; with
             ``latest_evidence`` one for each turn, in each of which only that turn's ids are generated ones.
         asides_usage: Prompt and generated tokens of all asides.
@@ -365,6 +440,8 @@ class TokenPolicy:
         self._text_show: list[int] = []
         chat_format.check_role(system.observation_role)
         self._prefix = chat_format.prefix_ids(system.reply_prefix)
+        self.rules = chat_format.rules
+        self._beginning = chat_format.beginning(system.reply_prefix)
         self.sequences: list[TokenSequence] = []
         self.asides_usage = (0, 0)
         self.aside_sequences: list[TokenSequence] = []
@@ -397,7 +474,14 @@ class TokenPolicy:
         said = await self._generate(self.sequence.ids, self.sequence.visuals, self._system.stop, room)
         self.sequence.append_generated(said.ids, said.log_probs)
         self._last_said = said.ids
-        return Utterance(said.text, len(said.ids), said.finished, forbidden=said.forbidden, token_ids=tuple(said.ids))
+        return Utterance(
+            said.text,
+            len(said.ids),
+            said.finished,
+            forbidden=said.forbidden,
+            token_ids=tuple(said.ids),
+            prefix=self._beginning,
+        )
 
     async def ask(self, request: AsideRequest) -> Aside:
         visuals = [part for message in request.messages for part in visuals_of(message.parts)]
@@ -420,7 +504,7 @@ class TokenPolicy:
             sequence.append_generated(said.ids, said.log_probs)
             self.aside_sequences.append(sequence)
         return aside_of(
-            request,
+            replace(request, prefix=self._format.beginning(request.prefix)),
             said.text,
             num_tokens=len(said.ids),
             prompt_tokens=len(ids),
@@ -478,6 +562,8 @@ class TokenPolicy:
         return True
 
     def _check_placeholders(self, ids: Sequence[int], visuals: Sequence[Visual]) -> None:
+        for visual in visuals:
+            self.rules.require_kept(visual.width, visual.height, clip_frames(visual))
         for kind, token_id in (("image", self._format.image_token_id), ("video", self._format.video_token_id)):
             shown = [one for one in visuals if isinstance(one, Clip | ClipRef) == (kind == "video")]
             expected = sum(self._format.visual_tokens(one) for one in shown)

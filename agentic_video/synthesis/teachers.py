@@ -120,6 +120,7 @@ class Teacher:
                 "seed": self.spec.seed if self.seeded else None,
                 "max_tokens": self.spec.chat.max_tokens,
             },
+            **({"template_kwargs": dict(self.spec.template_kwargs)} if self.spec.template_kwargs else {}),
             "judge": _picked(self.settings.judge, JUDGED_BY) if self.settings.judge.base_url else None,
             "retrieval": _picked(self.settings.retrieval, FOUND_BY),
         }

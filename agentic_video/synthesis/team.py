@@ -267,18 +267,18 @@ class TeamPolicy:
         said = await self._executor.say(view)
         tries = 0
         prefix = self._system.reply_prefix
-        while tries < self._rounds and isinstance(self._system.parse(prefix + said.text), Calls):
-            objection = await self._review(view, prefix + said.text)
+        while tries < self._rounds and isinstance(self._system.parse(said.whole(prefix)), Calls):
+            objection = await self._review(view, said.whole(prefix))
             if not objection:
                 break
             tries += 1
             await self._executor.show((ADVICE.replace("{advice}", objection),))
             again = await self._executor.say(view)
-            if isinstance(self._system.parse(prefix + again.text), Illegal):
+            if isinstance(self._system.parse(again.whole(prefix)), Illegal):
                 break  # better the version that the thinker doubts
             said = again
         if tries:
-            self._executor.rewrite(start, prefix + said.text)
+            self._executor.rewrite(start, said.whole(prefix))
         return said
 
     async def _review(self, view: EpisodeView, proposed: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from agentic_video.graders.base import Graders
 from agentic_video.synthesis.jobs import KEPT
 from agentic_video.systems.base import System
-from agentic_video.systems.reward_function import plain_score
+from agentic_video.systems.reward_function import limited, plain_score
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
 
@@ -35,8 +35,9 @@ async def verify(
         EndpointError: An answer couldn't be judged.
         PluginTypeError: The system returned something else than a ``Score``.
         ArithmeticError: A number of it is no finite one.
+        TimeLimitError: The system's score never came.
     """
-    returned = await system.demonstration_score(trajectory, qa, graders)
+    returned = await limited(system.demonstration_score, trajectory, qa, graders)
     score = plain_score(f"{type(system).__name__}.demonstration_score", returned)
     fault = system.demonstration_fault(trajectory)
     if trajectory.answer is None:

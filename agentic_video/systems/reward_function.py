@@ -5,14 +5,14 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from agentic_video.graders.base import Graders
 from agentic_video.systems.base import System
@@ -21,11 +21,17 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 from agentic_video.utils.errors import described, must_return, one_line
+from agentic_video.utils.time_limit import call_limited
+
+T = TypeVar("T")
 
 RewardFunction = Callable[..., Score | Awaitable[Score]]
 """``(trajectory, row, graders, **reward_kwargs) -> Score``; may be a coroutine function."""
 
 Mode = Literal["replace", "add"]
+
+SCORE_TIMEOUT = 300.0
+"""Seconds that a score may take where no config says otherwise; verl's limited reward manager has as many."""
 
 OF_VERL = frozenset({"data_source", "solution_str", "ground_truth"})
 """What a reward function of verl's gets; those of its batches have an "s" more."""
@@ -42,9 +48,12 @@ class RewardConfig:
             accuracy and format are kept.
         weight: With ``add``, what its reward and its terms are multiplied by.
         reward_kwargs: More arguments of the function, by name.
+        timeout: Seconds that the function, and a system's own reward, may take for one episode, without what the judge
+            and the verifier take; a longer one fails its rollout. 0 sets no limit.
 
     Raises:
-        ValueError: One of ``path`` and ``name`` is missing, the mode is unknown, or the weight is no finite number.
+        ValueError: One of ``path`` and ``name`` is missing, the mode is unknown, the weight is no finite number, or the
+            timeout is negative.
     """
 
     path: str = ""
@@ -52,6 +61,7 @@ class RewardConfig:
     mode: Mode = "replace"
     weight: float = 1.0
     reward_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float = SCORE_TIMEOUT
 
     def __post_init__(self) -> None:
         if bool(self.path) != bool(self.name):
@@ -59,6 +69,8 @@ class RewardConfig:
         check_choice("mode", self.mode, get_args(Mode))
         if not math.isfinite(self.weight):
             raise ValueError(f"weight must be a finite number, got {self.weight}")
+        if not self.timeout >= 0:
+            raise ValueError(f"timeout must not be negative, got {self.timeout}")
 
 
 @lru_cache(maxsize=8)
@@ -145,17 +157,22 @@ async def score_episode(
         ValueError: The function can't be loaded.
         PluginTypeError: It returned something else than a ``Score``, or the system did.
         ArithmeticError: What is read of a score is no finite number.
+        TimeLimitError: One of the two took longer than ``timeout``.
     """
     if not config.path:
-        return await system_score(system, trajectory, qa, graders)
-    found = load_function(config.path, config.name)(trajectory, qa, graders, **config.reward_kwargs)
-    own = await found if inspect.isawaitable(found) else found
+        return await system_score(system, trajectory, qa, graders, config.timeout)
+    function = load_function(config.path, config.name)
+    own = await call_limited(
+        partial(function, trajectory, qa, graders, **config.reward_kwargs),
+        seconds=config.timeout,
+        whose=_whose(f"agentic_video.reward: {config.name}", qa),
+    )
     if config.mode == "add" and isinstance(own, Score):
         own = replace(own, acc=0.0, format=0.0)  # whatever they are: the system's are kept
     own = plain_score(f"agentic_video.reward: {config.name}", own)
     if config.mode == "replace":
         return own
-    base = await system_score(system, trajectory, qa, graders)
+    base = await system_score(system, trajectory, qa, graders, config.timeout)
     terms = {f"{config.name}_{name}": config.weight * value for name, value in own.terms.items()}
     return Score(
         reward=base.reward + config.weight * own.reward,
@@ -166,15 +183,45 @@ async def score_episode(
     )
 
 
-async def system_score(system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+async def system_score(
+    system: System, trajectory: Trajectory, qa: VideoQA, graders: Graders, timeout: float = SCORE_TIMEOUT
+) -> Score:
     """What a system's own reward says of an episode.
 
     Raises:
         EndpointError: A grader gave no verdict.
         PluginTypeError: It returned something else than a ``Score``.
         ArithmeticError: A number of it is no finite one.
+        TimeLimitError: It took longer than ``timeout``.
     """
-    return plain_score(f"{type(system).__name__}.score", await system.score(trajectory, qa, graders))
+    whose = f"{type(system).__name__}.score"
+    return plain_score(whose, await limited(system.score, trajectory, qa, graders, timeout=timeout))
+
+
+async def limited(
+    method: Callable[..., Awaitable[T]],
+    trajectory: Trajectory,
+    qa: VideoQA,
+    graders: Graders,
+    timeout: float = SCORE_TIMEOUT,
+) -> T:
+    """What a system's method says of an episode, within a time.
+
+    Args:
+        method: ``score``, ``grade`` or ``demonstration_score``.
+        timeout: Seconds, without what graders take.
+
+    Raises:
+        TimeLimitError: It took longer.
+    """
+    said: T = await call_limited(
+        method, trajectory, qa, graders, seconds=timeout, whose=_whose(method.__qualname__, qa)
+    )
+    return said
+
+
+def _whose(function: str, qa: VideoQA) -> str:
+    return f"{function} of row {getattr(qa, 'id', '?')} (agentic_video.reward.timeout)"
 
 
 def plain_score(whose: str, score: object) -> Score:

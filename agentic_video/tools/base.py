@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.types.frame import Frame
+from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
+from agentic_video.video.processor_rules import ProcessorError, ProcessorRules
 from agentic_video.video.source import FrameSource
 
 
@@ -45,22 +47,43 @@ class Video:
         info: Facts about it.
         source: Where its frames come from.
         retriever: What finds frames by text; None where nothing needs it.
+        rules: The sizes that the model's processor keeps: frames come at the nearest of them. None leaves sizes as
+            they are asked for.
+        clips: Whether several frames that are asked for at a time are shown as a clip.
     """
 
-    def __init__(self, path: str, info: VideoInfo, source: FrameSource, retriever: Retriever | None = None):
+    def __init__(
+        self,
+        path: str,
+        info: VideoInfo,
+        source: FrameSource,
+        retriever: Retriever | None = None,
+        rules: ProcessorRules | None = None,
+        *,
+        clips: bool = False,
+    ):
         self.path = path
         self.info = info
         self._source = source
         self._retriever = retriever
+        self._rules, self._clips = rules, clips
 
     @classmethod
-    async def open(cls, path: str, source: FrameSource, retriever: Retriever | None = None) -> "Video":
-        """Probe a video.
+    async def open(
+        cls,
+        path: str,
+        source: FrameSource,
+        retriever: Retriever | None = None,
+        rules: ProcessorRules | None = None,
+        *,
+        clips: bool = False,
+    ) -> "Video":
+        """Probe a video; the arguments are those of the class.
 
         Raises:
             VideoError: The file is missing or can't be decoded.
         """
-        return cls(path, await source.aprobe(path), source, retriever)
+        return cls(path, await source.aprobe(path), source, retriever, rules, clips=clips)
 
     @property
     def finds(self) -> bool:
@@ -126,12 +149,16 @@ class Video:
 
         Args:
             times: Seconds.
-            size: (width, height) in pixels to resize to; None keeps the original size.
+            size: (width, height) in pixels to resize to; None keeps the original size. The model's processor may
+                want another one nearby.
 
         Returns:
             One frame for each time, in the same order; ``Frame.time`` is the real presentation time.
+
+        Raises:
+            VideoError: A frame can't be read, or the model's processor keeps no size of it.
         """
-        return await self._source.aframes_at(self.path, times, size)
+        return await self._source.aframes_at(self.path, times, self._kept(size, len(times)))
 
     async def keyframes(self) -> list[int]:
         """The numbers of the frames that are decoded from their own packet alone, ascending."""
@@ -139,4 +166,14 @@ class Video:
 
     async def frames(self, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames with the given numbers in presentation order (see :meth:`frames_at`)."""
-        return await self._source.aframes(self.path, indices, size)
+        return await self._source.aframes(self.path, indices, self._kept(size, len(indices)))
+
+    def _kept(self, size: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
+        """The size nearest to one that the model's processor keeps."""
+        if self._rules is None:
+            return size
+        width, height = size or (self.info.width, self.info.height)
+        try:
+            return self._rules.kept(width, height, count if self._clips and count > 1 else 0)
+        except (ProcessorError, ValueError) as error:
+            raise VideoError(self.path, "unsupported", str(error)) from error

@@ -307,9 +307,11 @@ def video_processor(family: FamilyName = "qwen2_5_vl") -> Any:
     return kind(**FAMILIES[family].video_processor)
 
 
-def chat_format(tokenizer: Any, family: FamilyName) -> ChatFormat:
+def chat_format(tokenizer: Any, family: FamilyName, template_kwargs: Mapping[str, Any] | None = None) -> ChatFormat:
     """How the prompts of a family's tiny model are written."""
-    return ChatFormat(tokenizer, image_processor(family), video_processor=video_processor(family))
+    return ChatFormat(
+        tokenizer, image_processor(family), video_processor=video_processor(family), template_kwargs=template_kwargs
+    )
 
 
 def chat_format_of(model: Any, tokenizer: Any) -> ChatFormat:

@@ -1,6 +1,7 @@
 """The agent loop that verl runs for every rollout: an episode of the configured system through verl's LLM server."""
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -13,9 +14,10 @@ from PIL import Image
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 from verl.utils.ray_utils import get_event_loop
 
-from agentic_video.config.settings import Settings, SettingsCache, limits_of
+from agentic_video.config.settings import Settings, SettingsCache, limits_of, template_kwargs_of
 from agentic_video.grounding.looks import looks_at
 from agentic_video.report.held_out import GREEDY
+from agentic_video.rollout.chat_template import template_of
 from agentic_video.rollout.costs import COSTS, episode_costs
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play, play_attempts
@@ -238,8 +240,16 @@ _node_retriever = lru_cache(maxsize=4)(NodeRetriever)
 
 
 @lru_cache(maxsize=4)
-def _chat_format(tokenizer: Any, image_processor: Any, video_processor: Any) -> ChatFormat:
-    return ChatFormat(tokenizer, image_processor, video_processor=video_processor)
+def _chat_format(
+    tokenizer: Any, image_processor: Any, video_processor: Any, template: str, template_kwargs: str
+) -> ChatFormat:
+    return ChatFormat(
+        tokenizer,
+        image_processor,
+        video_processor=video_processor,
+        template=template,
+        template_kwargs=json.loads(template_kwargs),
+    )
 
 
 def node_store(settings: Settings) -> ServingSource:
@@ -316,7 +326,13 @@ class VideoAgentLoop(AgentLoopBase):
         self.server_manager, self.tokenizer, self.processor = server_manager, tokenizer, processor
         self.loop = get_event_loop()
         self.settings = _settings(self.config)
-        self.format = _chat_format(tokenizer, processor.image_processor, getattr(processor, "video_processor", None))
+        self.format = _chat_format(
+            tokenizer,
+            processor.image_processor,
+            getattr(processor, "video_processor", None),
+            template_of(processor, tokenizer),
+            json.dumps(template_kwargs_of(self.config)),
+        )
         self.limits = limits_of(self.config)
         self.store = store or node_store(self.settings)
 

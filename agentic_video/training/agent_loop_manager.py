@@ -30,9 +30,11 @@ from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLo
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
 from agentic_video.training.outputs import key_of
 from agentic_video.training.references import IMAGES
+from agentic_video.training.reward_workers import while_answering
 from agentic_video.training.turnstile import beside, one_by_one
 from agentic_video.training.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
+from agentic_video.video.processor_rules import processor_rules
 
 WITHOUT_PIXELS = "without_pixels"
 """In an output's ``multi_modal_data``: it is only to be scored."""
@@ -73,11 +75,13 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
             How many frames are at hand.
         """
         settings = settings_of(self.config)
+        rules = processor_rules(self.processor)
         ready = 0
         for row in rows:
             with contextlib.suppress(RowError):  # the episode will say so itself
                 qa = VideoQA.from_row(row, "row")
-                ready += await prefetch_opening(settings.system, qa, node_store(settings), node_retriever(settings))
+                store, retriever = node_store(settings), node_retriever(settings)
+                ready += await prefetch_opening(settings.system, qa, store, retriever, rules)
         return ready
 
     async def _run_agent_loop(self, sampling_params: dict[str, Any], trajectory: dict[str, Any], **kwargs: Any) -> Any:
@@ -128,7 +132,8 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         last = outputs[-1]
         # A shallow copy: what verl adds to its extra fields and metrics is added to those of the output.
         scored = last.model_copy(update={"multi_modal_data": {WITHOUT_PIXELS: True}})
-        await super()._compute_score([scored], kwargs)
+        scoring = super()._compute_score([scored], kwargs)
+        await while_answering(scoring, self.reward_loop_worker_handles or (), settings_of(self.config).reward.timeout)
         if scored.reward_score is not None:
             last.reward_score = scored.reward_score
         await one_by_one()

@@ -24,6 +24,7 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
+from agentic_video.training.loss_means import over_episodes, prepare_means, trained_rows
 from agentic_video.training.model_inputs import clip_patches, image_patches, pixels_of, seqlens
 from agentic_video.training.raw_visuals import PIXELS, with_patches_of_raw
 from agentic_video.training.references import IMAGES, SequenceImages
@@ -69,10 +70,21 @@ class VideoEngine(FSDPEngineWithLMHead):
     def train_batch(self, data: TensorDict, loss_function: Any) -> Any:
         """See verl's."""
         self._hides = self._draws.random() < self.hidden_probability
+        if "advantages" in data.keys():  # noqa: SIM118 (a TensorDict)
+            rank = self.get_data_parallel_rank()
+            tokens = prepare_means(data, self._gathered(trained_rows(data, rank)), rank)
+            loss_function = over_episodes(loss_function, tokens, self.get_data_parallel_size())
         try:
             return super().train_batch(data, loss_function)
         finally:
             self._hides = False
+
+    def _gathered(self, part: Any) -> list[Any]:
+        """An object of each rank that has rows of its own."""
+        group = self.get_data_parallel_group()
+        parts: list[Any] = [None] * torch.distributed.get_world_size(group)
+        torch.distributed.all_gather_object(parts, part, group)
+        return parts
 
     def prepare_model_inputs(self, micro_batch: TensorDict) -> Any:
         """See verl's; references are replaced by patches on this rank's device.

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 from PIL import Image
 
+from agentic_video.rollout.clips import clip_frames
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import CACHED, clip_item, whole_prompt, with_bare_clips
 from agentic_video.training.references import image_refs
@@ -133,6 +134,7 @@ class ReferenceEngine:
             MissingImages: Of images that tools made, the engine lacks some that came without pixels.
             VideoError: A frame can't be had again.
             RenderedPromptError: vLLM's prompt differs from the rollout's.
+            UnkeptSizeError: The model's processor would resize a picture.
         """
         refs = references(prompt)
         if not refs:
@@ -143,6 +145,9 @@ class ReferenceEngine:
             async for output in self._engine.generate(prompt, sampling_params, request_id, **options):
                 yield output
             return
+        if self._format is not None:
+            for ref in refs:
+                self._format.rules.require_kept(ref.width, ref.height, clip_frames(ref))
         images = {ref.key: ref.image for ref in image_refs(refs) if ref.image is not None}
         self._count(
             requests=1,

@@ -10,34 +10,33 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 
-from agentic_video.rollout.clips import ClipLike, clip_grid, is_timestamped, seconds_per_patch, timed_positions
+from agentic_video.rollout.clips import ClipLike, clip_frames, seconds_per_patch, timed_positions
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual
+from agentic_video.video.processor_rules import ProcessorRules, UnkeptSizeError, processor_rules
 
 
-def image_sizes(image_processor: Any, sizes: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
+def image_sizes(rules: ProcessorRules, sizes: Sequence[tuple[int, int]]) -> dict[str, torch.Tensor]:
     """What verl and the model want to know of images beside their patches.
 
     Args:
-        image_processor: The model's: of Qwen2-VL's kind, which Qwen2.5-VL and Qwen3-VL have.
+        rules: Of the model's processors.
         sizes: (width, height) of each image in pixels.
 
     Returns:
         ``image_grid_thw`` (images, 3), sizes in patches: time, height, width; ``images_seqlens`` (images,), patches of
         each. Nothing at all without images.
+
+    Raises:
+        UnkeptSizeError: The model's processor would resize one.
     """
     if not sizes:
         return {}
-    side = image_processor.patch_size
-    bounds = {"min_pixels": image_processor.size.shortest_edge, "max_pixels": image_processor.size.longest_edge}
-    grids = []
-    for width, height in sizes:
-        resized = smart_resize(height, width, side * image_processor.merge_size, **bounds)
-        grids.append([1, resized[0] // side, resized[1] // side])
-    grid = torch.tensor(grids)
+    for size in set(sizes):
+        rules.require_kept(*size)
+    grid = torch.tensor([rules.grid(*size) for size in sizes])
     return {"image_grid_thw": grid, "images_seqlens": grid[:, 1] * grid[:, 2]}
 
 
@@ -51,16 +50,22 @@ def visual_sizes(processor: Any, shown: Sequence[Visual | ImageRef | VideoRef]) 
     Returns:
         See :func:`image_sizes`, and with clips: ``video_grid_thw`` (clips, 3), sizes in patches, ``second_per_grid_ts``
         (clips,), seconds from one temporal patch to the next, and among ``images_seqlens`` the patches of each moment.
+
+    Raises:
+        UnkeptSizeError: The model's processor would resize one.
     """
+    rules = processor_rules(processor)
     clips = [one for one in shown if isinstance(one, Clip | VideoRef)]
     images = [(one.width, one.height) for one in shown if not isinstance(one, Clip | VideoRef)]
-    sizes = image_sizes(processor.image_processor, images)
-    return joined_sizes(sizes, clip_sizes(processor.video_processor, clips)) if clips else sizes
+    sizes = image_sizes(rules, images)
+    return joined_sizes(sizes, clip_sizes(rules, clips)) if clips else sizes
 
 
-def clip_sizes(video_processor: Any, clips: Sequence[ClipLike]) -> dict[str, torch.Tensor]:
+def clip_sizes(rules: ProcessorRules, clips: Sequence[ClipLike]) -> dict[str, torch.Tensor]:
     """Of clips: ``video_grid_thw`` and ``second_per_grid_ts``; see :func:`visual_sizes`."""
-    grids = [clip_grid(video_processor, clip) for clip in clips]
+    for clip in clips:
+        rules.require_kept(clip.width, clip.height, clip_frames(clip))
+    grids = [rules.grid(clip.width, clip.height, clip_frames(clip)) for clip in clips]
     seconds = [seconds_per_patch(clip.times) for clip in clips]
     return {
         "video_grid_thw": torch.tensor(grids),
@@ -94,6 +99,9 @@ def clip_patches(
 
     Returns:
         Float32 patches of shape (patches, values of a patch) on the device, by key.
+
+    Raises:
+        UnkeptSizeError: The processor resized one.
     """
     if not clips:
         return {}
@@ -108,6 +116,7 @@ def clip_patches(
         return_tensors="pt",
         device=device,
     )
+    _check_grids(output["video_grid_thw"], [one.shape for one in tensors], video_processor.patch_size)
     pieces = output["pixel_values_videos"].split(output["video_grid_thw"].prod(dim=-1).tolist())
     return dict(zip(clips, pieces, strict=True))
 
@@ -124,14 +133,29 @@ def image_patches(
 
     Returns:
         Float32 patches of shape (patches, values of a patch) on the device, by key.
+
+    Raises:
+        UnkeptSizeError: The processor resized one.
     """
     if not images:
         return {}
     # Arrays in Ray's shared memory are read-only, of which torch warns.
     tensors = [torch.tensor(image, device=device).permute(2, 0, 1) for image in images.values()]
     output = image_processor(images=tensors, return_tensors="pt", device=device)
+    _check_grids(output["image_grid_thw"], [one.shape for one in tensors], image_processor.patch_size)
     pieces = output["pixel_values"].split(output["image_grid_thw"].prod(dim=-1).tolist())
     return dict(zip(images, pieces, strict=True))
+
+
+def _check_grids(grids: torch.Tensor, shapes: Sequence[Sequence[int]], patch: int) -> None:
+    """Make sure that a processor has left pictures, whose last two dimensions are height and width, as they were."""
+    for grid, shape in zip(grids.tolist(), shapes, strict=True):
+        height, width = shape[-2:]
+        if [grid[1] * patch, grid[2] * patch] != [height, width]:
+            raise UnkeptSizeError(
+                f"the model's processor made {grid[2] * patch}x{grid[1] * patch} of a picture of {width}x{height} "
+                "pixels: the engine would resize it differently"
+            )
 
 
 def with_token_types(inputs: Mapping[str, Any], ids: torch.Tensor) -> dict[str, Any]:
@@ -156,7 +180,7 @@ def rope_positions(processor: Any, ids: torch.Tensor, inputs: Mapping[str, torch
     Returns:
         Shape (4, tokens).
     """
-    if "video_grid_thw" not in inputs or not is_timestamped(processor.video_processor):
+    if "video_grid_thw" not in inputs or not processor_rules(processor).clip_total:
         return _timed_positions(processor, ids, inputs)
     rows = ids.unsqueeze(0)
     worker: Any = SimpleNamespace(processor=processor)  # all that verl's method asks of its worker

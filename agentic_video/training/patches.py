@@ -2,8 +2,14 @@
 
 import os
 import shutil
+import sys
+import time
+import uuid
+import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
 from functools import wraps
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +18,7 @@ from typing import Any
 
 from agentic_video.training.weight_transfer import WatchedSocket
 from agentic_video.utils.checkpoints import newest_whole, same_run, saved_before
-from agentic_video.utils.errors import CANNOT_GO_ON
+from agentic_video.utils.errors import CANNOT_GO_ON, one_line
 
 VERL_VERSION = "0.9.1"
 """The patches were written for this version; the plugin refuses to load with another."""
@@ -22,8 +28,15 @@ FAILED_BATCHES, LEAST_FAILED = 3, 24
 ROLLOUTS = "transfer_queue"
 """Folder of a checkpoint."""
 
-PATIENCE_SECONDS = 7200
-"""How long a rank waits for another."""
+PATIENCE_SECONDS = 1800
+"""Time that a rank waits for another (``actor_rollout_ref.nccl_timeout`` of a run), unless one of them reads or writes
+a checkpoint."""
+PATIENCE_ENV = "AGENTIC_VIDEO_PATIENCE_SECONDS"
+"""Sets it in processes that have no such key: SFT's and KTO's."""
+CHECKPOINT_SECONDS = 7200
+"""Time that ranks wait for one that reads or writes a checkpoint: 33 GB of a 7B model at 5 MB/s."""
+STALL_SECONDS = 1800.0
+"""Time without the end of any rollout after which a run ends (``agentic_video.stall_seconds``)."""
 
 
 def on_cpu() -> bool:
@@ -31,19 +44,73 @@ def on_cpu() -> bool:
     return os.environ.get("VERL_PLATFORM", "").lower() == "cpu"
 
 
+def patience() -> float:
+    """Seconds that this process' collectives wait for other ranks."""
+    return float(os.environ.get(PATIENCE_ENV) or PATIENCE_SECONDS)
+
+
 def patient_process_group(distributed: ModuleType) -> None:
-    """Ranks wait for each other as long as for a checkpoint on a slow file system.
+    """Ranks wait for each other for :func:`patience`.
 
     verl has a key for it (``actor_rollout_ref.nccl_timeout``) and nothing that reads it, so that torch's ten minutes
-    hold. All ranks wait while rank 0 writes the Hugging Face checkpoint, 33 GB of a 7B model: at 50 MB/s the run would
-    end there, and again after each resume.
+    hold, within which ranks of very different lengths may not be through; and SFT's ranks would wait for ten hours.
     """
-    original = distributed.initialize_global_process_group_ray
+    of_ray, of_torchrun = distributed.initialize_global_process_group_ray, distributed.initialize_global_process_group
 
     def initialize_global_process_group_ray(timeout_second: float | None = None, backend: str | None = None) -> Any:
-        return original(timeout_second=timeout_second or PATIENCE_SECONDS, backend=backend)
+        return of_ray(timeout_second=timeout_second or patience(), backend=backend)
+
+    def initialize_global_process_group(timeout_second: float | None = None) -> Any:
+        return of_torchrun(timeout_second=timeout_second or patience())
 
     distributed.initialize_global_process_group_ray = initialize_global_process_group_ray  # type: ignore[attr-defined]
+    distributed.initialize_global_process_group = initialize_global_process_group  # type: ignore[attr-defined]
+
+
+def heeded_timeout(engine_workers: ModuleType) -> None:
+    """Have a worker's process group, which is made in ``init_model``, heed ``actor_rollout_ref.nccl_timeout``."""
+    original = engine_workers.ActorRolloutRefWorker.init_model
+
+    @wraps(original)
+    def init_model(self: Any) -> None:
+        if seconds := self.config.get("nccl_timeout"):
+            os.environ[PATIENCE_ENV] = str(seconds)
+        original(self)
+
+    engine_workers.ActorRolloutRefWorker.init_model = init_model
+
+
+@contextmanager
+def _disk_patience() -> Iterator[None]:
+    """Ranks wait for each other as long as for a slow disk."""
+    from torch.distributed import distributed_c10d, is_initialized
+
+    if not is_initialized():
+        yield
+        return
+    distributed_c10d._set_pg_timeout(timedelta(seconds=max(patience(), CHECKPOINT_SECONDS)))
+    try:
+        yield
+    finally:
+        distributed_c10d._set_pg_timeout(timedelta(seconds=patience()))
+
+
+def patient_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
+    """All ranks wait while rank 0 writes the Hugging Face checkpoint, 33 GB of a 7B model, and while each reads its
+    shards: only then may one take as long as a slow file system does."""
+    manager = fsdp_checkpoint_manager.FSDPCheckpointManager
+
+    def patiently(original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+            with _disk_patience():
+                return original(self, *args, **kwargs)
+
+        return method
+
+    manager.save_checkpoint, manager.load_checkpoint = map(
+        patiently, (manager.save_checkpoint, manager.load_checkpoint)
+    )
 
 
 class _InNamespace:
@@ -81,7 +148,7 @@ def gloo_process_group(distributed: ModuleType) -> None:
 
     distributed.initialize_global_process_group_ray = initialize_global_process_group_ray  # type: ignore[attr-defined]
 
-    def initialize_global_process_group(timeout_second: int = 36000) -> tuple[int, int, int]:
+    def initialize_global_process_group(timeout_second: float | None = None) -> tuple[int, int, int]:
         initialize_global_process_group_ray(timeout_second)
         rank, local_rank, world_size = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
         return local_rank, rank, world_size
@@ -202,6 +269,46 @@ def failed_groups(replay_buffer: ModuleType) -> None:
         return reasons
 
     replay_buffer.ReplayBufferAsync._terminal_eviction_reasons = _terminal_eviction_reasons_async
+
+
+def stalled_groups(replay_buffer: ModuleType) -> None:
+    """verl waits without end for a group whose status stays "running", as when its last status is lost: once nothing of
+    a part of the queue has changed for ``agentic_video.stall_seconds``, the run ends and names groups."""
+    original = replay_buffer.ReplayBuffer._wait_for_next_poll
+
+    @wraps(original)
+    def _wait_for_next_poll(self: Any, partition_id: str, last_debug_time: float) -> float:
+        check_progress(self, partition_id, time.monotonic())
+        return float(original(self, partition_id, last_debug_time))
+
+    replay_buffer.ReplayBuffer._wait_for_next_poll = _wait_for_next_poll
+
+
+def check_progress(buffer: Any, partition_id: str, now: float) -> None:
+    """Note what a part of the queue holds, and that it changes.
+
+    Args:
+        buffer: verl's replay buffer, with its snapshot of the queue; keeps what is noted.
+        partition_id: Which part of the queue.
+        now: Seconds, of a clock that only goes forward.
+
+    Raises:
+        RuntimeError: Nothing has changed for ``buffer.stall_seconds``.
+    """
+    waiting = buffer.pending_keys[partition_id] | buffer.running_keys[partition_id]
+    over = buffer.finished_keys[partition_id] | buffer.failure_keys[partition_id]
+    state = (partition_id, frozenset(buffer.partitions[partition_id]), frozenset(waiting), frozenset(over))
+    known, since = getattr(buffer, "progress", (None, now))
+    if known != state:
+        since = now
+    buffer.progress = state, since
+    limit = getattr(buffer, "stall_seconds", STALL_SECONDS)
+    if limit and now - since > limit:
+        named = ", ".join(sorted(waiting)[:3]) or "none"
+        raise RuntimeError(
+            f"{CANNOT_GO_ON}: no rollout has ended for {limit:g} s, and {len(waiting)} groups are under way ({named}); "
+            "log.txt may say where they hang (a reward, a tool, an engine). agentic_video.stall_seconds sets the time"
+        )
 
 
 def dropped_groups(replay_buffer: ModuleType) -> None:
@@ -345,6 +452,43 @@ def kept_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
 
     manager.load_checkpoint, manager.save_checkpoint = load_checkpoint, save_checkpoint
     manager.remove_previous_save_local_path = remove_previous_save_local_path
+
+
+def required_processor(tokenizer: ModuleType) -> None:
+    """Have verl end where the processor of a model that sees can't be loaded, rather than train on text alone."""
+    original = tokenizer.hf_processor
+
+    @wraps(original)
+    def hf_processor(name_or_path: str, **kwargs: Any) -> Any:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            processor = original(name_or_path, **kwargs)
+        if processor is None and _sees(name_or_path, **kwargs):
+            why = [str(one.message) for one in said if "processor" in str(one.message)] or ["it is none for pictures"]
+            raise ValueError(
+                f"{name_or_path}: the model sees pictures, and its processor can't be loaded, so that it would be "
+                f"trained on text alone: {one_line(why[-1])}"
+            )
+        for one in said:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+        return processor
+
+    # Packages may have taken the name by now: verl loads its plugins late.
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "verl"]
+    for module in (tokenizer, *modules):
+        if vars(module).get("hf_processor") is original:
+            vars(module)["hf_processor"] = hf_processor
+
+
+def _sees(name_or_path: str, **kwargs: Any) -> bool:
+    """Whether a model has a vision tower."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(name_or_path, trust_remote_code=kwargs.get("trust_remote_code", False))
+    except (OSError, ValueError):
+        return False  # whoever loads the model says more
+    return hasattr(config, "vision_config")
 
 
 def unique_job() -> str:
@@ -557,3 +701,117 @@ def gaps_of_turns(trainer_base: ModuleType) -> None:
         return {**original(data), **gaps}
 
     trainer_base.calculate_debug_metrics = calculate_debug_metrics  # type: ignore[attr-defined]
+
+
+def means_without_padding(corrections: ModuleType) -> None:
+    """verl fills a batch up with rows without a token, and counts them in its figures of whole sequences
+    (``rollout_corr/*``): leave them out."""
+    off_policy, weights, rejected = (
+        getattr(corrections, name)
+        for name in ("compute_offpolicy_metrics", "compute_is_metrics", "compute_rollout_rejection_mask")
+    )
+
+    def trained(mask: Any, *values: Any) -> list[Any]:
+        rows = mask.sum(dim=-1) > 0
+        return [None if value is None else value[rows] for value in (*values, mask)]
+
+    @wraps(off_policy)
+    def compute_offpolicy_metrics(old_log_prob: Any, rollout_log_prob: Any, response_mask: Any) -> Any:
+        return off_policy(*trained(response_mask, old_log_prob, rollout_log_prob))
+
+    @wraps(weights)
+    def compute_is_metrics(
+        rollout_is_weights: Any,
+        raw_rollout_is_weights: Any,
+        log_ratio_for_metrics: Any,
+        response_mask: Any,
+        **more: Any,
+    ) -> Any:
+        values = trained(response_mask, rollout_is_weights, raw_rollout_is_weights, log_ratio_for_metrics)
+        names = "rollout_is_weights", "raw_rollout_is_weights", "log_ratio_for_metrics", "response_mask"
+        return weights(**dict(zip(names, values, strict=True)), **more)
+
+    @wraps(rejected)
+    def compute_rollout_rejection_mask(log_ratio: Any, response_mask: Any, *args: Any, **more: Any) -> Any:
+        mask, metrics = rejected(log_ratio, response_mask, *args, **more)
+        rows = int((response_mask.sum(dim=-1) > 0).sum())
+        if (name := "rollout_rs_seq_masked_fraction") in metrics and rows:
+            metrics[name] *= len(response_mask) / rows
+        return mask, metrics
+
+    for function in (compute_offpolicy_metrics, compute_is_metrics, compute_rollout_rejection_mask):
+        setattr(corrections, function.__name__, function)
+
+
+class _TrainedKl:
+    """A controller of the KL penalty that is told the mean over trained rows of a batch, and how many they are."""
+
+    def __init__(self, controller: Any, rows: int, trained: int) -> None:
+        self._controller, self._rows, self._trained = controller, rows, trained
+
+    @property
+    def value(self) -> float:
+        return float(self._controller.value)
+
+    def mean(self, over_rows: float) -> float:
+        return over_rows * self._rows / max(1, self._trained)
+
+    def update(self, current_kl: float, n_steps: int) -> None:
+        self._controller.update(current_kl=self.mean(current_kl), n_steps=self._trained)
+
+
+def kl_without_padding(trainer_base: ModuleType) -> None:
+    """``algorithm.use_kl_in_reward``: verl's mean of the KL over a batch counts the rows that fill it up, in the log
+    and for an adaptive coefficient."""
+    original = trainer_base.apply_kl_penalty
+
+    @wraps(original)
+    def apply_kl_penalty(data: Any, kl_ctrl: Any, *args: Any, **more: Any) -> Any:
+        mask = data.batch["response_mask"]
+        controller = _TrainedKl(kl_ctrl, len(mask), int((mask.sum(dim=-1) > 0).sum()))
+        data, metrics = original(data, controller, *args, **more)
+        return data, {**metrics, (name := "actor/reward_kl_penalty"): controller.mean(metrics[name])}
+
+    trainer_base.apply_kl_penalty = apply_kl_penalty  # type: ignore[attr-defined]
+
+
+WANDB_ID = "wandb_run_id"
+"""File of a run's folder."""
+
+
+def same_wandb_run(tracking: ModuleType) -> None:
+    """A run that is resumed would be another one to Weights & Biases: give it the id that it had, which is kept in its
+    folder. ``WANDB_RUN_ID`` of the environment comes first."""
+    original = tracking.Tracking.__init__
+
+    @wraps(original)
+    def __init__(
+        self: Any, project_name: str, experiment_name: str, default_backend: Any = "console", config: Any = None
+    ) -> None:
+        backends = [default_backend] if isinstance(default_backend, str) else default_backend
+        if config and {"wandb", "tracking"} & set(backends) and not os.environ.get("WANDB_RUN_ID"):
+            os.environ["WANDB_RUN_ID"] = wandb_id(config["trainer"])
+            os.environ.setdefault("WANDB_RESUME", "allow")
+        original(self, project_name, experiment_name, default_backend, config)
+
+    tracking.Tracking.__init__ = __init__
+
+
+def wandb_id(trainer: Mapping[str, Any]) -> str:
+    """The id of a run at Weights & Biases: the one in its folder where it resumes from there, else a new one.
+
+    Args:
+        trainer: The block of its config.
+    """
+    folder = Path(trainer["default_local_dir"])
+    file = folder / WANDB_ID
+    resumed, start = trainer.get("resume_mode", "auto"), folder
+    if resumed == "resume_path":
+        start = Path(trainer["resume_from_path"]).parent
+    resumes = resumed != "disable" and start.resolve() == folder.resolve() and newest_whole(folder)[0] is not None
+    if resumes and file.is_file() and (known := file.read_text(encoding="utf-8").strip()):
+        return known
+    new = uuid.uuid4().hex[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(new, encoding="utf-8")
+    return new

@@ -56,6 +56,7 @@ def _register_replica(replica: ModuleType) -> None:
 
 def _patch_replay_buffer(replay_buffer: ModuleType) -> None:
     patches.poll_interval(replay_buffer)
+    patches.stalled_groups(replay_buffer)
     patches.failed_groups(replay_buffer)
     patches.dropped_groups(replay_buffer)
     patches.limited_drops(replay_buffer)
@@ -75,12 +76,29 @@ def _patch_distributed(distributed: ModuleType) -> None:
 def _patch_checkpoints(fsdp_checkpoint_manager: ModuleType) -> None:
     patches.merged_lora(fsdp_checkpoint_manager)
     patches.kept_checkpoints(fsdp_checkpoint_manager)
+    patches.patient_checkpoints(fsdp_checkpoint_manager)
+
+
+def _patch_workers(engine_workers: ModuleType) -> None:
+    patches.frozen_vision(engine_workers)
+    patches.heeded_timeout(engine_workers)
 
 
 def _lay_out_once(modeling: ModuleType) -> None:
     from agentic_video.training.vision_layout import laid_out_once
 
     laid_out_once(modeling)
+
+
+def _patch_trainer(trainer_base: ModuleType) -> None:
+    patches.gaps_of_turns(trainer_base)
+    patches.kl_without_padding(trainer_base)
+
+
+def _patch_losses(core_algos: ModuleType) -> None:
+    from agentic_video.training.loss_means import episode_means
+
+    episode_means(core_algos)
 
 
 def _patch_vllm_rollout(vllm_rollout: ModuleType) -> None:
@@ -106,15 +124,19 @@ def install() -> None:
         "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
         "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
         "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
-        "verl.trainer.ppo.v1.trainer_base": loudly(patches.gaps_of_turns),
+        "verl.trainer.ppo.core_algos": loudly(_patch_losses),
+        "verl.trainer.ppo.rollout_corr_helper": loudly(patches.means_without_padding),
+        "verl.trainer.ppo.v1.trainer_base": loudly(_patch_trainer),
         "verl.trainer.ppo.v1.replay_buffer": loudly(_patch_replay_buffer),
         "verl.workers.rollout.replica": loudly(_register_replica),
         "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(_patch_vllm_rollout),
-        "verl.workers.engine_workers": loudly(patches.frozen_vision),
+        "verl.workers.engine_workers": loudly(_patch_workers),
         "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
+        "verl.utils.tokenizer.tokenizer": loudly(patches.required_processor),
         "verl.utils.fsdp_utils": loudly(_patch_fsdp),
         "verl.utils.distributed": loudly(_patch_distributed),
+        "verl.utils.tracking": loudly(patches.same_wandb_run),
         "verl.utils.tensordict_utils": loudly(patches.equal_length_positions),
         "verl.utils.checkpoint.checkpoint_manager": loudly(patches.whole_checkpoints),
         "verl.utils.checkpoint.fsdp_checkpoint_manager": loudly(_patch_checkpoints),

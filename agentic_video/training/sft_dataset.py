@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from agentic_video.config.settings import episode_limits, settings_of
 from agentic_video.datasets.rows import reported, video_problem
+from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.training.model_inputs import rope_positions, visual_sizes
@@ -81,7 +82,7 @@ class TrajectoryDataset(Dataset):
         parquet_files: Files of records (json lines): a list, or one string with commas in between. verl's name.
         tokenizer: The model's.
         config: verl's ``data`` block, with ``agentic_video`` (the run's block of that name), ``max_prompt_length``,
-            ``max_response_length`` and ``check_videos``.
+            ``max_response_length``, ``check_videos`` and ``apply_chat_template_kwargs``.
         processor: The model's, with verl's ``get_rope_index``.
         max_samples: Use only the first so many records; -1 uses all.
 
@@ -98,7 +99,7 @@ class TrajectoryDataset(Dataset):
         settings = settings_of(config)
         self._system, self._store_config = settings.system, settings.frame_store
         self._sft = settings.sft
-        self._format = ChatFormat.of(processor, tokenizer)
+        self._format = ChatFormat.of(processor, tokenizer, kwargs_of(config))
         self._limits = episode_limits(config, settings)
         self._processor = processor
         # Made in the process that reads samples: threads don't survive a fork.

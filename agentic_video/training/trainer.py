@@ -13,6 +13,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
+from agentic_video.report.format_alarm import FormatAlarm
 from agentic_video.training.credit import BY_TURN
 from agentic_video.training.episode_log import (
     EpisodeWriter,
@@ -29,6 +30,7 @@ from agentic_video.training.filtered_groups import LimitedDrops
 from agentic_video.training.look_ahead import LookAhead
 from agentic_video.training.metrics import GroupNames, group_metrics
 from agentic_video.training.outputs import REWARDS
+from agentic_video.training.patches import STALL_SECONDS
 from agentic_video.training.pictures import log_pictures
 from agentic_video.training.restored import Restored
 from agentic_video.training.router import client_of, packaged_path
@@ -36,7 +38,7 @@ from agentic_video.training.run_watch import RunWatch, end_process, run_actors
 from agentic_video.training.steps import take_epochs
 from agentic_video.training.untrained import Untrained
 from agentic_video.training.updates import EvenUpdates
-from agentic_video.training.validation import WithGreedy
+from agentic_video.training.validation import WithGreedy, validation_batch
 
 SURPLUS = "training/filter_groups/discarded_surplus_samples"
 """verl's count of a step's groups with a signal that were more than a batch."""
@@ -57,6 +59,7 @@ class EpisodeLog(_Base):
         group_names: Names of data sources and classes in the log.
         stores: The counters of frame stores and retrievers.
         watch: Looks for signs that the run collapses.
+        format_alarm: Looks whether the first episodes keep the format.
         writer: Writes some of each step's episodes as records, and what those of validations earned.
     """
 
@@ -76,9 +79,17 @@ class EpisodeLog(_Base):
         self.group_names = GroupNames()
         self.stores = StoreMetrics()
         self.watch = CollapseWatch()
+        self.format_alarm = FormatAlarm(settings_of(config).log.format_alarm_after)
         self.writer = EpisodeWriter.of(config)
 
+    def _build_replay_buffer(self) -> Any:
+        buffer = super()._build_replay_buffer()
+        buffer.stall_seconds = float(self.config.agentic_video.get("stall_seconds", STALL_SECONDS))
+        return buffer
+
     def _init_dataloader(self) -> None:
+        if self.config.data.get("val_batch_size") is None and self.config.trainer.device != "cpu":
+            self.config.data.val_batch_size = validation_batch(self.config)
         super()._init_dataloader()
         if not self.steps_per_epoch:
             raise ValueError(
@@ -115,7 +126,9 @@ class EpisodeLog(_Base):
         metrics.update(engine_counters(one for each in self._rollout_server_managers() for one in each.server_handles))
         signs, new = self.watch.step(self.global_steps, metrics)
         metrics.update(signs)
-        for text in new:
+        alarm, said = self.format_alarm.step((one[REWARDS].get("format", 1.0), one["trajectory"]) for one in episodes)
+        metrics.update(alarm)
+        for text in [*new, *filter(None, [said])]:
             print(f"{WARNING} step {self.global_steps}: {text}", flush=True)
         self.writer.write(self.global_steps, episodes)
 

@@ -1,10 +1,12 @@
-"""Validation with each question asked twice: as the recipe samples, and greedily."""
+"""Batches of a validation: how large they are, and each question asked twice, as the recipe samples and greedily."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.report.held_out import GREEDY
 
@@ -15,6 +17,18 @@ ROLLOUTS = "__rollout_n__"
 def greedy_name(data_source: str) -> str:
     """What a data source is called in the figures of its greedy episodes."""
     return f"{data_source}/{GREEDY}"
+
+
+def validation_batch(config: DictConfig) -> int:
+    """Questions of a validation that fill all places of the engines, as verl waits for the slowest of each batch.
+
+    All questions at a time, which is verl's way, would have each of them hold its first frames from the start.
+    """
+    rollout, trainer = config.actor_rollout_ref.rollout, config.trainer
+    gpus = int(trainer.nnodes) * int(trainer.n_gpus_per_node)
+    alone = [OmegaConf.select(rollout, key) or 0 for key in ("nnodes", "n_gpus_per_node")]
+    engines = max(1, (math.prod(map(int, alone)) or gpus) // int(rollout.tensor_model_parallel_size))
+    return max(1, engines * int(rollout.max_num_seqs) // int(rollout.val_kwargs.n))
 
 
 class WithGreedy:

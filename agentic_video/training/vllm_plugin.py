@@ -2,6 +2,7 @@
 
 import math
 import time
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -29,7 +30,15 @@ def sleep_between_messages(shm_broadcast: ModuleType) -> None:
     shm_broadcast.SpinCondition.wait = wait
 
 
+def _keep_state(gpu_worker: ModuleType) -> None:
+    from agentic_video.training.vllm_sleep import keep_state
+
+    keep_state(gpu_worker)
+
+
+@cache
 def install() -> None:
-    """Called by vLLM, possibly several times."""
+    """Register the hooks; vLLM may call it several times."""
+    register_post_import_hook(_keep_state, "vllm.v1.worker.gpu_worker")
     if on_cpu():
         register_post_import_hook(sleep_between_messages, "vllm.distributed.device_communicators.shm_broadcast")

@@ -72,8 +72,9 @@ class Turn:
     """One generation and what followed it.
 
     Attributes:
-        text: What the model said, decoded from exactly the ids that are trained on; before it the system's
-            ``reply_prefix``, where there is one.
+        text: What the model said, decoded from exactly the ids that are trained on; before it what it was made to
+            begin with: by the model's chat template (``<think>``, of thinking models), and the system's
+            ``reply_prefix``.
         action: What the system read in it.
         num_tokens: Number of generated tokens.
         finished: False when the engine cut the turn at its token limit.

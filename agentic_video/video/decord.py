@@ -9,74 +9,147 @@ It is refused (VideoError ``unsupported``) where it was found wrong, frame by fr
 - rotation outside MP4: ignored; mirrored pictures: ignored;
 - AV1: no decoder.
 
-Beyond these, its frame count, times and picture size must equal those of the demuxed index.
+Beyond these, its frame count, times and picture size must equal those of the demuxed index. It decodes in a process of
+its own (:mod:`agentic_video.video.decord_process`), which is ended where it takes longer than the time limit.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import select
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from agentic_video.video.deadline import Deadline
+from agentic_video.video.decord_process import HEADER, REQUEST
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import ROTATIONS, VideoIndex
 from agentic_video.video.reader import Developer, VideoReader
+
+PROCESS = "agentic_video.video.decord_process"
+LONGEST = 3600.0
+"""Seconds that decord may take where there is no time limit."""
 
 
 class DecordReader(VideoReader):
     """A reader that decodes with decord, once it has been seen to agree with the index.
 
     Raises:
-        VideoError: decord isn't installed, or gives other frames than the file has.
+        VideoError: decord isn't installed, gives other frames than the file has, or takes too long.
     """
+
+    _ended = False
 
     def __init__(self, path: str, index: VideoIndex, time_limit: float | None) -> None:
         super().__init__(path, index, time_limit)
-        try:
-            import decord
-        except ImportError as error:
+        if not _installed():
             raise VideoError(
                 path, "unsupported", "the decord backend needs `pip install decord` (x86-64 only); or use 'pyav'"
-            ) from error
+            )
         objection = _decord_objection(index)
         if objection is not None:
             self._refuse(objection)
-        decord.logging.set_level(decord.logging.QUIET)
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            [sys.executable, "-m", PROCESS, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
         try:
-            self._video: Any = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
-            count = len(self._video)
-            spans = np.asarray(self._video.get_frame_timestamp(list(range(count))), dtype=np.float64)
-        except Exception as error:
-            self._refuse("cannot open it", error)
-        if count != index.info.num_frames:
-            self._refuse(f"finds {count} frames where the file has {index.info.num_frames}")
-        if np.abs(spans[:, 0] - spans[0, 0] - (index.timestamps - index.timestamps[0])).max() > 1e-3:
+            self._check_times(Deadline(path, time_limit))
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_times(self, deadline: Deadline) -> None:
+        kind, _, _, content = self._answer(deadline)
+        if kind == b"e":
+            self._refuse(f"cannot open it ({content.decode(errors='replace')})")
+        times = np.frombuffer(content, dtype=np.float64)
+        if len(times) != self._index.info.num_frames:
+            self._refuse(f"finds {len(times)} frames where the file has {self._index.info.num_frames}")
+        if np.abs(times - times[0] - (self._index.timestamps - self._index.timestamps[0])).max() > 1e-3:
             self._refuse("gives other frame times than the file")
 
     def close(self) -> None:
-        self._video = None
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
 
     def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
-        if self._video is None:
-            raise ValueError("the reader is closed")
         for index in wanted:
-            deadline.check()
             try:
-                picture = self._video[index].asnumpy()
-            except Exception as error:
-                problem = f"decord cannot decode frame {index} ({error}); try the pyav backend"
-                yield index, VideoError(self._path, "corrupt", problem)
+                stdin = self._running().stdin
+                assert stdin is not None
+                stdin.write(REQUEST.pack(index))
+                stdin.flush()
+            except OSError as error:
+                raise self._cannot_decode(index, error) from error
+            kind, height, width, content = self._answer(deadline)
+            if kind == b"e":
+                yield index, self._cannot_decode(index, content.decode(errors="replace"))
                 continue
-            if picture.shape != (self.info.height, self.info.width, 3):
-                self._refuse(f"gives pictures of shape {picture.shape}")
+            if (height, width) != (self.info.height, self.info.width) or len(content) != 3 * height * width:
+                self._refuse(f"gives pictures of shape {(height, width)}")
+            picture = np.frombuffer(content, dtype=np.uint8).reshape(height, width, 3)
             yield index, partial(np.asarray, picture)
 
-    def _refuse(self, what: str, error: Exception | None = None) -> NoReturn:
-        detail = f" ({str(error).splitlines()[-1] if str(error) else type(error).__name__})" if error else ""
-        raise VideoError(self._path, "unsupported", f"decord {what}{detail}; use the pyav backend") from error
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._ended:
+            raise VideoError(self._path, "corrupt", "decord's process was ended; try the pyav backend")
+        if self._process is None:
+            raise ValueError("the reader is closed")
+        return self._process
+
+    def _end(self) -> None:
+        self._ended = True
+        self.close()
+
+    def _answer(self, deadline: Deadline) -> tuple[bytes, int, int, bytearray]:
+        """The process' next answer: its kind, a picture's height and width, and its content."""
+        kind, size, height, width = HEADER.unpack(self._read(HEADER.size, deadline))
+        return kind, height, width, self._read(size, deadline)
+
+    def _read(self, size: int, deadline: Deadline) -> bytearray:
+        stdout = self._running().stdout
+        assert stdout is not None
+        pipe, content = stdout.fileno(), bytearray()
+        while len(content) < size:
+            if not select.select([pipe], [], [], deadline.left() or LONGEST)[0]:
+                self._end()  # it may never come back
+                deadline.check()
+                raise VideoError(self._path, "timeout", f"decord gave no frame for {LONGEST:g} s; try the pyav backend")
+            part = os.read(pipe, size - len(content))
+            if not part:
+                self._end()
+                raise VideoError(self._path, "corrupt", "decord's process ended; try the pyav backend")
+            content += part
+        return content
+
+    def _cannot_decode(self, index: int, why: object) -> VideoError:
+        return VideoError(self._path, "corrupt", f"decord cannot decode frame {index} ({why}); try the pyav backend")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise VideoError(self._path, "unsupported", f"decord {what}; use the pyav backend")
+
+
+def _installed() -> bool:
+    try:
+        return importlib.util.find_spec("decord") is not None
+    except ValueError:  # what a test put there has no spec
+        return False
 
 
 def _decord_objection(index: VideoIndex) -> str | None:

@@ -75,10 +75,7 @@ def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
     Raises:
         ValueError: On sides that are not positive, or an aspect ratio above 200.
     """
-    _check_sides(width, height)
-    ratio = max(width, height) / min(width, height)
-    if ratio > MAX_ASPECT_RATIO:
-        raise ValueError(f"aspect ratio {ratio:.1f} of a {width}x{height} frame exceeds {MAX_ASPECT_RATIO}")
+    check_sides(width, height)
     factor = budget.factor
     # Python's round (half to even) and the order of the divisions are those of smart_resize: the processor recomputes
     # the size and both must agree to the pixel.
@@ -152,6 +149,18 @@ def resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
 
 def _round_side(side: float, limit: int, factor: int) -> int:
     return min(max(factor, round(side / factor) * factor), limit // factor * factor)
+
+
+def check_sides(width: int, height: int) -> None:
+    """Refuse sides that Qwen2-VL's processor refuses.
+
+    Raises:
+        ValueError: One isn't positive, or is more than :data:`MAX_ASPECT_RATIO` times the other.
+    """
+    _check_sides(width, height)
+    ratio = max(width, height) / min(width, height)
+    if ratio > MAX_ASPECT_RATIO:
+        raise ValueError(f"aspect ratio {ratio:.1f} of a {width}x{height} frame exceeds {MAX_ASPECT_RATIO}")
 
 
 def _check_sides(width: int, height: int) -> None:

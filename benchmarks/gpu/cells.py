@@ -76,6 +76,15 @@ def reuses_prefix(result: Result) -> str:
     return ""
 
 
+def wakes_as_it_slept(result: Result) -> str:
+    """The engine says the same as before it slept, with its adapter where it has one."""
+    if result["lora_rank"] and result["adapter"] < 1e-2:
+        return f"the adapter changes log-probabilities by {result['adapter']:.2g} only"
+    if not result["difference"] < 1e-1:
+        return f"after waking log-probabilities differ by {result['difference']:.2g}"
+    return ""
+
+
 def job_agrees(result: Result) -> str:
     """The job's own metrics of rollout and actor."""
     mean, pearson = measure.LIMITS["bfloat16" if result["profile"] == "cluster" else "float32"]
@@ -145,6 +154,15 @@ def cuda_cells(layers: Sequence[int] = (2, 4)) -> list[Cell]:
         agreement_cell("7b-float32", model="qwen2.5-vl-7b", dtype="float32", **real),
         agreement_cell("qwen3-8b-bfloat16", model="qwen3-vl-8b", dtype="bfloat16", **real),
         agreement_cell("qwen3-8b-float32", model="qwen3-vl-8b", dtype="float32", **real),
+        Cell("sleep-tiny", measure.sleep_and_wake, {"model": "tiny"}, wakes_as_it_slept),
+        Cell("sleep-tiny-qwen3", measure.sleep_and_wake, {"model": "tiny-qwen3"}, wakes_as_it_slept),
+        Cell("sleep-tiny-lora", measure.sleep_and_wake, {"model": "tiny", "lora_rank": 8}, wakes_as_it_slept),
+        Cell(
+            "sleep-qwen3-8b-lora",
+            measure.sleep_and_wake,
+            {"model": "qwen3-vl-8b", "lora_rank": 8, "layers": 2, "vision_layers": 8},
+            wakes_as_it_slept,
+        ),
         Cell("toyworld-videozoomer", toyworld.toyworld_run, {"steps": 3}, job_agrees, seconds=540.0),
         *actor_cells(layers),
         Cell(
@@ -188,6 +206,12 @@ def cpu_cells() -> list[Cell]:
         agreement_cell("tiny-bfloat16", model="tiny", dtype="bfloat16", **small),
         agreement_cell(
             "7b-float32", model="qwen2.5-vl-7b", dtype="float32", layers=1, vision_layers=1, turns=2, **small
+        ),
+        Cell(
+            "sleep-tiny-lora",
+            measure.sleep_and_wake,
+            {"model": "tiny", "lora_rank": 8, "dtype": "float32"},
+            wakes_as_it_slept,
         ),
         Cell("actor-tiny", measure.actor_update, actor, learns),
         Cell("actor-tiny-fused", measure.actor_update, {**actor, "fused": True}, learns),

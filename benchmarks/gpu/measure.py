@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.actor import Actor, ActorSetting
-from benchmarks.gpu.machine import Skip, alone, called, require, require_memory
+from benchmarks.gpu.machine import REPOSITORY, Skip, alone, called, require, require_memory
 from benchmarks.gpu.rollout import Rollout, RolloutSetting, Said
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence, noise, plan
 from benchmarks.gpu.shapes import FRAME, SHAPES, TINY, parameters, write_checkpoint
+from benchmarks.gpu.sleeper import write_adapter
 
 TINY_FRAME = (112, 56)
 """Width and height of the tiny model's frames: what it knows is a few tokens large."""
@@ -233,8 +234,9 @@ def actor_update(
                 raise Skip(f"{problem}: {str(error).splitlines()[0]}") from error
             break
     result: dict[str, Any] = {"depths": depths, "problem": problem}
-    if model in SHAPES and len(depths) > 1 and "peak_allocated" in depths[0]:
-        result["whole"] = whole_model(model, depths, gpus, lora_rank)
+    if model in SHAPES and len(depths) > 1 and "peak_allocated" in depths[0] and not lora_rank:
+        activations = planned_activations(replace(setting, model=scratch), model, images, gpus)
+        result["whole"] = whole_model(model, depths, gpus, activations)
     return result
 
 
@@ -299,35 +301,72 @@ def one_depth(
     return result
 
 
-def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, lora_rank: int) -> dict[str, Any]:
-    """What the whole model would take, reckoned from two depths: linear in the layers.
+PUBLISHED = {"qwen2.5-vl-7b": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3-vl-8b": "Qwen/Qwen3-VL-8B-Instruct"}
+"""Names of :data:`SHAPES` in the planner."""
 
-    What stays (weights and the optimizer's state) is shared by all GPUs under FSDP. What an update needs beyond it is
-    taken as it is: its gradients are shared too, so that the sum is on the safe side.
+
+def planned_activations(setting: ActorSetting, model: str, images: int, gpus: int) -> float:
+    """Bytes of a GPU at the worst moment of an update before the optimizer steps, by the planner's formulas.
+
+    Args:
+        setting: Of the actor; its sequences are as long as a micro-batch.
+        model: Of :data:`SHAPES`.
+        images: Frames of a micro-batch.
+        gpus: That share the model.
+    """
+    from agentic_video.config.compose import compose_recipe
+    from agentic_video.planning.job import LABEL_TOKENS, Machines, job_of
+    from agentic_video.planning.plan import update_moments
+    from agentic_video.utils.units import GIB
+
+    width, height = frame_of(model)
+    words = [
+        *setting.overrides(),
+        f"agentic_video.plan.frames={images}",
+        f"agentic_video.plan.overview_frames={images}",
+    ]
+    words += [f"agentic_video.plan.width={width}", f"agentic_video.plan.height={height}"]
+    config = compose_recipe(REPOSITORY / "recipes" / setting.recipe, "cluster", words)
+    job = job_of(config, Machines(gpus, 80 * GIB, 1024 * GIB), PUBLISHED[model])
+    text = max(1, setting.tokens - images * (job.frame_tokens + LABEL_TOKENS))
+    episode = replace(job.episode, text_tokens=max(text, job.episode.said_tokens))
+    job = replace(job, episode=episode, micro_tokens=setting.tokens)
+    moments = update_moments(job)
+    return max(sum(parts.values()) for name, parts in moments.items() if name != "when the optimizer steps")
+
+
+def whole_model(model: str, depths: Sequence[Mapping[str, Any]], gpus: int, activations: float) -> dict[str, Any]:
+    """What the whole model would take on each of several GPUs, reckoned from two depths: linear in the layers.
+
+    On one GPU the peak is the optimizer's step: weights, two moments, gradients, and as much again that AdamW needs
+    meanwhile. FSDP shares all of it. Activations lie below that peak, so that nothing is measured of them: they are
+    the planner's.
+
+    Args:
+        activations: Bytes of a GPU at the worst moment before that step (:func:`planned_activations`).
 
     Returns:
-        ``seconds`` of an update on one GPU, ``transient`` (bytes beyond what stays), ``resident`` (bytes that stay on
-        one of ``gpus`` GPUs) and their sum, ``peak``.
+        ``seconds`` of an update on one GPU; of each of ``gpus`` GPUs bytes that stay (``resident``), bytes while the
+        optimizer steps (``step``), and the larger of that and of ``activations`` (``peak``).
     """
     small, large = depths[0], depths[-1]
     full, step = SHAPES[model].layers, large["layers"] - small["layers"]
 
-    def at_full(key: Callable[[Mapping[str, Any]], float]) -> float:
-        return key(small) + (key(large) - key(small)) / step * (full - small["layers"])
+    def at_full(key: str) -> float:
+        return float(small[key] + (large[key] - small[key]) / step * (full - small["layers"]))
 
-    transient = at_full(lambda one: one["peak_allocated"] - one["resident"])
-    resident = at_full(lambda one: one["resident"]) / gpus
-    seconds = at_full(lambda one: one["seconds"])
+    shared = at_full("peak_allocated") / gpus
+    seconds = at_full("seconds")
     return {
         "layers": full,
         "gpus": gpus,
         "seconds": seconds,
         "tokens_per_second": small["tokens"] / seconds,
-        "transient": transient,
-        "resident": resident,
-        "peak": transient + resident,
+        "resident": at_full("resident") / gpus,
+        "step": shared,
+        "activations": activations,
+        "peak": max(shared, activations),
         "parameters": sum_of(parameters(model), full),
-        "lora_rank": lora_rank,
     }
 
 
@@ -435,6 +474,83 @@ def vllm_turns(
         "block": block,
         "sequences_of_20k": kv / 20_000,
         "start_seconds": rollout.start_seconds,
+    }
+
+
+def sleep_and_wake(
+    scratch: Path,
+    device: str,
+    *,
+    model: str,
+    lora_rank: int = 0,
+    layers: int | None = None,
+    vision_layers: int | None = None,
+    dtype: str = "bfloat16",
+    images: int = 4,
+    says: int = 16,
+    memory: float = 0.4,
+) -> dict[str, Any]:
+    """An engine says after waking what it said before it fell asleep, though the memory that it gets back holds NaN.
+
+    verl's engines sleep while the trainer works: at level 2, and at level 1 where they serve adapters.
+
+    Args:
+        scratch: Folder for checkpoints.
+        device: ``cuda``; on a CPU there is no sleep, and the engine only answers twice.
+        model: Of :data:`SHAPES` or :data:`TINY`.
+        lora_rank: Of an adapter with which it answers; 0 for none.
+        layers: Of the language model.
+        vision_layers: Of the vision tower.
+        dtype: Of the weights.
+        images: Frames that it is shown.
+        says: Tokens of a reply.
+        memory: Share of the GPU that vLLM takes.
+
+    Returns:
+        ``difference``: the largest one of the replies' log-probabilities, infinite where other tokens were said;
+        ``adapter``: the mean one between the model with and without its adapter; ``kept``: bytes that were kept;
+        ``slept``.
+    """
+    require("vllm")
+    folder = checkpoint_of(scratch, model, dtype, device, layers, vision_layers, vocabulary=False, spread=SPREAD)
+    adapter = write_adapter(scratch / f"{model}-adapter", folder, lora_rank) if lora_rank else None
+    length = 2048 if model in TINY else 16_384
+    sleeps = device == "cuda"
+    rollout = Rollout(
+        RolloutSetting(
+            folder,
+            device,
+            dtype,
+            tokens=length,
+            batched_tokens=length,
+            images=images,
+            memory=memory,
+            sleeps=sleeps,
+            lora_rank=lora_rank,
+        )
+    )
+    shown = make_sequence(
+        [Turn(images, 24, says)], rollout.tokenizer, rollout.image_tokens(frame_of(model)), frame_of(model), 0
+    )
+
+    async def answers() -> tuple[list[Said], list[int]]:
+        ask = partial(rollout.say, shown.prompt, shown.images, says)
+        plain, before = await ask(), await ask(adapter=adapter)
+        kept = await rollout.sleep_and_wake(1 if lora_rank else 2) if sleeps else []
+        return [plain, before, await ask(adapter=adapter)], kept
+
+    try:
+        (plain, before, after), kept = asyncio.run(answers())
+    finally:
+        rollout.close()
+    gaps = [abs(old - new) for old, new in zip(before.log_probs, after.log_probs, strict=True)]
+    without = [abs(old - new) for old, new in zip(plain.log_probs, before.log_probs, strict=True)]
+    return {
+        "difference": max(gaps) if before.ids == after.ids else math.inf,
+        "adapter": statistics.fmean(without),
+        "lora_rank": lora_rank,
+        "kept": kept,
+        "slept": sleeps,
     }
 
 

@@ -132,6 +132,13 @@ def rows_toyworld(name: str, result: Entry) -> list[list[str]]:
     return [[name, result["profile"], str(result["steps"]), *figures]]
 
 
+def rows_sleep(name: str, result: Entry) -> list[list[str]]:
+    """A row of :func:`benchmarks.gpu.measure.sleep_and_wake`."""
+    kept = f"{len(result['kept'])}, {sum(result['kept']) / 2**20:.1f} MiB" if result["slept"] else "it didn't sleep"
+    adapter = f"{result['adapter']:.1e}" if result["lora_rank"] else ""
+    return [[name, f"{result['difference']:.1e}", adapter, kept]]
+
+
 TABLES: Mapping[str, tuple[str, Sequence[str], Callable[[str, Entry], list[list[str]]]]] = {
     "agreement": (
         "Rollout against actor",
@@ -147,6 +154,11 @@ TABLES: Mapping[str, tuple[str, Sequence[str], Callable[[str, Entry], list[list[
         "vLLM over turns",
         ("cell", "turn", "new images", "prompt tokens", "seconds", "slowest", "cached", "KV cache, tokens"),
         rows_vllm,
+    ),
+    "sleep": (
+        "Before and after sleep",
+        ("cell", "largest difference of logs", "an adapter's mean effect", "tensors kept"),
+        rows_sleep,
     ),
     "patchify": (
         "Frames to patches",

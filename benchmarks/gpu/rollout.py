@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from agentic_video.utils.environment import spawn_engines
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence
+from benchmarks.gpu.sleeper import EXTENSION
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class RolloutSetting:
         images: Most images of a sequence.
         memory: Share of the GPU that vLLM takes.
         eager: No CUDA graphs.
+        sleeps: The engine may sleep.
+        lora_rank: Of adapters that it serves; 0 for none.
     """
 
     model: Path
@@ -40,6 +43,8 @@ class RolloutSetting:
     images: int = 8
     memory: float = 0.6
     eager: bool = True
+    sleeps: bool = False
+    lora_rank: int = 0
 
     def arguments(self) -> dict[str, Any]:
         """Of vLLM's engine."""
@@ -59,6 +64,8 @@ class RolloutSetting:
             "logprobs_mode": "raw_logprobs",
             "seed": 0,
             **({"gpu_memory_utilization": self.memory} if self.device == "cuda" else {"skip_mm_profiling": True}),
+            **({"enable_lora": True, "max_lora_rank": self.lora_rank} if self.lora_rank else {}),
+            **({"enable_sleep_mode": True, "worker_extension_cls": EXTENSION} if self.sleeps else {}),
         }
 
 
@@ -114,11 +121,14 @@ class Rollout:
         """Tokens of a block of the cache: the prefix cache knows whole blocks only."""
         return int(self._llm.vllm_config.cache_config.block_size or 1)
 
-    async def say(self, ids: Sequence[int], images: Sequence[Any], tokens: int, seed: int = 0) -> Said:
-        """One reply of exactly so many tokens, at temperature 1."""
+    async def say(
+        self, ids: Sequence[int], images: Sequence[Any], tokens: int, seed: int = 0, adapter: Path | None = None
+    ) -> Said:
+        """One reply of exactly so many tokens, at temperature 1, with a LoRA adapter where one is named."""
         from PIL import Image
         from vllm import SamplingParams
         from vllm.inputs import TokensPrompt
+        from vllm.lora.request import LoRARequest
         from vllm.sampling_params import RequestOutputKind
 
         from agentic_video.rollout.vllm_clips import one_placeholder
@@ -138,7 +148,8 @@ class Rollout:
         )
         started = time.perf_counter()
         last: Any = None
-        async for output in self._llm.generate(prompt, sampling, uuid4().hex):
+        lora = LoRARequest("adapter", 1, str(adapter)) if adapter else None
+        async for output in self._llm.generate(prompt, sampling, uuid4().hex, lora_request=lora):
             last = output
         said = last.outputs[0]
         chosen = [entry[token].logprob for token, entry in zip(said.token_ids, said.logprobs, strict=True)]
@@ -176,6 +187,22 @@ class Rollout:
     ) -> list[tuple[Episode, list[Said]]]:
         """Episodes side by side."""
         return list(await asyncio.gather(*(self.play(turns, size, seed) for seed in seeds)))
+
+    async def sleep_and_wake(self, level: int) -> list[int]:
+        """Sleep and wake as verl has it do around an update; at level 2 the weights are read again.
+
+        Returns:
+            Bytes of each tensor that was kept meanwhile beside weights and buffers.
+        """
+        await self._llm.collective_rpc("spoil_memory")
+        await self._llm.sleep(level=level)
+        (kept,) = await self._llm.collective_rpc("kept_sizes")
+        await self._llm.wake_up(tags=["weights"])
+        if level > 1:
+            await self._llm.collective_rpc("reload_weights")
+        await self._llm.wake_up(tags=["kv_cache"])
+        await self._llm.reset_prefix_cache()
+        return list(kept)
 
     def close(self) -> None:
         """End the engine's process, so that the GPU is free."""

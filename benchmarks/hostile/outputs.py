@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - answers in full-width writing
 """Random, mutated and hostile model outputs through each system's own play and score.
 
 Output ``n`` of a seed is always the same. The video is made up, so that only what systems do is timed; the verifier and
@@ -41,6 +42,8 @@ PIECES = (
     "\\boxed{", "}", "{", "[", "]", "(", ")", "B", "B.", "(B)", "green", "a green cup", "A. B. C. D.", ":", ",", '"',
     "1", "0", "-1", "2.5", "1e308", "1e-300", "1e999", "-0.0", "NaN", "Infinity", "0x10", "9" * 400, "9" * 5_000,
     "null", "true", '"fps"', '"t"', '"start_time"', "00:01", "99:99:99", "é", "绿色的杯子", "\u202e", "\x00", "\ud7ff",
+    "\\frac{1}{2}", "\\text{", "$", "$$", "\\(", "\\]", "**", "~~", "__", "<b>", "【", "】", "，", "、", "秒", "到",
+    "第", "至", "１２", "：", "-->", "00:00:12,500", "\u200b", "½", "²", "\ufdfa", "答案",
     "\ud800", "🎬", "\n", "\t", " " * 50, "reward: 1.5", "\\u0000", "\\ud800", "\\", "```json\n", "```", "<!--", "-->",
 )  # fmt: skip
 

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - answers in full-width writing
 """Ways to play for reward: honest ones, and those that try to earn more than they know.
 
 A strategy is a function of a question's facts that an agent could know (never the right answer, but for the honest
@@ -154,6 +155,27 @@ STRATEGIES = (
         "nothing",
         lambda case, qa, rng: [_answer(case, "{}. \\boxed{{{}}}".format(*_another(qa, rng)))],
     ),
+    Strategy(
+        "two in one box",
+        "nothing",
+        lambda case, qa, rng: [_answer(case, "$\\boxed{{\\text{{{}, {}}}}}$".format(*_another(qa, rng)))],
+    ),
+    Strategy("two in full width", "nothing", lambda case, qa, rng: [_answer(case, _full_width(qa, rng))]),
+    Strategy(
+        "a letter with another option's text",
+        "nothing",
+        lambda case, qa, rng: [_answer(case, "{}. {}".format(*_mixed(qa, rng)))],
+    ),
+    Strategy(
+        "an option's text with another letter behind it",
+        "nothing",
+        lambda case, qa, rng: [_answer(case, "{1} ({0})".format(*_mixed(qa, rng)))],
+    ),
+    Strategy(
+        "a letter struck out, and another one",
+        "nothing",
+        lambda case, qa, rng: [_answer(case, "~~{}~~ {}".format(*_another(qa, rng)))],
+    ),
     Strategy("not this one", "nothing", lambda case, qa, rng: [_answer(case, f"not {_guess(qa, rng)}")]),
     Strategy(
         "the question again",
@@ -244,11 +266,33 @@ INTERVALS = (
         "nothing",
         lambda case, qa, rng: ["".join(_answer(case, _span(case, *one)) for one in _tiles(10))],
     ),
+    Strategy(
+        "two intervals in Chinese",
+        "nothing",
+        lambda case, qa, rng: [_answer(case, "，或者".join(_filled("#秒到#秒", *anywhere(rng)) for _ in range(2)))],
+    ),
+    Strategy(
+        "one interval, and another boxed",
+        "nothing",
+        lambda case, qa, rng: [
+            _answer(case, "{} \\boxed{{{}}}".format(*(_filled("# - #", *anywhere(rng)) for _ in range(2))))
+        ],
+    ),
     Strategy("no number", "nothing", lambda case, qa, rng: [_answer(case, _filled("nan - inf", 0.0, 0.0))]),
 )
 """For questions whose answer is an interval."""
 
 PLAYED: Mapping[Rows, tuple[Strategy, ...]] = {"choice": STRATEGIES, "evidence": EVIDENCE, "interval": INTERVALS}
+
+
+def _full_width(qa: VideoQA, rng: random.Random) -> str:
+    return "、".join(chr(ord(letter) + 0xFEE0) for letter in _another(qa, rng))
+
+
+def _mixed(qa: VideoQA, rng: random.Random) -> tuple[str, str]:
+    """A letter, and another option's text."""
+    letter, other = _another(qa, rng)
+    return letter, qa.options[ord(other) - ord("A")]
 
 
 def _thought(case: Case) -> str:

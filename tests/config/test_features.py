@@ -52,6 +52,7 @@ def test_the_recipes_can_be_had(system: str, profile: str) -> None:
         ["agentic_video.system.frames_as=video"],
         ["actor_rollout_ref.actor.strategy=fsdp"],
         ["trainer.logger=console"],
+        [f"+{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs={{use_fast: true}}"],
         ["trainer.logger=[console,wandb,tracking]"],
         ["trainer.resume_mode=resume_path", "trainer.resume_from_path=/runs/checkpoints/global_step_20"],
         ["algorithm.adv_estimator=rloo"],
@@ -78,6 +79,15 @@ def test_what_can_be_had(overrides: list[str]) -> None:
             ["agentic_video.system.frames_as=video", f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.video=0"],
             r"limit_mm_per_prompt\.video: 0, but agentic_video\.system\.frames_as=video",
         ),
+        (
+            [f"+{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs={{min_pixels: 784, max_pixels: 50176}}"],
+            r"mm_processor_kwargs\.max_pixels: .*preprocessor_config\.json",
+        ),
+        (
+            [f"+{ROLLOUT}.engine_kwargs.vllm.mm_processor_kwargs.size={{shortest_edge: 784, longest_edge: 50176}}"],
+            r"mm_processor_kwargs\.size: ",
+        ),
+        (["+data.mm_processor_kwargs.max_pixels=50176"], r"^data\.mm_processor_kwargs\.max_pixels: "),
         (["trainer.v1.trainer_mode=sync"], r"^trainer\.v1\.trainer_mode: sync is verl's own .*; set agentic_video$"),
         (["trainer.v1.trainer_mode=agentic_vidoe"], r"agentic_vidoe: did you mean agentic_video\? there are"),
         (

@@ -55,7 +55,7 @@ def test_visual_tokens_of_all_frames() -> None:
 
 def test_grades_by_both_rules_where_they_can_be_had(qa: VideoQA) -> None:
     def graded(system: VideoZoomer | VideoBrain, qa: VideoQA) -> dict[str, float]:
-        return asyncio.run(grades(system, answered("green. B."), qa, Graders()))
+        return asyncio.run(grades(system, answered("red. B."), qa, Graders()))
 
     assert graded(VideoZoomer(), qa) == {"acc": 1.0, "acc_robust": 0.0}
     # it wants a judge, and there is none
@@ -66,8 +66,9 @@ def test_grades_by_both_rules_where_they_can_be_had(qa: VideoQA) -> None:
 @pytest.mark.parametrize(
     ("system", "answer", "expected"),
     [
-        (VideoZoomer(), "green. B.", 1.0),
-        (VideoZoomer(answer_match="robust"), "green. B.", 0.0),
+        (VideoZoomer(), "red. B.", 1.0),
+        (VideoZoomer(answer_match="robust"), "red. B.", 0.0),
+        (VideoZoomer(answer_match="robust"), "green. B.", 1.0),
         (FrameMind(), "B.", 0.0),
         (FrameMind(), "B", 1.0),
         (FrameThinker(answer_match="exact"), "B and more", 1.0),
@@ -236,6 +237,26 @@ def test_an_episode_that_no_file_holds_is_a_failure_of_its_own(small_world: Worl
     assert len(failed) == 2 and failed == failures(tmp_path) and finished(tmp_path) == ([], [])
     assert isinstance(failed[0], Failure) and failed[0].error.startswith("RecordError: the episode of ")
     assert failed[0].error.endswith(".arguments.seen is no plain data: {1}")
+
+
+def test_a_rule_that_hangs_fails_its_question_and_no_other(small_world: World, tmp_path: Path) -> None:
+    rows = load_rows([small_world.heldout])[0][:3]
+
+    class Hanging(VideoZoomer):
+        async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+            if qa.id == rows[1].id:
+                await asyncio.Event().wait()
+            return await super().grade(trajectory, qa, graders)
+
+    says = tmp_path / "says.json"
+    says.write_text(json.dumps({row.id: ["<think>!</think><answer>A</answer>"] for row in rows}))
+    model = ModelSpec(named("FileBackend"), str(says))
+    plan = replace(planned(tmp_path, Hanging(answer_match="robust"), model), score_timeout=0.5)
+    asyncio.run(play_rows(plan, rows, 0, lambda one: None))
+    (failure,) = failures(tmp_path)
+    assert failure.key == key_of(rows[1]) and failure.error.startswith("TimeLimitError")
+    assert f"row {rows[1].id}" in failure.error
+    assert {key_of(record.qa) for record in finished(tmp_path)[0]} == {key_of(rows[0]), key_of(rows[2])}
 
 
 def test_a_picture_that_no_model_takes_fails_its_question(small_world: World, tmp_path: Path) -> None:

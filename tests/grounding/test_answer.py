@@ -1,7 +1,9 @@
+# ruff: noqa: RUF001 - answers in full-width writing
 """Intervals that models write, and what they earn."""
 
 import json
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -76,6 +78,54 @@ def asked(answer_type: str, *windows: Interval) -> VideoQA:
         "It lasts 12.5 s to 20 s.",
         "12.5 - 20 s for 7.5 s",
         '{"time": "12.5 - 20"}',
+        # full width and CJK brackets, commas, dashes, digits
+        "１２.５ － ２０",
+        "１２．５秒～２０秒",
+        "［12.5，20］",
+        "（12.5，20）",
+        "【12.5, 20】",
+        "「12.5、20」",
+        "12.5，20",
+        "12.5 〜 20",
+        "12.5——20",
+        "００：１２．５－００：２０",
+        # Chinese, Japanese, Korean
+        "12.5秒到20秒",
+        "从12.5秒至20秒",
+        "从12.5秒到20秒。",
+        "第12.5秒—第20秒",
+        "第12.5秒到第20秒",
+        "在第12.5秒和第20秒之间",
+        "开始：12.5，结束：20",
+        "开始时间：12.5秒，结束时间：20秒",
+        "12.5秒开始，20秒结束",
+        "该事件发生在12.5秒到20秒，持续7.5秒。",
+        "答案：12.5秒-20秒",
+        "0分12.5秒到0分20秒",
+        "片段1：12.5秒到20秒",
+        "12.5秒から20秒まで",
+        "12.5초부터 20초까지",
+        '{"开始": 12.5, "结束": 20}',
+        # subtitles
+        "00:00:12.500 --> 00:00:20.000",
+        "00:00:12,500 --> 00:00:20,000",
+        "1\n00:00:12,500 --> 00:00:20,000",
+        # LaTeX
+        "$12.5 - 20$",
+        "\\boxed{[12.5, 20]}",
+        "\\boxed{12.5\\text{ s} - 20\\text{ s}}",
+        "$\\boxed{12.5\\,\\mathrm{s} \\to 20\\,\\mathrm{s}}$",
+        "\\[12.5, 20\\]",
+        "\\(\\left[12.5, 20\\right]\\)",
+        "\\{12.5, 20\\}",
+        # others
+        "{12.5, 20}",
+        "'12.5' - '20'",
+        "t=12.5 to t=20",
+        "0 min 12.5 s to 0 min 20 s",
+        "0m12.5s - 0m20s",
+        '{"begin": 12.5, "end": 20}',
+        "<start>12.5</start><end>20</end>",
     ],
 )
 def test_one_interval_in_many_dresses(text: str) -> None:
@@ -98,6 +148,11 @@ def test_one_interval_in_many_dresses(text: str) -> None:
         "Segment 1: 1 to 2\nSegment 2: 3.5 to 64",
         "the 1st clip: 1 to 2, the 2nd clip: 3.5 to 64",
         "1 - 2 (duration: 1 s), 3.5 - 64 (duration: 60.5 s)",
+        "1秒到2秒，3.5秒到64秒",
+        "第1段：1秒到2秒；第2段：3.5秒到64秒",
+        "1秒到2秒，或者3.5秒到1分4秒",
+        "1\n00:00:01,000 --> 00:00:02,000\n2\n00:00:03,500 --> 00:01:04,000",
+        "\\boxed{1 - 2} \\boxed{3.5 - 64}",
     ],
 )
 def test_several_intervals(text: str) -> None:
@@ -169,7 +224,8 @@ def test_clock_times_by_hand() -> None:
         "0 - Infinity",
         "12 - 20 minutes",
         "12 min to 20 min",
-        "1 min 20 s - 1 min 30 s",
+        "1 min 75 s - 2 min 30 s",
+        "1 min - 1 min 30 s",
         "12 - 20 %",
         "12% - 20%",
         "frame 12 - 20 frames",
@@ -181,7 +237,6 @@ def test_clock_times_by_hand() -> None:
         "00:00:00:12 - 00:00:00:20",
         "1,200 - 1,300",
         "1.2.3 - 4.5.6",
-        "\uff11\uff12 - \uff12\uff10",
         "\u0661\u0662 - \u0662\u0660",
         "12\u00b2 - 20",
         "12\u00bd - 20",
@@ -208,6 +263,20 @@ def test_clock_times_by_hand() -> None:
         "1 - 2, " * (MAX_INTERVALS + 1),
         json.dumps([[1, 2]] * (MAX_INTERVALS + 1)),
         "12 - 20" + " " * MAX_CHARS,
+        "第10帧到第20帧",
+        "帧号：10-20",
+        "10分钟到20分钟",
+        "12秒，20秒，30秒",
+        "12²秒到20秒",
+        "1½ - 20",
+        "12,500 --> 20,000",
+        "第12秒",
+        "12秒和20秒",
+        "12秒到20帧",
+        "\\frac{12}{20} - 30",
+        "\\boxed{12\\%} - \\boxed{20\\%}",
+        "12秒到20秒到30秒",
+        "５--１０",
     ],
 )
 def test_what_is_no_interval_or_not_only_intervals_is_none(text: str | None) -> None:
@@ -232,6 +301,48 @@ def test_whatever_is_written(text: str) -> None:
 def test_whatever_json_is_written(value: object) -> None:
     for text in (json.dumps(value), json.dumps({"start": value, "end": 1}), json.dumps([value, value])):
         assert all(0 <= time <= MAX_SECONDS for interval in read_intervals(text) for time in interval)
+
+
+SPANS = (
+    "{0} - {1}",
+    "[{0}, {1}]",
+    "[{0}，{1}]",
+    "{0}秒到{1}秒",
+    "从{0}秒至{1}秒",
+    "第{0}秒—第{1}秒",
+    "{0}s ～ {1}s",
+    "在{0}秒和{1}秒之间",
+    "{0} --> {1}",
+    "$[{0}, {1}]$",
+    "start: {0}, end: {1}",
+    "开始：{0}秒，结束：{1}秒",
+    '{{"start": {0}, "end": {1}}}',
+)
+AROUND = ("{}", "\\boxed{{{}}}", "**{}**", "答案：{}。", "<time>{}</time>", "The event: {}.")
+
+
+def full_width(text: str) -> str:
+    return "".join(chr(ord(character) + 0xFEE0) if character in "0123456789.:" else character for character in text)
+
+
+@given(
+    st.tuples(HUNDREDTHS, HUNDREDTHS),
+    st.tuples(HUNDREDTHS, HUNDREDTHS),
+    st.sampled_from(SPANS),
+    st.sampled_from(AROUND),
+    st.sampled_from((str, full_width)),
+)
+def test_an_interval_in_any_dress_is_that_one_and_two_are_none(
+    first: Interval, second: Interval, dress: str, around: str, digits: Callable[[str], str]
+) -> None:
+    if dress.startswith("{{") and around != "{}":
+        return  # JSON stands by itself
+    one, two = (dress.format(*(digits(f"{time:.2f}") for time in span)) for span in (first, second))
+    assert read_interval(around.format(one)) == first
+    if first != second:
+        for glue in (", ", "，或者", " or ", "\n"):
+            assert read_interval(around.format(one + glue + two)) is None
+        assert grade_intervals(around.format(two), asked("interval", first)) < 1.0
 
 
 @given(INTERVALS)
@@ -293,6 +404,15 @@ def test_other_answers_are_not_graded_here() -> None:
         "1. ",
         "frames ",
         "duration: ",
+        "1分",
+        "第1",
+        "秒到",
+        "1秒到",
+        "\\frac{1}",
+        "\\text{",
+        "00:00:01,000 --> ",
+        "1\n",
+        "\ufdfa",
         "frames 1 to 2 ",
         "\n1. ",
     ],

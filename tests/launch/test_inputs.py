@@ -257,6 +257,9 @@ def test_a_folder_must_be_a_checkpoint(tmp_path: Path) -> None:
         ),
         ("tokenizer.json", None, r"MODEL_PATH=\S+: no tokenizer \(tokenizer\.json or vocab\.json\): copy it from"),
         ("processor_config.json", None, r"MODEL_PATH=\S+: no image processor \(processor_config\.json or prepro"),
+        ("processor_config.json", "{", r"\S+: processor_config\.json can't be read: .*; copy the processor's files"),
+        ("processor_config.json", "{}", r"\S+: no image processor .*; copy the processor's files"),
+        ("processor_config.json", '{"image_processor": {"size": 3}}', r"\S+: the processor's file can't be read: "),
     ],
 )
 def test_a_checkpoint_must_be_whole(stage: Stage, file: str, content: str | None, said: str, tmp_path: Path) -> None:
@@ -267,8 +270,39 @@ def test_a_checkpoint_must_be_whole(stage: Stage, file: str, content: str | None
         (folder / file).write_text(content)
     with pytest.raises(SetupError, match=f"^{said}"):
         check(Inputs(str(folder)), options=replace(OPTIONS, stage=stage))
-    if file == "processor_config.json" and stage == "grpo":  # another folder's may be named
+    if file == "processor_config.json" and content is None and stage == "grpo":  # another folder's may be named
         check(Inputs(str(folder)), config=config_of(actor_rollout_ref={"model": {"tokenizer_path": "/elsewhere"}}))
+
+
+def test_cells_of_another_size_than_the_checkpoint_s_are_refused(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path / "mine")
+    config = config_of(constants={"size_factor": 32})
+    with pytest.raises(SetupError, match=r"^agentic_video\.system\.size_factor=32: .*size_factor=28$"):
+        check(Inputs(str(folder)), config=config)
+
+
+def test_sizes_that_the_checkpoint_does_not_keep_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_checkpoint(tmp_path / "mine")
+    check(Inputs(str(folder)))
+    assert "note: frames" not in capsys.readouterr().out
+    check(Inputs(str(folder)), config=config_of("framethinker.FrameThinker"))
+    out = capsys.readouterr().out
+    assert "640x360" in out and "644x364" in out and str(folder) in out
+
+
+def test_a_clip_that_vllm_would_refuse_is_refused_here(tmp_path: Path) -> None:
+    """Its cache has room for a batch's tokens, or for the largest image that the processor makes."""
+    folder = write_checkpoint(tmp_path / "mine")
+    small = {"size": {"shortest_edge": 784, "longest_edge": 1024 * 784}, "patch_size": 14}
+    (folder / "processor_config.json").write_text(json.dumps({"image_processor": small, "video_processor": small}))
+    rollout = {"name": "vllm", "n": 2, "max_num_batched_tokens": 8192, "max_model_len": 32_768}
+    engine = {"engine_kwargs": {"vllm": {"limit_mm_per_prompt": {"image": 8, "video": 32}}}}
+    config = config_of("timesearch.TimeSearch", actor_rollout_ref={"rollout": {**rollout, **engine}})
+    key = "actor_rollout_ref.rollout.max_num_batched_tokens"
+    with pytest.raises(SetupError, match=rf"^{key}=8192: .*10240 tokens.* 8192 .*; set {key}=10240"):
+        check(Inputs(str(folder)), config=config)
+    OmegaConf.update(config, key, 10_240)
+    check(Inputs(str(folder)), config=config)
 
 
 def test_a_large_model_needs_a_gpu_or_the_user_s_word(tmp_path: Path) -> None:

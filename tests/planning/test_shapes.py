@@ -86,8 +86,3 @@ def test_a_config_that_is_none_costs_one_line(values: object, said: str, tmp_pat
     with pytest.raises(SetupError) as caught:
         shape_of(str(tmp_path))
     assert str(caught.value).startswith(f"{tmp_path}/config.json: ") and said in str(caught.value)
-
-
-def test_visual_tokens() -> None:
-    assert published_shapes()["Qwen/Qwen2.5-VL-7B-Instruct"].visual_tokens(448, 224) == 16 * 8
-    assert published_shapes()["Qwen/Qwen3-VL-8B-Instruct"].visual_tokens(640, 352) == 20 * 11

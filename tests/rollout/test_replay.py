@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,6 +54,21 @@ def replayed(
     limits: TokenLimits = ROOMY,
 ) -> tuple[ReplayedSequence, ...]:
     return asyncio.run(replay(trajectory, qa, system, chat_format, limits))
+
+
+def test_pictures_of_another_model_get_the_sizes_of_this_one(chat_format: ChatFormat, qa: VideoQA) -> None:
+    """A teacher that isn't Qwen2.5-VL was shown 100 x 60 pixels, which this processor rounds to 112 x 56."""
+    system = replace(SYSTEM, context="all")
+    trajectory, _ = played(chat_format, qa, system)
+
+    def resized(parts: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(replace(one, width=100, height=60) if isinstance(one, FrameRef) else one for one in parts)
+
+    opening = tuple(replace(message, parts=resized(message.parts)) for message in trajectory.opening)
+    turns = tuple(replace(turn, observation=resized(turn.observation)) for turn in trajectory.turns)
+    (sequence,) = replayed(replace(trajectory, opening=opening, turns=turns), qa, chat_format, system)
+    assert {(one.width, one.height) for one in sequence.visuals} == {(112, 56)}
+    assert sequence.ids.count(chat_format.image_token_id) == 4 * 2 * len(sequence.visuals)
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

@@ -17,7 +17,7 @@ from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
 from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, whole_prompt, with_bare_clips
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
-from agentic_video.toyworld.model import FAMILIES, build_tokenizer, chat_format
+from agentic_video.toyworld.model import FAMILIES, FamilyName, build_tokenizer, chat_format
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.types.row import VideoQA
@@ -82,20 +82,27 @@ def test_a_model_without_a_video_processor_is_shown_no_clips() -> None:
         plain.opening_ids([Message("user", (clip(2),))])
 
 
-parts_of = st.lists(
-    st.one_of(
-        st.text(alphabet="ab <0.5seconds>", max_size=12),
-        st.builds(lambda n, w: frame(n, 32 * w), st.integers(0, 9), st.integers(1, 2)),
-        st.builds(lambda n, w, s: clip(n, 32 * w, start=s), st.integers(2, 6), st.integers(1, 2), st.integers(0, 40)),
-    ),
-    max_size=8,
-)
+def parts_of(side: int) -> st.SearchStrategy[list[Part]]:
+    return st.lists(
+        st.one_of(
+            st.text(alphabet="ab <0.5seconds>", max_size=12),
+            st.builds(lambda n, w: frame(n, side * w, side), st.integers(0, 9), st.integers(1, 2)),
+            st.builds(
+                lambda n, w, s: clip(n, side * w, side, start=s),
+                st.integers(2, 6),
+                st.integers(1, 2),
+                st.integers(0, 40),
+            ),
+        ),
+        max_size=8,
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@given(opening=parts_of, shown=parts_of)
-def test_placeholders_and_masks_of_any_mixture(family: str, opening: list[Part], shown: list[Part]) -> None:
-    written = FORMATS[family]
+@given(data=st.data())
+def test_placeholders_and_masks_of_any_mixture(family: FamilyName, data: st.DataObject) -> None:
+    written, side = FORMATS[family], FAMILIES[family].frame_side
+    opening, shown = data.draw(parts_of(side)), data.draw(parts_of(side))
     turns = [[*written.encode("say"), min(written.eos_ids)]] * 2
     policy = TokenPolicy(ScriptEngine(turns), written, ROOMY, FrameMind(context="all"))
 

@@ -15,6 +15,7 @@ from agentic_video.types.action import Answer
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import EndReason, Trajectory, Turn
+from agentic_video.utils.time_limit import TimeLimitError
 
 RIGHT = Turn("<think>a</think><answer>B</answer>", Answer("B"), 5)
 TRAJECTORY = Trajectory("q1", "videozoomer", (), (RIGHT,), EndReason.ANSWER)
@@ -312,3 +313,34 @@ def test_a_file_that_does_not_run_is_named(tmp_path: Path) -> None:
 def test_half_a_config_is_refused(values: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=r"belong together|mode must be one of"):
         RewardConfig(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize("mode", ["replace", "add"])
+def test_a_function_that_hangs_fails_its_episode_by_name(qa: VideoQA, tmp_path: Path, kind: str, mode: str) -> None:
+    waits = "import asyncio, threading\nGATE = threading.Event()\n"
+    wait = "GATE.wait(20)" if kind == "def" else "await asyncio.Event().wait()"
+    written = tmp_path / f"hangs_{kind.split()[0]}.py"
+    written.write_text(f"{waits}{kind} ours(trajectory, row, graders): {wait}\n", encoding="utf-8")
+    config = RewardConfig(str(written), "ours", mode=mode, timeout=0.2)  # type: ignore[arg-type]
+    with pytest.raises(TimeLimitError, match=f"ours of row {qa.id}"):
+        score(qa, config)
+    assert score(qa, RewardConfig()).reward == pytest.approx(1.0)
+    load_function(str(written), "ours").__globals__["GATE"].set()
+
+
+def test_a_system_whose_score_hangs_fails_its_episode_by_name(qa: VideoQA) -> None:
+    @dataclass(frozen=True)
+    class Hanging(VideoZoomer):
+        async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
+            await asyncio.Event().wait()
+            return Score(1.0, 1.0, 1.0)
+
+    with pytest.raises(TimeLimitError, match=rf"Hanging\.score of row {qa.id}"):
+        asyncio.run(score_episode(Hanging(), TRAJECTORY, qa, Graders(), RewardConfig(timeout=0.2)))
+
+
+def test_a_time_limit_is_no_negative_number() -> None:
+    for seconds in (-1.0, math.nan):
+        with pytest.raises(ValueError, match="timeout"):
+            RewardConfig(timeout=seconds)

@@ -5,7 +5,7 @@ import os
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ from agentic_video.training.engine_images import (
 )
 from agentic_video.types.frame import ImageRef, Origin, VideoRef, clip_key, image_key
 from agentic_video.video.errors import VideoError
+from agentic_video.video.processor_rules import UnkeptSizeError
 
 SIDE = 56
 PATCHES = (SIDE // 14) ** 2 * 3 * 2 * 14 * 14 * 4
@@ -416,6 +417,20 @@ def test_clips_are_made_of_frames_that_are_fetched_once(make_engine: MakeEngine,
     seconds = [taken["mm_kwargs"]["video"][-1].get_data()["second_per_grid_ts"].item() for taken in inner.taken]
     assert seconds == [1.5, 1.5, 4.0]
     assert two["mm_hashes"]["video"][0] == three["mm_hashes"]["video"][0] == first.key
+
+
+def test_a_size_that_the_processor_would_change_is_refused(make_engine: MakeEngine, checkpoint: Path) -> None:
+    """vLLM would resize it on its CPU, the trainer on its device, and both have other patches."""
+    engine = ReferenceEngine(make_engine(), Store(), ChatFormat.of(hf_processor(str(checkpoint))))
+    odd = replace(stored(1), width=60, height=50)
+
+    async def play() -> None:
+        with pytest.raises(UnkeptSizeError, match="60x50"):
+            await ask(engine, [odd])
+        with pytest.raises(UnkeptSizeError, match="60x50"):
+            await ask(engine, [], [clip(odd, odd)])
+
+    asyncio.run(play())
 
 
 def test_other_ids_than_the_rollout_s_are_refused(

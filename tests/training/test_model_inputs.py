@@ -16,10 +16,18 @@ from verl.models.transformers.qwen2_vl import get_rope_index
 from verl.utils import hf_processor
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint
-from agentic_video.training.model_inputs import image_patches, image_sizes, model_inputs, rope_positions
+from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint, video_processor
+from agentic_video.training.model_inputs import (
+    clip_patches,
+    clip_sizes,
+    image_patches,
+    image_sizes,
+    model_inputs,
+    rope_positions,
+)
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Visual
+from agentic_video.video.processor_rules import UnkeptSizeError, rules_of
 from tests.training.workers import make_worker, trained_inputs
 
 PROCESSOR = Qwen2VLImageProcessor(min_pixels=784, max_pixels=100_352)
@@ -43,32 +51,45 @@ PROCESSORS = {
 
 @pytest.mark.parametrize("family", PROCESSORS)
 def test_patches_and_sizes_are_the_processor_s_own(family: str) -> None:
-    """Of images as a store gives them, and of some that the processor resizes: too small, too large, of odd sides."""
+    """Of images as a store gives them: small, large, twice the same."""
     processor = PROCESSORS[family]
-    sizes = [(448, 224), (28, 28), (448, 224), (30, 45), (1000, 700), (32, 64)]
+    rules = rules_of(processor)
+    sizes = [rules.kept(*size) for size in ((448, 224), (28, 28), (448, 224), (30, 45), (1000, 700), (32, 64))]
     images = [picture(number, *size) for number, size in enumerate(sizes)]
     expected = processor(images=[Image.fromarray(one) for one in images], return_tensors="pt")
     patches = image_patches(processor, {str(number): one for number, one in enumerate(images)})
     assert list(patches) == ["0", "1", "2", "3", "4", "5"]
     assert torch.equal(torch.cat(list(patches.values())), expected["pixel_values"])
     assert expected["pixel_values"].dtype == torch.float32
-    found = image_sizes(processor, sizes)
+    found = image_sizes(rules, sizes)
     assert torch.equal(found["image_grid_thw"], expected["image_grid_thw"])
     assert found["images_seqlens"].tolist() == [len(one) for one in patches.values()]
 
 
-@given(width=st.integers(20, 3000), height=st.integers(20, 3000), family=st.sampled_from(sorted(PROCESSORS)))
-def test_sizes_agree_with_the_placeholders(width: int, height: int, family: str) -> None:
-    """The prompt's placeholders are counted by the processor's own method."""
-    if max(width, height) / min(width, height) > 100:
-        return
+@pytest.mark.parametrize("family", PROCESSORS)
+def test_what_the_processor_would_resize_is_refused(family: str) -> None:
+    """Engine and trainer would resize it differently, and nothing would show it."""
     processor = PROCESSORS[family]
-    (patches,) = image_sizes(processor, [(width, height)])["images_seqlens"].tolist()
-    assert patches == processor.get_number_of_image_patches(height, width, {})
+    with pytest.raises(UnkeptSizeError, match="30x45"):
+        image_sizes(rules_of(processor), [(448, 224), (30, 45)])
+    with pytest.raises(UnkeptSizeError, match="1000x700"):
+        image_patches(processor, {"a": picture(0, 448, 224), "b": picture(1, 1000, 700)})
+
+
+def test_frames_of_a_clip_that_the_processor_would_resize_are_refused() -> None:
+    processor = video_processor("qwen3_vl")
+    processor.size.longest_edge = 4 * 64 * 64
+    rules = rules_of(PROCESSORS["qwen3_vl"], processor)
+    four, eight = (Clip(tuple(frame(number, 64, 64) for number in range(count))) for count in (4, 8))
+    assert clip_sizes(rules, [four])["video_grid_thw"].tolist() == [[2, 4, 4]]
+    with pytest.raises(UnkeptSizeError, match="32x32"):  # all frames together have room for half as many pixels
+        clip_sizes(rules, [eight])
+    with pytest.raises(UnkeptSizeError, match="64x64"):
+        clip_patches(processor, {"a": [one.image for one in eight.frames]})
 
 
 def test_a_sequence_without_images_has_no_inputs() -> None:
-    assert image_sizes(PROCESSOR, []) == image_patches(PROCESSOR, {}) == {}
+    assert image_sizes(rules_of(PROCESSOR), []) == image_patches(PROCESSOR, {}) == {}
 
 
 def test_positions_by_hand(checkpoint: Path) -> None:
@@ -208,14 +229,14 @@ def test_ids_and_patches_of_clips_are_the_processor_s_own(family: str, processor
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_clips_that_the_processor_resizes(family: str, processors: dict[str, Any]) -> None:
+def test_clips_that_the_processor_would_resize(family: str, processors: dict[str, Any]) -> None:
+    """Placeholders are its own all the same, and no patches are made."""
     processor = processors[family]
     shown: list[Visual] = [clip(0.0, 1.0, 3, 300, 170), clip(0.0, 1.0, 4, 45, 33)]
     expected, ids = hf_output(processor, shown), own_ids(processor, shown)
     assert ids == expected["input_ids"][0].tolist()
-    inputs = model_inputs(processor, torch.tensor(ids), shown)[1]
-    assert torch.equal(inputs["pixel_values_videos"], expected["pixel_values_videos"])
-    assert torch.equal(inputs["video_grid_thw"], expected["video_grid_thw"])
+    with pytest.raises(UnkeptSizeError):
+        model_inputs(processor, torch.tensor(ids), shown)
 
 
 def test_positions_of_qwen3_with_clips_are_the_model_s(processors: dict[str, Any]) -> None:

@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -54,17 +57,176 @@ def test_process_group_is_asked_for_gloo(monkeypatch: pytest.MonkeyPatch) -> Non
     assert asked["backend"] == "gloo"
 
 
-def test_ranks_wait_longer_for_each_other_than_a_checkpoint_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    import verl.utils.distributed as distributed
-
-    asked = {}
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What torch is asked for when a process group is made."""
+    asked: dict[str, Any] = {}
+    monkeypatch.delenv(patches.PATIENCE_ENV, raising=False)
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
     monkeypatch.setattr(torch.distributed, "init_process_group", lambda **kwargs: asked.update(kwargs))
+    return asked
+
+
+def test_a_hang_costs_half_an_hour(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import verl.utils.distributed as distributed
+
     distributed.initialize_global_process_group_ray(timeout_second=None)
-    # 33 GB at 10 MB/s: 55 minutes
-    assert timedelta(hours=1) < asked["timeout"] <= timedelta(hours=10)
+    assert asked["timeout"] == timedelta(minutes=30)
     distributed.initialize_global_process_group_ray(timeout_second=60)
     assert asked["timeout"] == timedelta(seconds=60)
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "0")
+    distributed.initialize_global_process_group()  # SFT's
+    assert asked["timeout"] == timedelta(minutes=30)
+
+
+def test_verl_s_key_sets_how_long_ranks_wait(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    import verl.utils.distributed as distributed
+
+    class ActorRolloutRefWorker:
+        config = composed("videozoomer", "cluster", "actor_rollout_ref.nccl_timeout=900").actor_rollout_ref
+
+        def init_model(self) -> None:
+            distributed.initialize_global_process_group_ray(timeout_second=None)
+
+    workers: Any = SimpleNamespace(ActorRolloutRefWorker=ActorRolloutRefWorker)
+    monkeypatch.setenv(patches.PATIENCE_ENV, "")
+    patches.heeded_timeout(workers)
+    workers.ActorRolloutRefWorker().init_model()
+    assert asked["timeout"] == timedelta(minutes=15)
+
+
+def test_ranks_wait_longer_for_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """33 GB at 10 MB/s take 55 minutes; afterwards a hang costs half an hour again, whether it was written or not."""
+    from torch.distributed import distributed_c10d
+
+    limits: list[timedelta] = []
+
+    class FSDPCheckpointManager:
+        def save_checkpoint(self, path: str) -> None:
+            limits.append(timedelta(0))
+            raise OSError("no space left")
+
+        def load_checkpoint(self, path: str) -> str:
+            limits.append(timedelta(0))
+            return path
+
+    monkeypatch.delenv(patches.PATIENCE_ENV, raising=False)
+    monkeypatch.setattr(distributed_c10d, "_set_pg_timeout", limits.append)
+    module: Any = SimpleNamespace(FSDPCheckpointManager=FSDPCheckpointManager)
+    patches.patient_checkpoints(module)
+    manager = module.FSDPCheckpointManager()
+    assert manager.load_checkpoint("alone") == "alone" and limits == [timedelta(0)]
+    limits.clear()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        assert manager.load_checkpoint("here") == "here"
+        with pytest.raises(OSError, match="space"):
+            manager.save_checkpoint("here")
+    finally:
+        torch.distributed.destroy_process_group()
+    during, _, after = limits[:3]
+    assert timedelta(hours=1) < during <= timedelta(hours=10) and after == timedelta(minutes=30)
+    assert limits == [during, timedelta(0), after] * 2
+
+
+def test_torch_still_takes_a_new_limit_for_a_group(tmp_path: Path) -> None:
+    from torch.distributed import distributed_c10d
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meeting", rank=0, world_size=1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # where it is of no use torch only warns
+            distributed_c10d._set_pg_timeout(timedelta(seconds=5))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", ["ReplayBuffer", "ReplayBufferAsync"])
+def test_a_group_that_stays_under_way_ends_the_run(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's own loop, over a queue in which one group's last status was lost."""
+    import verl.trainer.ppo.v1.replay_buffer as replay_buffer
+
+    tags = {
+        "done": {"is_prompt": True, "status": "finished", "global_steps": 1},
+        "done_0_0": {"status": "success"},
+        "lost": {"is_prompt": True, "status": "running", "global_steps": 1},
+    }
+    polls = count()
+    clock = SimpleNamespace(now=0.0)
+
+    def listed() -> Any:
+        if next(polls) == 40:
+            tags["lost_0_0"] = {"status": "success"}  # a rollout has ended: progress
+        return {"train": tags}
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr(replay_buffer.tq, "kv_list", listed)
+    monkeypatch.setattr(replay_buffer, "time", SimpleNamespace(sleep=sleep, time=lambda: clock.now))
+    monkeypatch.setattr(patches, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    buffer = replay_buffer_of(kind)
+    buffer.poll_interval, buffer.stall_seconds = 2.0, 100.0
+    with pytest.raises(RuntimeError, match=r"could not go on.* 100 s.*1 groups.*lost.*agentic_video\.stall_seconds"):
+        buffer.sample(global_steps=1, partition_id="train", batch_size=2)
+    # 40 polls, then 100 s without a change
+    assert clock.now == pytest.approx(40 * 2 + 100, abs=4)
+
+
+def test_a_run_may_be_told_to_wait_on() -> None:
+    buffer = replay_buffer_of("ReplayBuffer")
+    buffer.running_keys["train"], buffer.stall_seconds = {"a"}, 0.0
+    for now in (0.0, 1e9):
+        patches.check_progress(buffer, "train", now)
+
+
+@pytest.fixture
+def wandb(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """Weights & Biases as verl's tracking starts it: the id that a run has."""
+    for name in ("WANDB_RUN_ID", "WANDB_RESUME"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+    class Tracking:
+        def __init__(self, project: str, experiment: str, default_backend: Any = "console", config: Any = None):
+            self.id, self.resume = os.environ.get("WANDB_RUN_ID"), os.environ.get("WANDB_RESUME")
+
+    module: Any = SimpleNamespace(Tracking=Tracking)
+    patches.same_wandb_run(module)
+
+    def start(folder: Path, backends: Any = ("console", "wandb"), given: str = "", **trainer: Any) -> Any:
+        os.environ.pop("WANDB_RUN_ID", None)
+        if given:
+            os.environ["WANDB_RUN_ID"] = given
+        config = {"trainer": {"default_local_dir": str(folder), "resume_mode": "auto", **trainer}}
+        found = module.Tracking("p", "e", backends, config)
+        assert not found.id or given or found.resume == "allow"
+        return found.id
+
+    return start
+
+
+def checkpoint(folder: Path) -> None:
+    step = folder / "global_step_3"
+    for file in ("actor/model_world_size_1_rank_0.pt", "data.pt"):
+        (step / file).parent.mkdir(parents=True, exist_ok=True)
+        torch.save({}, step / file)
+    (folder / "latest_checkpointed_iteration.txt").write_text("3")
+
+
+def test_a_resumed_run_is_the_same_one_to_wandb(wandb: Callable[..., str], tmp_path: Path) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    began = wandb(first)
+    assert began and wandb(first) != began  # without a checkpoint it begins anew
+    began = wandb(first)
+    checkpoint(first)
+    assert wandb(first) == wandb(first, backends="wandb") == began
+    assert wandb(first, resume_mode="resume_path", resume_from_path=f"{first}/global_step_3") == began
+    assert wandb(other, resume_mode="resume_path", resume_from_path=f"{first}/global_step_3") not in ("", None, began)
+    assert wandb(first, given="mine") == "mine"
+    assert wandb(first, resume_mode="disable") != began
+    assert wandb(tmp_path / "none", backends=["console"]) is None and not (tmp_path / "none").exists()
 
 
 def positions(*lengths: int) -> list[torch.Tensor]:
@@ -108,6 +270,33 @@ def test_a_batch_without_images_goes_through_the_vision_tower(checkpoint: Path) 
     gradients = [weight.grad for weight in model.visual.parameters()]
     assert any(gradient is not None for gradient in gradients)
     assert all(gradient is None or not gradient.any() for gradient in gradients)
+
+
+@pytest.mark.parametrize("broken", ["processor", "class"])
+def test_a_model_that_sees_is_not_trained_without_its_processor(broken: str, checkpoint: Path, tmp_path: Path) -> None:
+    """verl warns, has no processor then, and goes on with text."""
+    from verl.utils import hf_processor
+
+    folder = tmp_path / "copy"
+    shutil.copytree(checkpoint, folder)
+    assert hf_processor(str(folder)) is not None
+    file = folder / "processor_config.json"
+    values = json.loads(file.read_text())
+    if broken == "processor":
+        values["image_processor"]["size"] = {"height": 4}
+    else:
+        values["processor_class"] = "LlavaProcessor"
+    file.write_text(json.dumps(values))
+    with pytest.raises(ValueError, match="text alone") as caught:
+        hf_processor(str(folder))
+    assert str(folder) in str(caught.value)
+
+
+def test_a_model_of_text_needs_no_processor(tmp_path: Path) -> None:
+    from verl.utils import hf_processor
+
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
+    assert hf_processor(str(tmp_path)) is None
 
 
 def test_poll_interval_is_set_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

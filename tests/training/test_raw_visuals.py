@@ -13,6 +13,7 @@ from agentic_video.training.model_inputs import pixels_of, visual_patches
 from agentic_video.training.raw_visuals import PIXELS, SHAPES, raw_visuals, split_raw, with_patches_of_raw
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual
+from agentic_video.video.processor_rules import processor_rules
 from tests.training.test_model_inputs import PROCESSOR, frame
 
 
@@ -26,6 +27,14 @@ def visual(number: int, width: int, height: int, moments: int) -> Visual:
     return Clip(tuple(frames)) if moments > 1 else frames[0]
 
 
+def kept(processor: Any, one: Visual) -> Visual:
+    """The same at a size that the processor keeps."""
+    moments = len(one.frames) if isinstance(one, Clip) else 0
+    size = processor_rules(processor).kept(one.width, one.height, moments)
+    first = one.frames[0] if isinstance(one, Clip) else one
+    return visual(first.index // 10, *size, max(1, moments))
+
+
 SHOWN = st.lists(
     st.builds(
         lambda number, width, height, moments: visual(number, 32 * width, 32 * height, moments),
@@ -37,6 +46,7 @@ SHOWN = st.lists(
 
 @given(shown=SHOWN)
 def test_the_patches_are_those_of_the_images_and_clips(any_processor: Any, shown: Sequence[Visual]) -> None:
+    shown = [kept(any_processor, one) for one in shown]
     raw = raw_visuals(shown)
     expected = pixels_of(shown, visual_patches(any_processor, shown))
     found = with_patches_of_raw(any_processor, {**raw, "image_grid_thw": "kept"})
@@ -67,6 +77,7 @@ def test_a_loader_moves_bytes_in_two_tensors(any_processor: Any) -> None:
     # Patches hold float32, and an image as two moments.
     patches = with_patches_of_raw(SimpleNamespace(image_processor=PROCESSOR), raw_visuals(shown[:2]))
     assert patches["pixel_values"].nbytes == 8 * 2 * 112 * 56 * 3
-    halved = with_patches_of_raw(any_processor, raw, dtype=torch.bfloat16)
+    small = raw_visuals([kept(any_processor, one) for one in shown])
+    halved = with_patches_of_raw(any_processor, small, dtype=torch.bfloat16)
     assert {value.dtype for value in halved.values()} == {torch.bfloat16}
     assert raw_visuals([]) == {} == with_patches_of_raw(any_processor, {})

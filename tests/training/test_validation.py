@@ -1,11 +1,13 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from agentic_video.report.held_out import GREEDY
 from agentic_video.training.metrics import GroupNames, group_metrics
-from agentic_video.training.validation import ROLLOUTS, WithGreedy, greedy_name
+from agentic_video.training.validation import ROLLOUTS, WithGreedy, greedy_name, validation_batch
+from tests.config.configs import composed
 
 BATCH = {
     "raw_prompt": np.array([["a"], ["b"]], dtype=object),
@@ -36,3 +38,21 @@ def test_greedy_episodes_have_figures_of_their_own() -> None:
     assert metrics["val-agentic/toy/accuracy"] == metrics["val-agentic/toy/active/accuracy"] == 0.0
     assert metrics["val-agentic/toy/greedy/accuracy"] == metrics["val-agentic/toy/greedy/active/accuracy"] == 1.0
     assert greedy_name("toy") == "toy/greedy"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "batch"),
+    [
+        # 16 engines of 128 places
+        ((), 2048),
+        (("actor_rollout_ref.rollout.val_kwargs.n=4",), 512),
+        (("actor_rollout_ref.rollout.tensor_model_parallel_size=4", "trainer.nnodes=1"), 256),
+        # 8 GPUs of their own
+        (("actor_rollout_ref.rollout.nnodes=1", "actor_rollout_ref.rollout.n_gpus_per_node=8"), 1024),
+        (("actor_rollout_ref.rollout.val_kwargs.n=100000",), 1),
+    ],
+)
+def test_a_validation_fills_the_engines(overrides: tuple[str, ...], batch: int) -> None:
+    config = composed("videozoomer", "cluster", *overrides)
+    assert config.data.val_batch_size is None
+    assert validation_batch(config) == batch

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,3 +57,52 @@ def test_missing_decord_is_said(video: Video, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "decord", None)
     with pytest.raises(VideoError, match="pip install decord"):
         open_video(video("h264_b_frames"), "decord")
+
+
+def test_a_decoder_that_spins_costs_the_time_limit(
+    video: Video, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Python's lock held, as decord holds it: what stands in for it here never returns."""
+    path = video("h264_b_frames")
+    with open_video(path) as right:
+        (tmp_path / "times.json").write_text(json.dumps(right.timestamps.tolist()))
+        shape = right.read([0])[0].shape
+    (tmp_path / "decord.py").write_text(SPINNING.replace("SHAPE", str(shape)))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with open_video(path, "decord", time_limit=10.0) as reader:
+        assert [image.shape for image in reader.read([0, 1])] == [shape] * 2
+        process = reader._process  # type: ignore[attr-defined]
+        with pytest.raises(VideoError) as error:
+            next(iter(reader.stream([2], time_limit=1.0)))
+        assert error.value.reason == "timeout"
+        assert process.poll() is not None  # it doesn't go on in the background
+        with pytest.raises(VideoError):
+            reader.read([0])
+
+
+SPINNING = """
+import ctypes, json, os
+import numpy as np
+
+class logging:
+    QUIET = 0
+    set_level = staticmethod(lambda level: None)
+
+def cpu(number):
+    return number
+
+class VideoReader:
+    def __init__(self, path, ctx, num_threads):
+        with open(os.path.join(os.path.dirname(__file__), "times.json")) as file:
+            self.times = json.load(file)
+    def __len__(self):
+        return len(self.times)
+    def get_frame_timestamp(self, numbers):
+        return [[self.times[number], 0.0] for number in numbers]
+    def __getitem__(self, index):
+        if index == 2:
+            ctypes.PyDLL(None).pause()  # a call that keeps the lock
+        return self
+    def asnumpy(self):
+        return np.zeros(SHAPE, np.uint8)
+"""

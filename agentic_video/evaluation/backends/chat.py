@@ -5,7 +5,7 @@ from agentic_video.evaluation.model import ModelSpec, turn_seeds
 from agentic_video.graders.endpoint import Endpoint
 from agentic_video.rollout.chat_policy import ChatPolicy
 from agentic_video.rollout.policy import Policy
-from agentic_video.rollout.tokens import TokenLimits
+from agentic_video.rollout.tokens import ChatFormat, TokenLimits
 from agentic_video.systems.base import System
 
 
@@ -16,6 +16,13 @@ class ChatBackend(Backend):
         self.visual_token_side = visual_token_side
         self._spec = spec
         self._endpoint = Endpoint(spec.chat, "model")
+        self._reply_start: str | None = None
+        if spec.processor:
+            from transformers import AutoProcessor
+
+            processor = AutoProcessor.from_pretrained(spec.processor)
+            self._reply_start = ChatFormat.of(processor, template_kwargs=spec.template_kwargs).reply_start
 
     def policy(self, system: System, limits: TokenLimits, episode: str | None = None) -> Policy:
-        return ChatPolicy(self._endpoint, self._spec.chat, system, limits, turn_seeds(self._spec, episode))
+        seeds = turn_seeds(self._spec, episode)
+        return ChatPolicy(self._endpoint, self._spec.chat, system, limits, seeds, self._reply_start)

@@ -27,7 +27,7 @@ class VllmBackend(Backend):
         teach_clips()
         spawn_engines()
         processor = AutoProcessor.from_pretrained(spec.model)
-        self._format = ChatFormat.of(processor)
+        self._format = ChatFormat.of(processor, template_kwargs=spec.template_kwargs)
         self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
         self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(model=spec.model, seed=max(0, spec.seed), **spec.vllm))
         self._spec = spec

@@ -39,7 +39,7 @@ class VllmServerBackend(Backend):
         from transformers import AutoProcessor
 
         processor = AutoProcessor.from_pretrained(spec.processor)
-        self._format = ChatFormat.of(processor)
+        self._format = ChatFormat.of(processor, template_kwargs=spec.template_kwargs)
         self.visual_token_side = processor.image_processor.patch_size * processor.image_processor.merge_size
         self._spec = spec
         config = replace(spec.chat, base_url=root_of(spec.model))

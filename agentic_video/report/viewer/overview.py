@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from agentic_video.report.collapse import signs_of
+from agentic_video.report.format_alarm import alarms_of
 from agentic_video.report.held_out import held_out_accuracies
 from agentic_video.report.metrics import series
 from agentic_video.report.summary import REWARD, SMOOTHING, TRAINED, smooth
@@ -346,7 +347,11 @@ def overview_of(episodes: Episodes, lengths: Sequence[float]) -> dict[str, Any]:
             if any(one.frames for one in columns)
         ],
         "table": table_of(episodes),
-        "signs": [[number, sign.text] for number, run in enumerate(episodes.runs) for sign in signs_of(run.metrics)],
+        "signs": [
+            [number, text]
+            for number, run in enumerate(episodes.runs)
+            for text in (*alarms_of(run.metrics), *(sign.text for sign in signs_of(run.metrics)))
+        ],
         "measured": [number for number, run in enumerate(episodes.runs) if _measured(run)],
     }
 

@@ -9,6 +9,7 @@ from agentic_video.tools.base import ToolError
 from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
+from agentic_video.types.trajectory import Trajectory
 
 CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
 
@@ -28,6 +29,12 @@ def parse_turn(text: str) -> Action:
             return Illegal(str(error))
     answer = last_block(text, "answer")
     return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+
+
+def all_said(trajectory: Trajectory) -> str:
+    """All turns as one text, from the last opening tag of an answer on, up to a closing one (released code)."""
+    said = " ".join(turn.text for turn in trajectory.turns).rpartition("<answer>")[2]
+    return said.partition("</answer>")[0].strip()
 
 
 LABELS: Mapping[FramesAs, str] = {

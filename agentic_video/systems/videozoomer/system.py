@@ -10,11 +10,12 @@ from typing import ClassVar, Literal, get_args
 
 from agentic_video.graders.answer import MatchRule
 from agentic_video.graders.base import Graders
+from agentic_video.graders.judge import grade_answer
 from agentic_video.systems.base import OPEN_ENDED, EpisodeView, Grader, System, ViewBudget
 from agentic_video.systems.overview import OverviewKind, check_frame_times, check_overview, overview_frames
 from agentic_video.systems.prompts import fill, load_prompt, question_text
 from agentic_video.systems.shown import FramesAs, check_frames_as, overview_as
-from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, CALL_OPEN, LABELS, labelled, parse_turn
+from agentic_video.systems.videozoomer.grammar import CALL_CLOSE, CALL_OPEN, LABELS, all_said, labelled, parse_turn
 from agentic_video.systems.videozoomer.reward import VideoZoomerWeights, videozoomer_score
 from agentic_video.tools.base import ToolError, Video
 from agentic_video.tools.video_zoom import ZoomRequest, check_zoom
@@ -31,6 +32,9 @@ from agentic_video.video.sizes import PixelBudget, fit_size
 
 PromptRole = Literal["user", "system"]
 """Whose message the instructions are: the user's own, before the frames, or the system's (paper, released code)."""
+
+Unanswered = Literal["wrong", "graded"]
+"""What becomes of an episode without an answer in tags."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,11 @@ class VideoZoomer(System):
         go_on: After the frames of a zoom: how to go on.
         go_on_refused: The same after the error text of a refused call.
         last_turn_notice: Added to the observation before the last turn.
-        answer_match: Rule for multiple-choice answers: ``one_letter`` (the released rule, with one reading of an
-            answer), ``last_letter`` (released: right in any of three readings), ``robust`` (letters and option texts in
-            any common dress), ``strict`` or ``exact``.
+        answer_match: Rule for multiple-choice answers: ``one_letter`` (the released rule, but an answer that names two
+            options is right for one of them at most), ``last_letter`` (released: right for both), ``robust`` (letters
+            and option texts in any common dress), ``strict`` or ``exact``.
+        unanswered: An episode without an answer in tags: ``wrong`` (paper), or ``graded``: all that was said is its
+            answer (released code).
         weights: Weights of the reward.
     """
 
@@ -85,11 +91,13 @@ class VideoZoomer(System):
     go_on_refused: str = "\nSee what was wrong and do it differently. Think on inside <think> and </think>."
     last_turn_notice: str = "\nYou have used all your looks. No further call is allowed: answer now."
     answer_match: MatchRule = "one_letter"
+    unanswered: Unanswered = "wrong"
     weights: VideoZoomerWeights = field(default_factory=VideoZoomerWeights)
     stop: tuple[str, ...] = (CALL_CLOSE,)
 
     def __post_init__(self) -> None:
         check_choice("answer_match", self.answer_match, get_args(MatchRule))
+        check_choice("unanswered", self.unanswered, get_args(Unanswered))
         check_overview(self.overview, self.overview_fps)
         check_frames_as(self.frames_as)
         check_frame_times(self.frame_times)
@@ -162,6 +170,12 @@ class VideoZoomer(System):
 
     def needs(self, qa: VideoQA) -> Mapping[Grader, str]:
         return OPEN_ENDED if qa.answer_type == "open_ended" else {}
+
+    async def grade(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> float:
+        answer = trajectory.answer
+        if answer is None and self.unanswered == "graded":
+            answer = all_said(trajectory)
+        return await grade_answer(answer, qa, self.answer_match, graders.judge)
 
     async def score(self, trajectory: Trajectory, qa: VideoQA, graders: Graders) -> Score:
         acc = await self.grade(trajectory, qa, graders)

@@ -1,0 +1,220 @@
+"""What a system's first views are to a model's processor and to vLLM: sizes, tokens, and whether they fit.
+
+A system's opening is played on made-up videos of black frames, so nothing here knows a system by name.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from agentic_video.systems.base import EpisodeView, System
+from agentic_video.tools.base import Video
+from agentic_video.types.frame import Clip, Frame
+from agentic_video.types.message import visuals_of
+from agentic_video.types.row import VideoQA
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.video.index import VideoInfo
+from agentic_video.video.processor_rules import ProcessorRules
+from agentic_video.video.sampling import nearest_indices
+
+SIZES = ((1920, 1080), (1280, 720), (640, 360), (320, 240), (1080, 1920))
+SECONDS = (20.0, 60.0, 150.0, 300.0, 600.0, 3600.0)
+"""Of the videos that are made up: usual sizes (width and height in pixels), short and long."""
+MOST_DUMMY_FRAMES = 14
+"""Of a video with which vLLM measures Qwen2.5-VL (``_MAX_FRAMES_PER_VIDEO`` in its qwen2_vl.py)."""
+
+
+@dataclass(frozen=True)
+class OpeningPictures:
+    """Pictures of a system's first views.
+
+    Attributes:
+        changed: (width, height) of pictures that the system asks for and the processor doesn't keep, each with what it
+            is shown at instead.
+        image_tokens: Of the largest image.
+        clip_tokens: Of the largest clip, for which a system may have a bound of its own; 0 where there are none.
+    """
+
+    changed: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
+    image_tokens: int
+    clip_tokens: int
+
+
+def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -> OpeningPictures:
+    """What a system shows first of videos of usual sizes.
+
+    Args:
+        system: Its opening is played.
+        rules: Of the model's processors.
+        rollouts: Of a group: the first and the last of them may begin with other views.
+
+    Returns:
+        Nothing of a system that wants more of a row or a video than what is made up here; its episodes say so.
+
+    Raises:
+        SetupError: The processor keeps no size of a picture.
+    """
+    changed: dict[tuple[int, int], tuple[int, int]] = {}
+    images, clips = [0], [0]
+    try:
+        found = asyncio.run(_shown(system, rollouts))
+    except Exception:  # whatever a user's own system raises
+        return OpeningPictures((), 0, 0)
+    for shown in found:
+        frames = len(shown.frames) if isinstance(shown, Clip) else 0
+        if frames and rules.clip is None:
+            continue
+        size = shown.width, shown.height
+        try:
+            kept = rules.kept(*size, frames)
+        except ValueError as error:
+            raise SetupError(f"the checkpoint's preprocessor_config.json: {one_line(error)}") from error
+        if kept != size:
+            changed[size] = kept
+        (clips if frames else images).append(rules.tokens(*kept, frames))
+    if len(clips) > 1:
+        clips.append(system.view_budget.tokens or 0)
+    return OpeningPictures(tuple(changed.items()), max(images), max(clips))
+
+
+async def _shown(system: System, rollouts: int) -> list[Frame | Clip]:
+    found: list[Frame | Clip] = []
+    for number, ((width, height), seconds) in enumerate(product(SIZES, SECONDS)):
+        source = _BlackSource(width, height, seconds)
+        times = np.linspace(0, seconds, 64).tolist()
+        qa = VideoQA(
+            id="plan",
+            video=f"plan{number}.mp4",  # a name may say how many frames there are
+            question="?",
+            answer="A",
+            options=("a", "b"),
+            data_source="plan",
+            extra={"overview_times": times, "class": "adaptive"},
+        )
+        for rollout in sorted({0, max(0, rollouts - 1)}):
+            view = EpisodeView(qa, await Video.open(qa.video, source, _BlackRetriever()), rollout_index=rollout)
+            opening = await system.opening(view)
+            found += [shown for message in opening for shown in visuals_of(message.parts)]
+    return found
+
+
+class _BlackSource:
+    """Black frames that take no memory; a FrameSource."""
+
+    def __init__(self, width: int, height: int, seconds: float, fps: float = 30.0):
+        count = int(seconds * fps)
+        self._info = VideoInfo("plan.mp4", fps, count, seconds, width, height, 0, False, "none", "rgb24", 0.0)
+
+    async def aprobe(self, path: str) -> VideoInfo:
+        return self._info
+
+    async def akeyframes(self, path: str) -> list[int]:
+        return list(range(0, self._info.num_frames, 30))
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        width, height = size or (self._info.width, self._info.height)
+        black = np.broadcast_to(np.uint8(0), (height, width, 3))
+        return [Frame(int(index), index / self._info.fps, black) for index in indices]
+
+    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
+        stamps = np.arange(self._info.num_frames) / self._info.fps
+        return await self.aframes(path, nearest_indices(stamps, times), size)
+
+
+class _BlackRetriever:
+    """All frames match any text equally well; a Retriever."""
+
+    async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
+        return [0.0] * len(indices)
+
+    async def acompare(self, path: str, indices: Sequence[int], prompt: str) -> tuple[Any, Any]:
+        count = len(indices)
+        return np.zeros(count, np.float32), np.eye(count, dtype=np.float32)
+
+
+def encoder_room(rules: ProcessorRules, batched_tokens: int, model_len: int, limits: Mapping[str, int]) -> int:
+    """Tokens of the largest image or clip that a vLLM engine takes.
+
+    vLLM (``compute_mm_encoder_budget``) sets aside room for a batch's tokens, or for the largest item that it reckons
+    with: the largest image, a video of few of those (Qwen2.5-VL), or of two frames with all pixels of a clip
+    (Qwen3-VL).
+
+    Args:
+        batched_tokens: ``max_num_batched_tokens``.
+        model_len: ``max_model_len``.
+        limits: ``limit_mm_per_prompt``: of a kind that isn't named any number may come.
+    """
+    items = [batched_tokens]
+    image = rules.most_image_tokens
+    if limits.get("image", 1):
+        items.append(image)
+    if limits.get("video", 1) and rules.clip is not None:
+        if rules.clip_total:
+            items.append(rules.clip.max_pixels // rules.temporal // rules.side**2)
+        else:
+            patches = min(max(1, model_len // max(1, image)), math.ceil(MOST_DUMMY_FRAMES / rules.temporal))
+            items.append(image * patches)
+    return max(items)
+
+
+def check_size_factor(system: System, rules: ProcessorRules) -> None:
+    """Make sure that a system rounds sizes, and counts tokens, by the processor's own cells.
+
+    Raises:
+        SetupError: It doesn't; one line that names the key.
+    """
+    has = is_dataclass(system) and any(one.name == "size_factor" for one in fields(system))
+    if has and system.size_factor != rules.side:
+        raise SetupError(
+            f"agentic_video.system.size_factor={system.size_factor}: the checkpoint's processor makes sides multiples "
+            f"of {rules.side} pixels; set agentic_video.system.size_factor={rules.side}"
+        )
+
+
+def check_engine_room(views: OpeningPictures, rules: ProcessorRules, rollout: Mapping[str, Any], key: str) -> None:
+    """Make sure that vLLM takes a system's largest image and clip. It would refuse each request that has a larger one.
+
+    Args:
+        views: Of the system.
+        rules: Of the model's processors.
+        rollout: ``max_num_batched_tokens``, ``max_model_len``, and vLLM's own arguments.
+        key: Of ``max_num_batched_tokens``.
+
+    Raises:
+        SetupError: It doesn't; one line with both numbers, and the key.
+    """
+    batched = int(rollout.get("max_num_batched_tokens") or 0)
+    model_len = int(rollout.get("max_model_len") or 0)
+    if not batched:
+        return
+    room = encoder_room(rules, batched, model_len or batched, rollout.get("limit_mm_per_prompt") or {})
+    for kind, tokens in (("image", views.image_tokens), ("clip", views.clip_tokens)):
+        if tokens > room:
+            raise SetupError(
+                f"{key}={batched}: the largest {kind} of a first view has up to {tokens} tokens, and vLLM's encoder "
+                f"takes {room} at most; set {key}={tokens}, or show fewer or smaller frames"
+            )
+    if rollout.get("disable_chunked_mm_input") and room > batched:
+        raise SetupError(
+            f"{key}={batched}: with disable_chunked_mm_input=True vLLM wants room for the largest item of the "
+            f"checkpoint's processor, {room} tokens; set {key}={room}, or disable_chunked_mm_input=False"
+        )
+
+
+def size_notes(views: OpeningPictures, rules: ProcessorRules, model: str) -> list[str]:
+    """A line for sizes that a system asks for and the checkpoint's processor doesn't keep; none where it keeps all."""
+    if not views.changed:
+        return []
+    (asked, kept), more = views.changed[0], len(views.changed) - 1
+    cells = [max(1, round(size[0] / rules.side)) * max(1, round(size[1] / rules.side)) for size in (asked, kept)]
+    others = f" ({more} more such sizes)" if more else ""
+    return [
+        f"note: frames of {asked[0]}x{asked[1]} pixels ({cells[0]} tokens) are shown at {kept[0]}x{kept[1]} "
+        f"({cells[1]} tokens), the nearest size that the processor of {model} keeps{others}; its bounds are in its "
+        "preprocessor_config.json"
+    ]

@@ -1,0 +1,93 @@
+"""Facts of published checkpoints, and the sizes of pictures that a named model keeps."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from agentic_video.config.typed import dataclass_from
+from agentic_video.utils.errors import SetupError, one_line
+from agentic_video.video.processor_rules import ProcessorError, ProcessorRules, rules_in
+from agentic_video.video.sizes import PixelBudget
+
+PUBLISHED = Path(__file__).with_name("published_checkpoints.yaml")
+FAMILY_EXAMPLES = {"qwen2_5_vl": "Qwen/Qwen2.5-VL-7B-Instruct", "qwen3_vl": "Qwen/Qwen3-VL-8B-Instruct"}
+"""For each ``model_type`` a checkpoint whose processor is every other one's of that family."""
+
+
+@dataclass(frozen=True)
+class CheckpointFacts:
+    """One published checkpoint; ``published_checkpoints.yaml`` explains each field.
+
+    Attributes:
+        name: On Hugging Face's hub.
+        image: Least and most pixels of an image.
+        clip: The same of a frame of a clip, or of a whole clip.
+    """
+
+    name: str
+    family: str
+    image: tuple[int, int]
+    clip: tuple[int, int]
+    clip_total: bool
+    patch: int
+    merge: int
+    temporal: int
+    tied: bool
+    context: int
+    template: str
+    tokens: dict[str, int] = field(default_factory=dict)
+    sources: tuple[str, ...] = ()
+    base: str = ""
+    unsourced: str = ""
+
+    @property
+    def rules(self) -> ProcessorRules:
+        """The sizes of pictures that its processors keep."""
+        side = self.patch * self.merge
+        image, clip = PixelBudget(*self.image, side), PixelBudget(*self.clip, side)
+        return ProcessorRules(image, clip, self.clip_total, self.temporal, self.merge)
+
+
+@cache
+def published_checkpoints() -> Mapping[str, CheckpointFacts]:
+    """All of them, by name."""
+    listed = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))["checkpoints"]
+    return {name: dataclass_from(CheckpointFacts, {**values, "name": name}, name) for name, values in listed.items()}
+
+
+def published_rules(model: str, family: str = "") -> ProcessorRules | None:
+    """The rules of a checkpoint by its name, which needs no owner and not all of it; else those of its family; None
+    where neither is known."""
+    known = published_checkpoints()
+    wanted = model.rstrip("/").rpartition("/")[2].lower()
+    found = [one for name, one in known.items() if wanted and name.rpartition("/")[2].lower().startswith(wanted)]
+    if found:
+        return found[0].rules
+    return known[FAMILY_EXAMPLES[family]].rules if family in FAMILY_EXAMPLES else None
+
+
+def checkpoint_rules(model: str, family: str = "") -> ProcessorRules | None:
+    """The rules of a model: of a folder with a processor's files, else of a published checkpoint by its name.
+
+    Args:
+        model: Folder, or name on a hub.
+        family: ``model_type``, for a model that neither is.
+
+    Raises:
+        SetupError: The folder's files can't be a processor's; one line that names the folder.
+    """
+    folder = Path(model).expanduser()
+    if any(
+        (folder / name).is_file()
+        for name in ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
+    ):
+        try:
+            return rules_in(folder)
+        except ProcessorError as error:
+            raise SetupError(
+                f"{folder}: {one_line(error)}; copy the processor's files from the model that this one was made of"
+            ) from error
+    return published_rules(model, family)

@@ -1,0 +1,190 @@
+"""A model's chat template: where it lies, which variables it reads, and what it writes where a reply begins.
+
+Templates of thinking models end the generation prompt in ``<think>``: the model's own text goes on inside the thought.
+What a template writes there counts as the beginning of the reply (for grammars, rewards, records and viewers) and is
+never trained on. A thought that a template opens and closes at once (``enable_thinking: false``) says that there is
+none; the reply begins behind it.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Collection, Mapping
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from agentic_video.utils.errors import SetupError
+
+logger = logging.getLogger(__name__)
+
+KWARGS_KEY = "data.apply_chat_template_kwargs"
+"""verl's key of the variables that a chat template is given."""
+OURS = (
+    "add_generation_prompt",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "documents",
+    "max_length",
+    "messages",
+    "padding",
+    "processor_kwargs",
+    "return_assistant_tokens_mask",
+    "return_dict",
+    "return_tensors",
+    "tokenize",
+    "tokenizer_kwargs",
+    "tools",
+    "truncation",
+)
+"""Arguments of ``apply_chat_template`` that aren't the user's to give."""
+
+_THOUGHT = r"(?:\w+:)?(?:think|thinking|thought|reasoning)"
+_OPENED = re.compile(f"<{_THOUGHT}>")
+_CLOSED = re.compile(f"</{_THOUGHT}>")
+UNSEEN_START = "<think>\n"
+"""Beginning of a reply that closes a thought which it never opened."""
+
+
+def template_of(processor: Any, tokenizer: Any) -> str:
+    """Chat template of a model: the processor's, which transformers and vLLM use first, else the tokenizer's.
+
+    Some checkpoints have it in one of the two only (``chat_template.jinja``, ``chat_template.json``).
+
+    Raises:
+        SetupError: There is none.
+    """
+    of_processor, of_tokenizer = (_text(getattr(one, "chat_template", None)) for one in (processor, tokenizer))
+    if of_processor and of_tokenizer and of_processor != of_tokenizer:
+        logger.warning("the processor's chat template and the tokenizer's differ: the processor's is used")
+    if found := of_processor or of_tokenizer:
+        return found
+    raise SetupError(
+        "the model has no chat template, neither with its tokenizer nor with its processor (chat_template.jinja): copy "
+        "it from the model that this one was made of, or set actor_rollout_ref.model.custom_chat_template"
+    )
+
+
+def template_in(folder: Path) -> str:
+    """Chat template in a checkpoint's folder, as :func:`template_of` would find it; empty where there is none."""
+    file = folder / "chat_template.jinja"
+    try:
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+        for name in ("chat_template.json", "processor_config.json", "tokenizer_config.json"):
+            if (folder / name).is_file():
+                held = json.loads((folder / name).read_text(encoding="utf-8"))
+                template = held.get("chat_template") if isinstance(held, Mapping) else None
+                if isinstance(template, list):  # as tokenizers write several
+                    template = {one.get("name"): one.get("template") for one in template if isinstance(one, Mapping)}
+                if text := _text(template):
+                    return text
+    except (OSError, ValueError, RecursionError):
+        return ""  # whoever loads it says more
+    return ""
+
+
+def _text(template: Any) -> str:
+    """A template, or the default one of several with names."""
+    if isinstance(template, Mapping):
+        template = template.get("default", "")
+    return template if isinstance(template, str) else ""
+
+
+def kwargs_of(data: Any) -> dict[str, Any]:
+    """Variables for the chat template in a run's ``data`` block.
+
+    Raises:
+        SetupError: They aren't a mapping with names, or hold an argument that isn't the user's.
+    """
+    found = data.get("apply_chat_template_kwargs") if data is not None else None
+    if found is None:
+        return {}
+    if not isinstance(found, Mapping) and not hasattr(found, "keys"):
+        raise SetupError(f"{KWARGS_KEY}: expected names and values, got {found!r}")
+    kwargs = _plain(found)
+    for name in kwargs:
+        if not name.isidentifier():
+            raise SetupError(f"{KWARGS_KEY}: {name!r} is no name of a template's variable")
+        if name in OURS:
+            raise SetupError(f"{KWARGS_KEY}.{name}: prompts are built with a value of their own; leave it out")
+    return kwargs
+
+
+def _plain(values: Any) -> dict[str, Any]:
+    from omegaconf import DictConfig, OmegaConf
+
+    plain = OmegaConf.to_container(values, resolve=True) if isinstance(values, DictConfig) else dict(values)
+    assert isinstance(plain, dict)
+    return {str(name): value for name, value in plain.items()}
+
+
+def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
+    """Refuse variables that a template doesn't read: they would change no prompt.
+
+    Raises:
+        SetupError: There is one.
+    """
+    for name in kwargs:
+        if not re.search(rf"\b{re.escape(name)}\b", template):
+            raise SetupError(
+                f"{KWARGS_KEY}.{name}: the model's chat template reads no such variable, so it would change nothing; "
+                "leave it out"
+            )
+
+
+def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str] = ()) -> str:
+    """Beginning of a reply that a template writes into the generation prompt; empty for most templates.
+
+    Args:
+        prompt_end: What the template writes after the last message, with the generation prompt.
+        reply_head: What it writes between that message and a recorded reply.
+        special_tokens: The tokenizer's; they are markup of the template.
+    """
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt_end, reply_head, strict=False)))
+    header = prompt_end[:shared]
+    # templates that write an empty thought before each recorded reply
+    if opened := _OPENED.search(header):
+        header = header[: opened.start()]
+    start = prompt_end[len(header) :]
+    if closed := list(_CLOSED.finditer(start)):
+        start = start[closed[-1].end() :].lstrip()
+    markup = [token for token in special_tokens if token and token in start and not _OPENED.fullmatch(token)]
+    if markup:
+        start = start[max(start.rindex(token) + len(token) for token in markup) :]
+    return start if start.strip() else ""
+
+
+def begin_with(start: str, prefix: str) -> tuple[str, str]:
+    """Beginning of a reply, and the part of it that is still to be written after the template's own.
+
+    Args:
+        start: What the template writes (:func:`reply_start`).
+        prefix: What the reply is to begin with; the template may have written it already.
+    """
+    if not start or not prefix:
+        return start + prefix, prefix
+    if prefix.startswith(start):
+        return prefix, prefix[len(start) :]
+    begun = start.rstrip()
+    if prefix.startswith(begun):
+        rest = prefix[len(begun) :].lstrip()
+        return start + rest, rest
+    if start.startswith(prefix.rstrip()):
+        return start, ""
+    return start + prefix, prefix
+
+
+def without_beginning(text: str, beginning: str) -> str | None:
+    """What follows a reply's beginning; None where a text doesn't begin so. White space around it may differ."""
+    if text.startswith(beginning):
+        return text[len(beginning) :]
+    wanted, given = beginning.strip(), text.lstrip()
+    return given[len(wanted) :].lstrip() if wanted and given.startswith(wanted) else None
+
+
+def closes_unopened_thought(text: str) -> bool:
+    """Return True if a reply ends a thought that it didn't begin: a template began it."""
+    closed = _CLOSED.search(text)
+    return closed is not None and _OPENED.search(text, 0, closed.start()) is None

@@ -1,0 +1,125 @@
+"""Means of the loss over tokens and episodes, independent of padding, ranks, micro-batches and rows per episode.
+
+verl divides sequence means (``actor.loss_agg_mode: seq-mean-*``) by the rows of an update. Some of these rows are
+padding, some belong to rollouts that aren't trained on, and an episode may have several. Here each row has the share of
+its episode's trained tokens that it holds, 0 where it has none, and a mean is over episodes. An episode of which two
+updates have a part counts in both.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+import torch
+from tensordict import TensorDict
+from verl.utils.metric import AggregationType, Metric
+from verl.utils.tensordict_utils import assign_non_tensor
+
+SHARES = "episode_shares"
+"""Field of a batch: each row's share of its episode's trained tokens."""
+MASK = "response_mask"
+TOKEN_MEANS = ("actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl")
+"""verl's metrics that are means over a micro-batch's tokens; verl averages them over micro-batches, however small."""
+BY_SEQUENCE = "seq-mean-token-mean"
+
+_shares: list[torch.Tensor] = []
+"""Of the rows whose loss is being computed."""
+
+
+def row_shares(tokens: Sequence[tuple[Hashable, int]]) -> list[float]:
+    """Each row's share of its episode's trained tokens.
+
+    Args:
+        tokens: The episode of each row, and how many of the row's tokens are trained on.
+    """
+    totals: dict[Hashable, int] = defaultdict(int)
+    for episode, count in tokens:
+        totals[episode] += count
+    return [count / totals[episode] if count else 0.0 for episode, count in tokens]
+
+
+def trained_rows(data: TensorDict, rank: int) -> list[tuple[Hashable, int]]:
+    """The episode of each row of a rank, and how many of the row's tokens are trained on.
+
+    Episodes are named as verl's agent loops do it (``uid``, ``session_id``); without these each row is one.
+    """
+    counts = [int(mask.sum()) for mask in data[MASK].unbind()]
+    episodes: list[Hashable] = [(rank, number) for number in range(len(counts))]
+    if "uid" in data.keys() and "session_id" in data.keys():  # noqa: SIM118 (a TensorDict)
+        uids, sessions = ([getattr(value, "data", value) for value in data[name]] for name in ("uid", "session_id"))
+        episodes = [(str(uid), int(session)) for uid, session in zip(uids, sessions, strict=True)]
+    return list(zip(episodes, counts, strict=True))
+
+
+def prepare_means(data: TensorDict, ranks: Sequence[Sequence[tuple[Hashable, int]]], rank: int) -> int:
+    """Put what means are taken over into one rank's part of an update.
+
+    Args:
+        data: With ``response_mask``. It gets :data:`SHARES`; the update's episodes as ``global_batch_size``; and as
+            ``loss_mask``, whose tokens verl counts, the mask that the loss uses: rejection sampling
+            (``algorithm.rollout_correction.rollout_rs``) changes ``response_mask`` only.
+        ranks: The :func:`trained_rows` of all ranks of the update.
+        rank: Number of this one.
+
+    Returns:
+        The update's trained tokens, of all ranks.
+    """
+    rows = [row for of_one in ranks for row in of_one]
+    first = sum(map(len, ranks[:rank]))
+    shares = row_shares(rows)[first : first + len(ranks[rank])]
+    data[SHARES] = torch.tensor(shares, dtype=torch.float32, device=data[MASK].device)
+    if total := sum(count for _, count in rows):
+        assign_non_tensor(data, global_batch_size=len({episode for episode, count in rows if count}))
+        data["loss_mask"] = data[MASK]
+    return total
+
+
+@contextmanager
+def _weighed(shares: torch.Tensor) -> Iterator[None]:
+    _shares.append(shares)
+    try:
+        yield
+    finally:
+        _shares.pop()
+
+
+def over_episodes(loss_function: Callable[..., Any], tokens: int, ranks: int) -> Callable[..., Any]:
+    """verl's loss function, whose micro-batches were prepared by :func:`prepare_means`.
+
+    Args:
+        loss_function: verl's.
+        tokens: The update's trained tokens, of all ranks.
+        ranks: Number of them.
+    """
+
+    def loss(**inputs: Any) -> Any:
+        if "model_output" not in inputs:  # distillation asks for losses of logits first
+            return loss_function(**inputs)
+        data = inputs["data"]
+        with _weighed(data[SHARES]):
+            value, metrics = loss_function(**inputs)
+        share = ranks * float(data[MASK].sum()) / max(1, tokens)
+        for name in TOKEN_MEANS:
+            if name in metrics:
+                # verl takes the mean over ranks of the sum over micro-batches
+                mean = metrics[name].aggregate() if isinstance(metrics[name], Metric) else metrics[name]
+                metrics[name] = Metric(value=share * float(mean), aggregation=AggregationType.SUM)
+        return value, metrics
+
+    return loss
+
+
+def episode_means(core_algos: ModuleType) -> None:
+    """``seq-mean-token-mean`` of rows that are parts of episodes (:func:`over_episodes`)."""
+    original = core_algos.agg_loss
+
+    @wraps(original)
+    def agg_loss(loss_mat: torch.Tensor, loss_mask: torch.Tensor, loss_agg_mode: str, *args: Any, **more: Any) -> Any:
+        if loss_agg_mode == BY_SEQUENCE and _shares:
+            loss_mat = loss_mat * _shares[-1][:, None]
+        return original(loss_mat, loss_mask, loss_agg_mode, *args, **more)
+
+    core_algos.agg_loss = agg_loss  # type: ignore[attr-defined]

@@ -1,0 +1,132 @@
+"""State of vLLM's workers that a sleeping engine would lose.
+
+A worker that sleeps gives back the memory in which its model was loaded and its KV cache made. At level 2 vLLM restores
+the model's buffers, and a weight sync its parameters; at level 1 all that was loaded. Tensors that are neither are
+lost, such as Qwen3-VL's deepstack inputs, which are added to the first decoder layers of every batch: after waking they
+hold whatever the memory held. The same goes for what attention backends keep beside the KV cache, at both levels. Here
+such tensors are put aside before the memory goes, and written back when it comes again.
+"""
+
+import gc
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from itertools import chain
+from types import ModuleType
+from typing import Any
+
+import torch
+
+WEIGHTS, KV_CACHE = "weights", "kv_cache"
+"""vLLM's names of the two parts of a worker's memory."""
+MOST_KV_BYTES = 64 << 20
+"""Of a tensor beside the KV cache that is kept: the cache itself is larger, and may be lost."""
+
+
+@dataclass(frozen=True)
+class KeptTensor:
+    """A tensor that is put aside.
+
+    Attributes:
+        part: Of the worker's memory.
+        memory: All bytes of the tensor's memory.
+        content: A copy of them; None where all are 0.
+    """
+
+    part: str
+    memory: torch.Tensor
+    content: torch.Tensor | None
+
+    def restore(self) -> None:
+        """Write the content back."""
+        if self.content is None:
+            self.memory.zero_()
+        else:
+            self.memory.copy_(self.content)
+
+
+class SleepingMemory:
+    """Where a worker's memory lies.
+
+    Args:
+        allocations: Of vLLM's allocator: by address, with a ``handle`` whose second item is the size, and a ``tag``.
+    """
+
+    def __init__(self, allocations: Mapping[int, Any]):
+        self._starts = sorted(allocations)
+        self._parts = [(allocations[start].handle[1], allocations[start].tag) for start in self._starts]
+
+    def part_of(self, address: int) -> str | None:
+        """The part of the memory that has this address; None where it is elsewhere."""
+        number = bisect_right(self._starts, address) - 1
+        if number < 0:
+            return None
+        size, tag = self._parts[number]
+        return tag if address < self._starts[number] + size else None
+
+
+def _memory_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
+    """The memory of a tensor; None where it has none of its own."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage if storage.data_ptr() else None
+    except (NotImplementedError, RuntimeError):  # a tensor of another layout, or one that stands for others
+        return None
+
+
+def unnamed_memory(models: Collection[torch.nn.Module], memory: SleepingMemory) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors in a worker's memory that are neither parameters nor buffers of its models.
+
+    Returns:
+        The part of the memory, and a tensor's memory as bytes; each once, whoever holds it.
+    """
+    named = chain.from_iterable(chain(model.parameters(), model.buffers()) for model in models)
+    known = {storage.data_ptr() for tensor in named if (storage := _memory_of(tensor)) is not None}
+    for found in gc.get_objects():
+        if not issubclass(type(found), torch.Tensor) or (storage := _memory_of(found)) is None:
+            continue
+        address = storage.data_ptr()
+        if address in known or (part := memory.part_of(address)) is None:
+            continue
+        known.add(address)
+        yield part, torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload]
+
+
+def put_aside(models: Collection[torch.nn.Module], memory: SleepingMemory, level: int) -> list[KeptTensor]:
+    """Copies of what a worker that sleeps would lose.
+
+    Args:
+        models: Of the worker.
+        memory: In which it works.
+        level: 1 or 2; at 1 vLLM itself keeps all that was loaded.
+    """
+    return [
+        KeptTensor(part, content, content.to("cpu", copy=True) if bool(content.any()) else None)
+        for part, content in unnamed_memory(models, memory)
+        if (part == WEIGHTS and level > 1) or (part != WEIGHTS and len(content) <= MOST_KV_BYTES)
+    ]
+
+
+def keep_state(gpu_worker: ModuleType) -> None:
+    """Have vLLM's workers keep through a sleep what they would lose."""
+    worker = gpu_worker.Worker
+    fall_asleep, wake = worker.sleep, worker.wake_up
+
+    @wraps(fall_asleep)
+    def sleep(self: Any, level: int = 1) -> None:
+        memory = SleepingMemory(gpu_worker.get_mem_allocator_instance().pointer_to_data)
+        self.kept_tensors = put_aside([self.model_runner.model], memory, level)
+        fall_asleep(self, level)
+
+    @wraps(wake)
+    def wake_up(self: Any, tags: list[str] | None = None) -> None:
+        wake(self, tags)
+        back, away = [], []
+        for kept in getattr(self, "kept_tensors", ()):
+            (back if tags is None or kept.part in tags else away).append(kept)
+        for kept in back:
+            kept.restore()
+        self.kept_tensors = away
+
+    worker.sleep, worker.wake_up = sleep, wake_up

@@ -1,0 +1,271 @@
+"""The sizes that a model's processors give to pictures, whatever the family.
+
+Rollouts, the trainer, the launcher and the planner all ask this module. Frames leave the store at a size that the
+processor keeps, so that neither the engine's processor nor the trainer's has anything to resize: they would do it
+differently (uint8 on a CPU, float on a GPU).
+
+A family's rules come from its loaded processors (:func:`processor_rules`), from the files of a checkpoint
+(:func:`rules_in`, as transformers reads them), or from a published checkpoint's facts
+(:mod:`agentic_video.planning.published_checkpoints`).
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentic_video.utils.errors import one_line
+from agentic_video.video.sizes import PixelBudget, check_sides, fit_size
+
+TIMESTAMPED = "Qwen3VLVideoProcessor"
+"""The video processor that writes times as text, and bounds the pixels of all frames of a clip together."""
+FIXED_POINT_STEPS = 16
+"""A size that the processor still changes after so many steps has none that it keeps."""
+
+
+class ProcessorError(ValueError):
+    """A processor whose rules can't be read, or that keeps no size of a picture; the message says what is wrong."""
+
+
+class UnkeptSizeError(ValueError):
+    """A picture that the processor would resize."""
+
+
+@dataclass(frozen=True)
+class ProcessorRules:
+    """Sizes that a model's image and video processors keep.
+
+    Attributes:
+        image: Pixels of an image, and what its sides are multiples of.
+        clip: The same of a clip; None for a model that is shown none.
+        clip_total: Whether ``clip`` bounds the pixels of all frames of a clip together, rather than of each.
+        temporal: Frames of a clip that become one patch.
+        merge: Patches along a side of a visual token.
+    """
+
+    image: PixelBudget
+    clip: PixelBudget | None = None
+    clip_total: bool = False
+    temporal: int = 2
+    merge: int = 2
+
+    @property
+    def side(self) -> int:
+        """Pixels along a side of a visual token."""
+        return self.image.factor
+
+    def resized(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
+        """(width, height) that the processor makes of a picture.
+
+        Args:
+            width: In pixels.
+            height: In pixels.
+            frames: Of the clip that it belongs to; 0 for an image.
+
+        Raises:
+            ProcessorError: The model takes no clips.
+            ValueError: One side is 200 times the other.
+        """
+        if not frames:
+            return fit_size(width, height, self.image)
+        if self.clip is None:
+            raise ProcessorError("this model has no video processor, so it can't be shown clips")
+        if not self.clip_total:
+            return fit_size(width, height, self.clip)
+        # The bounds hold for padded frames, the scale is that of the real ones.
+        padded = math.ceil(frames / self.temporal) * self.temporal
+        check_sides(width, height)
+        factor = self.clip.factor
+        new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
+        if padded * new_width * new_height > self.clip.max_pixels:
+            shrink = math.sqrt(frames * height * width / self.clip.max_pixels)
+            new_width = max(factor, math.floor(width / shrink / factor) * factor)
+            new_height = max(factor, math.floor(height / shrink / factor) * factor)
+        elif padded * new_width * new_height < self.clip.min_pixels:
+            grow = math.sqrt(self.clip.min_pixels / (frames * height * width))
+            new_width = math.ceil(width * grow / factor) * factor
+            new_height = math.ceil(height * grow / factor) * factor
+        return new_width, new_height
+
+    def kept(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
+        """(width, height) nearest to a picture's that the processor leaves as it is; see :meth:`resized`.
+
+        Raises:
+            ProcessorError: It leaves no such size as it is: its bounds are too close to each other.
+        """
+        # transformers refuses frames of clips whose sides are below a visual token's
+        size = (max(width, self.side), max(height, self.side)) if frames and self.clip_total else (width, height)
+        for _ in range(FIXED_POINT_STEPS):
+            again = self.resized(*size, frames)
+            if again == size:
+                return size
+            size = again
+        raise ProcessorError(
+            f"the processor keeps no size of a {width}x{height} picture: its bounds "
+            f"({self.image if not frames else self.clip}) are too close to each other"
+        )
+
+    def require_kept(self, width: int, height: int, frames: int = 0) -> None:
+        """Make sure that the processor leaves a picture as it is.
+
+        Raises:
+            UnkeptSizeError: It would resize it.
+        """
+        size = self.resized(width, height, frames)
+        if size != (width, height):
+            kind = f"a frame of a clip of {frames}" if frames else "an image"
+            raise UnkeptSizeError(
+                f"{kind} of {width}x{height} pixels would become {size[0]}x{size[1]} in the model's processor: engine "
+                "and trainer would resize it differently; show it at that size"
+            )
+
+    def grid(self, width: int, height: int, frames: int = 0) -> tuple[int, int, int]:
+        """Patches that the processor makes of an image, or of a clip with so many frames: time, height, width."""
+        new_width, new_height = self.resized(width, height, frames)
+        patch = self.side // self.merge
+        return math.ceil(max(frames, 1) / self.temporal), new_height // patch, new_width // patch
+
+    def tokens(self, width: int, height: int, frames: int = 0) -> int:
+        """Placeholders that the processor makes of an image, or of a clip; see :meth:`grid`."""
+        return math.prod(self.grid(width, height, frames)) // self.merge**2
+
+    @property
+    def most_image_tokens(self) -> int:
+        """Placeholders of the largest image."""
+        return self.image.max_pixels // self.side**2
+
+
+def rules_of(image_processor: Any, video_processor: Any = None) -> ProcessorRules:
+    """The rules of loaded processors.
+
+    Args:
+        image_processor: Of Qwen2-VL's kind, which Qwen2.5-VL and Qwen3-VL have.
+        video_processor: Of Qwen2-VL's kind, which Qwen2.5-VL has, or of Qwen3-VL's; None for a model without clips.
+
+    Raises:
+        ProcessorError: Nothing is known of such a processor, or its bounds hold for no picture.
+    """
+    image, clip = _facts(image_processor), _facts(video_processor) if video_processor is not None else None
+    name = type(video_processor).__name__
+    return _rules(image, clip, total=name == TIMESTAMPED)
+
+
+def processor_rules(processor: Any) -> ProcessorRules:
+    """The rules of a model's loaded processor, which holds one for images and may hold one for clips; see
+    :func:`rules_of`."""
+    return rules_of(processor.image_processor, getattr(processor, "video_processor", None))
+
+
+def rules_in(folder: Path) -> ProcessorRules:
+    """The rules in a checkpoint's files, which are read as transformers reads them.
+
+    Raises:
+        ProcessorError: A file is missing, or can't be a processor's; the message names it.
+    """
+    nested = _read(folder / "processor_config.json")
+    plain = _read(folder / "preprocessor_config.json")
+    image = nested.get("image_processor") or plain
+    video = nested.get("video_processor") or _read(folder / "video_preprocessor_config.json") or plain
+    if not image:
+        raise ProcessorError("no image processor (processor_config.json or preprocessor_config.json)")
+    kind = video.get("video_processor_type") or str(video.get("image_processor_type", "")).replace("Image", "Video")
+    if not kind:
+        family = str(_read(folder / "config.json").get("model_type", ""))
+        kind = TIMESTAMPED if family.startswith("qwen3") else "Qwen2VLVideoProcessor"
+    total = kind.startswith(TIMESTAMPED)
+    try:
+        image_facts = _file_facts(image, _IMAGE_DEFAULTS, own_pixels=True)
+        clip_facts = _file_facts(video, _CLIP_DEFAULTS[total], own_pixels=not total)
+    except ProcessorError:
+        raise
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise ProcessorError(f"the processor's file can't be read: {one_line(error)}") from error
+    return _rules(image_facts, clip_facts, total=total)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Numbers of one processor."""
+
+    least: int
+    most: int
+    patch: int
+    merge: int
+    temporal: int
+
+
+_IMAGE_DEFAULTS = _Facts(56 * 56, 28 * 28 * 1280, 14, 2, 2)
+_CLIP_DEFAULTS = {
+    False: _Facts(128 * 28 * 28, 28 * 28 * 768, 14, 2, 2),
+    True: _Facts(128 * 32 * 32, 32 * 32 * 768, 16, 2, 2),
+}
+"""Defaults of transformers' classes, by whether a clip's bounds are those of all its frames."""
+
+
+def _facts(processor: Any) -> _Facts:
+    try:
+        size = processor.size
+        return _Facts(
+            int(size.shortest_edge),
+            int(size.longest_edge),
+            int(processor.patch_size),
+            int(processor.merge_size),
+            int(processor.temporal_patch_size),
+        )
+    except (AttributeError, TypeError) as error:
+        raise ProcessorError(
+            f"no rule for the sizes of a {type(processor).__name__}: {one_line(error)}; known are the processors of "
+            "Qwen2-VL, Qwen2.5-VL and Qwen3-VL"
+        ) from error
+
+
+def _file_facts(values: Mapping[str, Any], default: _Facts, *, own_pixels: bool) -> _Facts:
+    """What a processor's file says.
+
+    Args:
+        own_pixels: Whether the class reads ``min_pixels`` and ``max_pixels`` beside ``size``.
+    """
+    size = values.get("size")
+    size = {"shortest_edge": default.least, "longest_edge": default.most} if size is None else dict(size)
+    if own_pixels:
+        for old, new in (("min_pixels", "shortest_edge"), ("max_pixels", "longest_edge")):
+            if values.get(old) is not None:
+                size[new] = values[old]
+    if not size.get("shortest_edge") or not size.get("longest_edge"):
+        raise ProcessorError("the processor's size has no shortest_edge and longest_edge (pixels)")
+    return _Facts(
+        int(size["shortest_edge"]),
+        int(size["longest_edge"]),
+        int(values.get("patch_size", default.patch)),
+        int(values.get("merge_size", default.merge)),
+        int(values.get("temporal_patch_size", default.temporal)),
+    )
+
+
+def _rules(image: _Facts, clip: _Facts | None, *, total: bool) -> ProcessorRules:
+    try:
+        budgets = [PixelBudget(one.least, one.most, one.patch * one.merge) for one in (image, clip) if one is not None]
+    except ValueError as error:
+        raise ProcessorError(f"the processor's bounds hold for no picture: {one_line(error)}") from error
+    if clip is not None and budgets[0].factor != budgets[1].factor:
+        raise ProcessorError(
+            f"the image processor's sides are multiples of {budgets[0].factor} pixels, the video processor's of "
+            f"{budgets[1].factor}"
+        )
+    temporal = clip.temporal if clip is not None else image.temporal
+    return ProcessorRules(budgets[0], budgets[1] if clip is not None else None, total, temporal, image.merge)
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    """What a file of a checkpoint holds; nothing where it isn't there."""
+    if not file.is_file():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ProcessorError(f"{file.name} can't be read: {one_line(error)}") from error
+    if not isinstance(found, dict):
+        raise ProcessorError(f"{file.name} holds no JSON object")
+    return found

@@ -111,14 +111,9 @@ def test_alone_it_can_install_the_rest(words: list[str], alone: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [[name] for name in ("doctor", "eval", "plan", "view", "compare", "convert")]
-    + [["run", "videozoomer", "--dry-run"], ["doctor", "--help"]],
-    ids=" ".join,
+    "words", [["doctor"], ["doctor", "--help"], ["run", "videozoomer", "--dry-run"], ["eval"]], ids=" ".join
 )
 def test_alone_it_says_in_a_line_what_to_install(words: list[str], alone: Path) -> None:
     done = ask(alone, *words)
-    if words[0] == "plan" and done.returncode == 0:
-        return
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert "agentic-video install" in done.stderr or "usage" in done.stderr or "all options" in done.stderr
+    assert "agentic-video install" in done.stderr

@@ -198,7 +198,10 @@ def _checked(
     check_owner(shared, owner, config.trainer.resume_mode, options.changed_data)
     check_content(root, identity, options.changed_data)
     if not options.dry_run:
-        root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
+        try:
+            root.mkdir(parents=True, exist_ok=True)  # a folder that can't be written to is found out now
+        except OSError as error:
+            raise SetupError(f"{root} can't be made ({error.strerror}): set OUTPUT_DIR to a folder of yours") from error
     return Start(
         options,
         profile,

@@ -12,10 +12,7 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urlsplit
-from urllib.request import (
-    getproxies_environment,
-    proxy_bypass_environment,  # type: ignore[attr-defined]
-)
+from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

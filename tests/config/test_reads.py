@@ -42,7 +42,7 @@ def test_no_key_is_left_out(stage: Stage, found: Any) -> None:
         ("actor_rollout_ref.rollout.do_sample", None),  # val_kwargs has one of its name, which is read
         ("actor_rollout_ref.rollout.multi_turn.format", None),  # its agent loop isn't ours
         ("actor_rollout_ref.rollout.over_sample_rate", None),
-        ("actor_rollout_ref.nccl_timeout", None),
+        ("actor_rollout_ref.nccl_timeout", "agentic_video"),  # a patch of ours
         ("data.image_key", None),  # its data set isn't ours
         ("data.filter_overlong_prompts", None),
         ("trainer.balance_batch", None),  # only the older trainer asks

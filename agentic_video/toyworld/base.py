@@ -109,7 +109,11 @@ def tokenizer_corpus(searched: bool = False, own: OwnWords | None = None) -> lis
         own: A system's words beside those that are shared.
     """
     prompts = packaged_prompts().items()
-    texts = [text for name, text in prompts if name.startswith(TOY_VOCABULARY) and name.endswith("_short")]
+    texts = [
+        text.replace("{names}", "uniform_sample or clip_sample")  # as VideoBrain fills it in
+        for name, text in prompts
+        if name.startswith(TOY_VOCABULARY) and name.endswith("_short")
+    ]
     texts += ["system\n", "user\n", "assistant\n", "<frame0_time12.50s>", "frame 120: ", "Frame 1 at [00:42]: "]
     texts += ["00:42 is: 420", *TAGS]
     world = WorldRecipe(mixture=tuple((kind, 1 / len(WORD_POOLS)) for kind in WORD_POOLS))

@@ -130,7 +130,8 @@ async def _on_thread(work: Callable[[], Any], seconds: float, whose: str) -> Any
 
         def run() -> None:
             nonlocal came_back
-            returned, error = None, None
+            returned: Any = None
+            error: BaseException | None = None
             try:
                 returned = context.run(work)
             except StopIteration as stopped:  # which no future takes

@@ -789,8 +789,10 @@ def same_wandb_run(tracking: ModuleType) -> None:
         self: Any, project_name: str, experiment_name: str, default_backend: Any = "console", config: Any = None
     ) -> None:
         backends = [default_backend] if isinstance(default_backend, str) else default_backend
-        if config and {"wandb", "tracking"} & set(backends) and not os.environ.get("WANDB_RUN_ID"):
-            os.environ["WANDB_RUN_ID"] = wandb_id(config["trainer"])
+        trainer = (config or {}).get("trainer") or {}
+        folder = trainer.get("default_local_dir")
+        if folder and {"wandb", "tracking"} & set(backends) and not os.environ.get("WANDB_RUN_ID"):
+            os.environ["WANDB_RUN_ID"] = wandb_id(trainer)
             os.environ.setdefault("WANDB_RESUME", "allow")
         original(self, project_name, experiment_name, default_backend, config)
 

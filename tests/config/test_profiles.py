@@ -8,6 +8,7 @@ import pytest
 from omegaconf import DictConfig
 
 from agentic_video.config.settings import limits_of, settings_of
+from agentic_video.planning.published_checkpoints import checkpoint_rules
 from agentic_video.planning.report import plan_of
 from agentic_video.planning.shapes import shape_of
 from agentic_video.rollout.episode import play
@@ -114,11 +115,14 @@ def test_the_plan_s_episode_is_what_the_system_shows(name: str, profile: str, qa
     shape = shape_of(episode.model)
     assert episode.width % system.size_factor == episode.height % system.size_factor == 0
     assert system.size_factor == shape.vision.patch * shape.vision.merge
-    planned = episode.overview_frames * shape.visual_tokens(episode.width, episode.height) / (1 + shows_clips(system))
+    rules = checkpoint_rules(episode.model, shape.family)
+    assert rules is not None
+    planned = episode.overview_frames * rules.tokens(*rules.kept(episode.width, episode.height))
+    planned /= 1 + shows_clips(system)
     # two frames of a clip are as many tokens as one image
     views = [
         [
-            shape.visual_tokens(shown.width, shown.height)
+            rules.tokens(*rules.kept(shown.width, shown.height))
             * (len(shown.frames) / 2 if isinstance(shown, ClipRef) else 1)
             for shown in one.visuals
         ]

@@ -38,7 +38,7 @@ from agentic_video.systems.videobrain import VideoBrain
 from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.systems.videozoomer import VideoZoomer
 from agentic_video.toyworld.model import build_tokenizer
-from agentic_video.types.frame import Frame
+from agentic_video.types.frame import Frame, Origin
 from agentic_video.types.message import AsideRequest, text_of
 from agentic_video.types.row import Interval, VideoQA
 from agentic_video.video.errors import VideoError
@@ -80,7 +80,7 @@ class BlankSource:
             raise VideoError(path, "out_of_range", "beyond the video")
         width, height = size or (self.info.width, self.info.height)
         picture = np.broadcast_to(np.uint8(7), (height, width, 3))
-        return [Frame(index, index / FPS, picture) for index in indices]
+        return [Frame.stored(index, index / FPS, picture, Origin(path, index, size), str(index)) for index in indices]
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         return await self.aframes(path, [min(round(time * FPS), self.info.num_frames - 1) for time in times], size)

@@ -64,7 +64,11 @@ SAMPLING = {"temperature": 0.7, "logprobs": True}
 
 
 class MemoryStore(MemorySource):
-    """Grey frames, 60 s at 10 a second, as a store serves them: each request decodes one frame, in a quarter second."""
+    """Grey frames, 60 s at 10 a second, each request decoding one in a quarter second; no server finds them again."""
+
+    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        frames = await super().aframes(path, indices, size)
+        return [Frame(frame.index, frame.time, frame.image) for frame in frames]
 
     async def aserve(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> Served:
         return Served(await self.aframes(path, indices, size), 1, 0.25)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torchdata.stateful_dataloader import StatefulDataLoader
 from torchdata.stateful_dataloader.sampler import RandomSampler
+from transformers import Qwen2VLImageProcessor
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data
@@ -130,7 +131,8 @@ def test_the_workers_that_will_play_a_batch_get_it_ahead(validated: bool, monkey
 
 
 def test_a_worker_looks_past_rows_that_can_t_be_read() -> None:
-    settings = SimpleNamespace(config=composed("videozoomer", "laptop", "data.train_files=none"))
+    config = composed("videozoomer", "laptop", "data.train_files=none")
+    settings = SimpleNamespace(config=config, processor=SimpleNamespace(image_processor=Qwen2VLImageProcessor()))
     assert asyncio.run(VideoAgentLoopWorker.prefetch(settings, [{"id": "no video"}])) == 0
 
 

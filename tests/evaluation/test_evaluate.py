@@ -426,11 +426,11 @@ def test_a_folder_belongs_to_what_its_results_depend_on(small_world: World, tmp_
     evaluate(asked)
     elsewhere = "agentic_video.judge.base_url=http://127.0.0.2:9/v1"
     evaluate(replace(asked, concurrency=1, overrides=(*asked.overrides, elsewhere)))
-    retrieval = ("agentic_video.retrieval.model=ViT-B-32", "agentic_video.retrieval.pretrained=openai")
+    retrieval = (f"agentic_video.retrieval.model='local-dir:{tmp_path}'",)
     for changes, message in (
         (("agentic_video.judge.model=k",), "judge = 'j', and now it is 'k'"),
         (("agentic_video.frame_store.backend=decord",), "frame_store.backend = 'pyav', and now it is 'decord'"),
-        (retrieval, "retrieval.model = '', and now it is 'ViT-B-32'"),
+        (retrieval, "retrieval.model = '', and now it is 'local-dir:"),
     ):
         with pytest.raises(SetupError, match=message):
             evaluate(replace(asked, overrides=(*asked.overrides, *changes)))

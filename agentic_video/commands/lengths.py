@@ -1,4 +1,4 @@
-"""How long are trajectories, in tokens and in calls?
+"""Measure trajectories: tokens and calls.
 
     agentic-video lengths kept.jsonl outputs/videozoomer-eval/mlvu_dev/agent --out lengths.json
 

@@ -330,7 +330,7 @@ def _blind(get: Get) -> Iterator[str]:
 
 
 def processor_problem(arguments: Any, key: str) -> str:
-    """What is wrong with arguments for vLLM's processor, or verl's, which the other processes don't get; empty where
+    """Return the problem with arguments for vLLM's processor, or verl's, that other processes don't get; empty where
     nothing is."""
     changed = sorted(PROCESSOR_KEYS & {str(name) for name in arguments or {}})
     if not changed:

@@ -1,4 +1,4 @@
-"""Who reads each key of verl's config: found in the source, written to ``verl_keys.json``.
+"""Readers of each key of verl's config: found in the source, written to ``verl_keys.json``.
 
 ``python -m agentic_video.config.reads`` writes the file again; a test compares. The search starts at what a run imports
 and follows names: a function is reached if reached code mentions its name. A key is read where reached code has its
@@ -313,7 +313,7 @@ def _modules() -> tuple[dict[str, list[_Unit]], dict[str, tuple[str, ...]]]:
 
 
 def _reads(stage: Stage) -> _Found:
-    """What reached code reads, by name."""
+    """Names that reached code reads."""
     modules, configs = _modules()
     imported: set[str] = set()
     mentioned: set[str] = set()

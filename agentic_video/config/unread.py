@@ -31,12 +31,12 @@ INSTEAD: Mapping[str, str] = {
     "sandbox_fusion": _REWARD,
     "reward.sandbox_fusion": _REWARD,
 }
-"""What does what an unread key, or block of keys, seems to do."""
+"""The key to set instead of an unread key, or block of keys."""
 
 
 @lru_cache(maxsize=1)
 def table() -> Mapping[str, Any]:
-    """What :func:`agentic_video.config.reads.table` has written."""
+    """The table of :func:`agentic_video.config.reads.table`."""
     read: Mapping[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return read
 

@@ -196,7 +196,7 @@ def load_rows(
 
 
 def video_problems(videos: Sequence[str], check: str, damaged_share: float = DAMAGED_SHARE) -> list[str]:
-    """What is wrong with each of some videos (see :func:`video_problem`); several are opened at a time."""
+    """Return the problem of each of some videos (see :func:`video_problem`); several are opened at a time."""
     if check == "exists":
         return [video_problem(video, check) for video in videos]
     with ThreadPoolExecutor(cpu_limit(), "check-videos") as pool:  # FFmpeg works without Python's lock

@@ -46,12 +46,12 @@ class Variant:
 
     @property
     def curve(self) -> str:
-        """As a sweep's curves are called: ``agent``, ``no-tools``, ``baseline``, ``baseline_cot``."""
+        """Names of a sweep's curves: ``agent``, ``no-tools``, ``baseline``, ``baseline_cot``."""
         return Path(self.prompt).stem if self.kind == "baseline" else self.kind
 
     @property
     def name(self) -> str:
-        """As folders are called: ``agent``, ``no-tools``, ``baseline-64``, ``baseline_cot-64``."""
+        """Names of folders: ``agent``, ``no-tools``, ``baseline-64``, ``baseline_cot-64``."""
         return f"{self.curve}-{self.frames}" if self.kind == "baseline" else self.kind
 
 

@@ -104,7 +104,7 @@ def chosen_fps(trajectory: Trajectory) -> list[float]:
 
 
 def by_turn(records: Iterable[Record]) -> dict[str, dict[str, dict[str, float]]]:
-    """What the n-th turn with frames asked for and showed (EVA's Fig. 9): by its number, the spread over episodes of
+    """Summarize the n-th turn with frames (EVA's Fig. 9): by its number, the spread over episodes of
     ``frames``, the ``seconds`` from its first frame to its last, the ``width`` of a frame in pixels, and the mean of
     each of :data:`TURN_ARGUMENTS` over the turn's calls."""
     turns: dict[str, dict[str, list[float]]] = {}

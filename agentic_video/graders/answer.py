@@ -113,7 +113,7 @@ def match_one_letter(prediction: str, gold: str, options: tuple[str, ...]) -> bo
 
 
 def _released_readings(prediction: str) -> tuple[str, str, str]:
-    """What is boxed, the last capital before a dot, and all of an answer."""
+    """Boxed text, the last capital before a dot, and all of an answer."""
     dotted = _DOTTED.findall(prediction)
     return (boxed(prediction) or "").strip(), dotted[-1] if dotted else "", prediction.strip()
 
@@ -226,7 +226,7 @@ def _named(text: str, choices: _Choices, folds: Sequence[int]) -> set[str]:
 
 
 def _tails(rest: str, dressed: re.Match[str]) -> Iterator[str]:
-    """What may be the option's text behind a letter: with and without the sign between them, and its wrappers."""
+    """Candidates for the option's text behind a letter: with and without the sign between them, and its wrappers."""
     yield rest[dressed.end(1) :].strip()
     yield from peeled(dressed[4])
 
@@ -280,7 +280,7 @@ def _fold_without_articles(text: str) -> str:
 
 
 def _fold_values(text: str) -> str:
-    """As :func:`_fold_without_articles`, with quotients and decimal numbers as the same fractions."""
+    """Fold like :func:`_fold_without_articles`, with quotients and decimal numbers as the same fractions."""
     text = _QUOTIENT.sub(_as_fraction, undress(text))
     return _fold_without_articles(text)
 

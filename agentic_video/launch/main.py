@@ -67,7 +67,7 @@ from agentic_video.utils.surroundings import check_vllm_variables
 from agentic_video.utils.units import GIB
 
 LAPTOP_BYTES = 5 * GIB
-"""What the processes of a laptop's job take, all in all (docs/quickstart.md: 4.3 GiB at most in its runs)."""
+"""Memory of all processes of a laptop's job (docs/quickstart.md: 4.3 GiB at most in its runs)."""
 FULL_BYTES = 64 << 20
 """A disk with less room than this counts as full."""
 

@@ -11,7 +11,7 @@ Profile = Literal["laptop", "cluster", "rehearsal", "single", "four"]
 cluster's with a few changes: ``rehearsal`` on CPUs and two Ray nodes, on the synthetic world; ``single`` on one GPU;
 ``four`` on four."""
 ChangedData = Literal["refuse", "new", "continue"]
-"""What becomes of an unfinished run whose files hold something else by now: it is refused, another run is begun, or it
+"""Fate of an unfinished run whose files hold something else by now: it is refused, another run is begun, or it
 goes on with the new content, from the first row of them."""
 CHANGED: frozenset[Profile] = frozenset({"rehearsal", "single", "four"})
 """The profiles that are ``cluster.yaml`` with the changes of ``profile/<name>.yaml`` beside it."""

@@ -66,7 +66,7 @@ def but_for_content(identity: Sequence[str]) -> list[str]:
 
 
 def changed_content(before: Sequence[str], now: Sequence[str]) -> list[str]:
-    """What is held by files of the same names, of those whose content both identities know: ``TRAIN_FILES`` ..."""
+    """Names of inputs (``TRAIN_FILES``, ...) whose content both identities know and that differ in it."""
     contents = [
         dict(entry.removeprefix(CONTENT).split("=", 1) for entry in entries if entry.startswith(CONTENT))
         for entries in (before, now)

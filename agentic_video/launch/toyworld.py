@@ -34,7 +34,7 @@ BUILDERS: Mapping[Stage, str] = {
 }
 """The programs that make each stage's synthetic data and the model that it starts from."""
 CACHE_SECONDS = 20.0
-"""How long the file system of the cache may take to answer."""
+"""Seconds that the file system of the cache may take to answer."""
 PACKAGE = "agentic_video."
 """How the names of this package's modules begin: another's may begin with its name."""
 SOURCES = (".py", ".yaml", ".txt", ".md")

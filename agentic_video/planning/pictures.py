@@ -1,4 +1,4 @@
-"""What a system's first views are to a model's processor and to vLLM: sizes, tokens, and whether they fit.
+"""First views of a system as a model's processor and vLLM take them: sizes, tokens, and whether they fit.
 
 A system's opening is played on made-up videos of black frames, so nothing here knows a system by name.
 """
@@ -46,7 +46,7 @@ class OpeningPictures:
 
 
 def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -> OpeningPictures:
-    """What a system shows first of videos of usual sizes.
+    """Play a system's opening on videos of usual sizes.
 
     Args:
         system: Its opening is played.

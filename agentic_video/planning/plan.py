@@ -675,7 +675,7 @@ def _host_with(job: Job, picture_cache: int) -> Verdict:
 
 
 def _slow(job: Job) -> Iterator[Finding]:
-    """What works and costs time, or more memory than one would think."""
+    """Yield settings that work and cost time, or more memory than expected."""
     if traffic.readers(job) > 1:
         parts = traffic.loading_parts(job)
         read = parts["model as it is read"] + parts.get("reference model", 0)

@@ -177,7 +177,7 @@ def begin_with(start: str, prefix: str) -> tuple[str, str]:
 
 
 def without_beginning(text: str, beginning: str) -> str | None:
-    """What follows a reply's beginning; None where a text doesn't begin so. White space around it may differ."""
+    """Return the text after a reply's beginning; None if it doesn't begin so. White space around it may differ."""
     if text.startswith(beginning):
         return text[len(beginning) :]
     wanted, given = beginning.strip(), text.lstrip()

@@ -185,7 +185,7 @@ async def replay(
 
 
 def _check_recorded(sequence: ReplayedSequence) -> None:
-    """See that what the model saw can be had again."""
+    """Check that what the model saw is still available."""
     for ref in recorded_frames(sequence.visuals):
         if ref.unrecorded:
             raise ReplayError(

@@ -131,7 +131,7 @@ class ChatFormat:
         return prompt, reply_start(after, head, self._specials)
 
     def _count_start(self) -> int:
-        """How many of the last ids of a generation prompt hold :attr:`reply_start`."""
+        """Number of the last ids of a generation prompt that hold :attr:`reply_start`."""
         ids = self.encode(self._markups["user"][1])
         counts = range(len(ids) + 1)
         return next(count for count in counts if self.decode(ids[len(ids) - count :]).endswith(self.reply_start))
@@ -284,11 +284,11 @@ class ChatFormat:
         return self.encode(self._text((rest,))) if rest else []
 
     def beginning(self, prefix: str) -> str:
-        """What a reply begins with that the model didn't say: :attr:`reply_start`, then what the system adds."""
+        """Beginning of a reply that the model didn't generate: :attr:`reply_start`, then what the system adds."""
         return begin_with(self.reply_start, prefix)[0]
 
     def beginning_tokens(self, prefix: str) -> int:
-        """How many ids before the generated ones hold that beginning."""
+        """Number of ids before the generated ones that hold that beginning."""
         return self._start_tokens + len(self.prefix_ids(prefix))
 
     def _render_ids(self, turns: tuple[tuple[str, str], ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""How long are trajectories, in tokens and in calls? (VideoZoomer, Figure 7, for its cold start.) No model is asked."""
+"""Lengths of trajectories in tokens and in calls (VideoZoomer, Figure 7, for its cold start.) No model is asked."""
 
 import json
 import math
@@ -17,7 +17,7 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True)
 class Spread:
-    """How a length is spread over trajectories.
+    """Distribution of a length over trajectories.
 
     Attributes:
         count: Trajectories that have it.
@@ -32,7 +32,7 @@ class Spread:
 
 
 def spread(values: Sequence[int]) -> Spread | None:
-    """How lengths are spread; None where there are none."""
+    """Return the distribution of lengths; None without any."""
     if not values:
         return None
     ordered = sorted(values)
@@ -92,7 +92,7 @@ def _line(name: str, *cells: str) -> str:
 
 @dataclass(frozen=True)
 class LengthOptions:
-    """Which episodes are measured.
+    """Selection of episodes to measure.
 
     Attributes:
         records: Files of records, or folders of runs or evaluations.

@@ -36,13 +36,13 @@ GUIDANCE: Mapping[Template, str] = {
     "multi_interval": "Choose frames twice, over two stretches that lie apart from each other, and compare what they "
     "show. Answer in the turn after that. Look up no frame number.",
 }
-"""What the teacher is told of each template."""
+"""Instructions to the teacher for each template."""
 _TOLD = "How to go about this question: {guidance} Keep to this, and to the form described above; never mention it."
 
 
 @dataclass(frozen=True)
 class TemplateMix:
-    """How often each template is asked for.
+    """Weights of the templates.
 
     Attributes:
         weights: Of the templates, and of ``free``; not all are 0.

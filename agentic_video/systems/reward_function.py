@@ -205,7 +205,7 @@ async def limited(
     graders: Graders,
     timeout: float = SCORE_TIMEOUT,
 ) -> T:
-    """What a system's method says of an episode, within a time.
+    """Call a system's method on an episode, within a time limit.
 
     Args:
         method: ``score``, ``grade`` or ``demonstration_score``.

@@ -125,7 +125,7 @@ def _ensure_cold_start(
 def _cold_start_facts(
     system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: OwnWords | None
 ) -> Facts:
-    """What a cold start is made from.
+    """Facts that a cold start is made from.
 
     Args:
         system: See :func:`~agentic_video.toyworld.cache.taught`.

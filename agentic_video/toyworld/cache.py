@@ -307,7 +307,7 @@ def own_code(*things: object) -> dict[str, str]:
 
 
 def system_facts(system: System, limits: TokenLimits, turns: Turns) -> Facts:
-    """What an oracle's episodes of a system depend on: its constants, its instructions, its budgets, a user's code."""
+    """Facts that an oracle's episodes of a system depend on: constants, instructions, budgets, a user's code."""
     constants = asdict(system)  # type: ignore[call-overload]
     files = named_files({**constants, "prompt": ""})
     return {

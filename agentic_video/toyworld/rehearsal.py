@@ -25,7 +25,7 @@ NAMED_FRAMES = 4
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What came of the oracle's episodes on questions that need a look.
+    """Result of the oracle's episodes on questions that need a look.
 
     Attributes:
         episodes: Their number.
@@ -87,7 +87,7 @@ def rehearse(system: System, turns: Turns, recipe: ToyRecipe) -> Rehearsal:
 
 
 def _described(missed: Played) -> str:
-    """What an episode was to show, and what it did."""
+    """Describe the frames that an episode should have shown, and those it did."""
     trajectory = missed.trajectory
     times = sorted({frame.time for turn in trajectory.turns for frame in frames_by(turn)})
     named = ", ".join(f"{time:g}" for time in times[:NAMED_FRAMES]) + (", ..." if len(times) > NAMED_FRAMES else "")

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def while_answering(scoring: Coroutine[Any, Any, T], workers: Sequence[Any], seconds: float) -> T:
-    """What a coroutine returns that waits for reward workers, for as long as they answer at all.
+    """Await a coroutine that waits for reward workers, for as long as they answer at all.
 
     A reward has its own time limit, which a function can evade that never gives the interpreter away, such as a regular
     expression that backtracks: its worker's event loop stands still.

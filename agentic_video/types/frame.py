@@ -152,7 +152,7 @@ class FrameRef:
 
     @property
     def unrecorded(self) -> bool:
-        """Whether what was shown is known to nobody any more."""
+        """True if the pixels that were shown are lost."""
         return bool(self.made) and self.picture is None
 
     def recorded(self) -> np.ndarray:

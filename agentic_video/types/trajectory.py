@@ -282,7 +282,7 @@ def record_parts(parts: Sequence[Part], video: str = "") -> tuple[RecordedPart, 
 
 
 def record_messages(messages: Sequence[Message], video: str = "") -> tuple[RecordedMessage, ...]:
-    """As :func:`record_parts`, for whole messages."""
+    """Apply :func:`record_parts` to whole messages."""
     return tuple(RecordedMessage(message.role, record_parts(message.parts, video)) for message in messages)
 
 

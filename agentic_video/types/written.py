@@ -133,7 +133,7 @@ def without_latex(text: str) -> str:
 
 
 class _Group:
-    """What stands within one pair of braces."""
+    """Text within one pair of braces."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

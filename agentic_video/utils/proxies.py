@@ -23,7 +23,7 @@ EXCEPTIONS = ("no_proxy", "NO_PROXY")
 SCHEMES = ("http", "https", "socks5", "socks5h")
 """Of proxies that HTTP clients take."""
 RESOLVE_SECONDS = 2.0
-"""How long a host's addresses are waited for; behind a proxy, names outside are often unknown here."""
+"""Seconds to wait for a host's addresses; behind a proxy, names outside are often unknown here."""
 
 
 @dataclass(frozen=True)

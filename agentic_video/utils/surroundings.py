@@ -33,7 +33,7 @@ OWN_CLUSTER = (
 PLUGINS = {"VLLM_PLUGINS": {"agentic_video"}, "VERL_USE_EXTERNAL_PLUGINS": {"agentic_video", "auto"}}
 """Lists of plugins, each with the entries that switch this package's on."""
 OPEN_FILES, LEAST_OPEN_FILES = 65536, 1024
-"""As many as Ray lets its processes have open, and as many as a job needs."""
+"""Number of open files that Ray allows its processes and a job needs."""
 
 
 _PROBLEM = "problem: "

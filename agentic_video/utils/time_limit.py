@@ -52,7 +52,7 @@ _limit: contextvars.ContextVar[_Limit | None] = contextvars.ContextVar("limit", 
 
 @contextmanager
 def uncounted() -> Iterator[None]:
-    """What is waited for here has limits of its own, and doesn't count as time of the function that waits."""
+    """Context whose waits have limits of their own, and doesn't count as time of the function that waits."""
     limit = _limit.get()
     if limit is None:
         yield
@@ -65,7 +65,7 @@ def uncounted() -> Iterator[None]:
 
 
 async def call_limited(function: Callable[..., Any], *args: Any, seconds: float, whose: str, **kwargs: Any) -> Any:
-    """What a function returns, or the coroutine that it returns.
+    """Return the result of a function, or of the coroutine that it returns.
 
     Args:
         function: A plain one runs on a thread.

@@ -222,7 +222,7 @@ def _facts(processor: Any) -> _Facts:
 
 
 def _file_facts(values: Mapping[str, Any], default: _Facts, *, own_pixels: bool) -> _Facts:
-    """What a processor's file says.
+    """Facts in a processor's file.
 
     Args:
         own_pixels: Whether the class reads ``min_pixels`` and ``max_pixels`` beside ``size``.
@@ -259,7 +259,7 @@ def _rules(image: _Facts, clip: _Facts | None, *, total: bool) -> ProcessorRules
 
 
 def _read(file: Path) -> Mapping[str, Any]:
-    """What a file of a checkpoint holds; nothing where it isn't there."""
+    """Content of a checkpoint's file; empty if it is missing."""
     if not file.is_file():
         return {}
     try:

@@ -89,8 +89,8 @@ class VideoReader(ABC):
             yield index, developer()
 
     def attempt(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer | VideoError]]:
-        """As :meth:`stream`, but the error of a damaged frame comes in its place, and the conversion to RGB is left to
-        the caller, who can do it beside the decoding.
+        """Stream like :meth:`stream`, but the error of a damaged frame comes in its place, and the caller converts to RGB,
+        in parallel with the decoding.
 
         Each frame that isn't developed yet holds one of the decoder's pictures.
 

@@ -209,7 +209,7 @@ class _Stored:
 
 @dataclass(eq=False)
 class _Damage:
-    """What is known of a video's damage.
+    """Known damage of a video.
 
     Attributes:
         damaged: Frames that don't decode.

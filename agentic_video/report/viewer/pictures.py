@@ -44,7 +44,7 @@ _MOST_MADE = 64
 
 
 def picture_key(ref: FrameRef) -> int | str:
-    """What names the picture of a shown frame: its number, or text for a region of it and for what a tool made."""
+    """Key of the picture of a shown frame: its number, or text for a region of it and for what a tool made."""
     if ref.made:
         return MADE + ref.made
     if ref.crop is None:

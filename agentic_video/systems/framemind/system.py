@@ -32,7 +32,7 @@ from agentic_video.utils.choices import check_choice
 from agentic_video.video.sampling import linspace_times
 
 NumberMatch = Literal["exact", "judge"]
-"""How an open-ended question is graded whose right answer is a number: it must be said exactly, or a judge decides."""
+"""Grading of an open-ended question whose right answer is a number: it must be said exactly, or a judge decides."""
 _NUMBER = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?")
 
 

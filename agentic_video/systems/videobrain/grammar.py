@@ -34,7 +34,7 @@ OTHERWISE = {
     ("clip_sample",): "describe something else",
     TOOLS: "choose another range, or describe something else",
 }
-"""What the instructions say in place of a call that was made already, by the tools that there are."""
+"""Text that replaces a repeated call in the instructions, by the available tools."""
 
 
 LABELS: Mapping[FramesAs, str] = {

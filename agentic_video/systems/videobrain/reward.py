@@ -19,7 +19,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 
 Unclassed = Literal["refused", "none"] | QuestionClass
-"""What becomes of a row without a class: it is ``refused``, it pays no behaviour (``none``), or it counts as one."""
+"""Treatment of a row without a class: it is ``refused``, it pays no behaviour (``none``), or it counts as one."""
 CLASS_FIELD = "extra_info.class"
 BLOCKS = ("thinking", "tool_call", "answer")
 _TAG = re.compile(rf"</?(?:{'|'.join(BLOCKS)})>")

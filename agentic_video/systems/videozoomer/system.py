@@ -34,7 +34,7 @@ PromptRole = Literal["user", "system"]
 """Whose message the instructions are: the user's own, before the frames, or the system's (paper, released code)."""
 
 Unanswered = Literal["wrong", "graded"]
-"""What becomes of an episode without an answer in tags."""
+"""Treatment of an episode without an answer in tags."""
 
 
 @dataclass(frozen=True)

@@ -89,8 +89,8 @@ class VideoReader(ABC):
             yield index, developer()
 
     def attempt(self, indices: Sequence[int], time_limit: float | None) -> Iterator[tuple[int, Developer | VideoError]]:
-        """Stream like :meth:`stream`, but the error of a damaged frame comes in its place, and the caller converts to RGB,
-        in parallel with the decoding.
+        """Stream like :meth:`stream`, but the error of a damaged frame comes in its place, and the caller converts
+        to RGB, in parallel with the decoding.
 
         Each frame that isn't developed yet holds one of the decoder's pictures.
 

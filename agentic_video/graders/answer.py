@@ -78,6 +78,7 @@ _NUMBER_WORDS = {word: str(number) for number, word in enumerate(_SMALL_NUMBERS)
 # A number with its sign; a word; any other sign that can carry meaning (50 %, C++).
 _TOKEN = re.compile(r"(?<!\w)-?(?:\d{1,3}(?:,\d{3}(?!\d))+|\d+)(?:\.\d+)?|\w+|[^\w\s.,:;!?\"'()\[\]{}-]")
 _ARTICLES = re.compile(r"(?<!\S)(?:a|[Tt]he|[Aa]n)(?= \w)")
+_THE_ONE = re.compile(r"the\s+(\S.{0,200})\s+one", re.IGNORECASE)
 _QUOTIENT = re.compile(r"(?<![\w./])(-?[0-9]{1,9}(?:\.[0-9]{1,9})?)(?:/([0-9]{1,9}))?(?![\w/]|\.[0-9])")
 _TO = re.compile(r"(?<=[0-9]) to (?=[0-9])")
 
@@ -285,6 +286,12 @@ def _fold_values(text: str) -> str:
     return _fold_without_articles(text)
 
 
+def _fold_the_one(text: str) -> str:
+    """Fold like :func:`_fold_values`, with "the red one" as "red"."""
+    found = _THE_ONE.fullmatch(undress(text).strip(_EDGES))
+    return _fold_values(found[1] if found else text)
+
+
 def _as_fraction(found: re.Match[str]) -> str:
     below = int(found[2] or 1)
     return str(Fraction(found[1]) / below).replace("/", "\u00f7") if below else found[0]
@@ -297,9 +304,10 @@ _FOLDS: tuple[Callable[[str], str], ...] = (
     _fold_words,
     _fold_without_articles,
     _fold_values,
+    _fold_the_one,
 )
 _VERBATIM = (0, 1)
-_LOOSE = (1, 2, 3, 4, 5)
+_LOOSE = (1, 2, 3, 4, 5, 6)
 
 
 def _number(token: str) -> str:

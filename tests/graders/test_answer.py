@@ -226,7 +226,7 @@ def test_the_letter_that_an_answer_starts_with(prediction: str, letter: str) -> 
         (".", False),
         ("E", False),
         ("The answer is", False),
-        ("the green one", False),
+        ("the green one", True),
         ("greenish", False),
         ("\\boxed{B", False),
         ("\\boxed{}", False),
@@ -283,6 +283,9 @@ def test_robust_rule(prediction: str, right: bool) -> None:
         ("A. Lincoln", ("B. Obama", "A. Lincoln"), None),
         ("Option 2", ("Option 1", "Option 2"), "B"),
         ("C++", ("C", "C++"), "B"),
+        ("The red one", ("red", "blue"), "A"),
+        ("the red one", ("red", "the red one"), "B"),
+        ("The red one or the blue one", ("red", "blue"), None),
         ("C", ("C", "C++", "C#"), "C"),  # a bare letter is a letter
         ("don\u2019t", ("do", "don't"), "B"),
         ("T shirt", ("trousers", "T-shirt"), "B"),

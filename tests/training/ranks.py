@@ -22,15 +22,17 @@ from agentic_video.types.message import Message, Part, visuals_of
 from benchmarks.gpu import actor as actors
 from benchmarks.gpu.sequences import Episode
 from benchmarks.gpu.shapes import write_checkpoint
+from tests.training.updates import SIZES
 
 SHOWN = ("clip and image", "text")
 """Of each rank."""
 
 
-def parts_of(kind: str) -> tuple[Part, ...]:
+def parts_of(kind: str, size: tuple[int, int]) -> tuple[Part, ...]:
     """What a rank's episode shows."""
     noise = np.random.default_rng(0)
-    frames = [Frame(number, 0.5 * number, noise.integers(0, 256, (56, 112, 3), np.uint8)) for number in range(4)]
+    width, height = size
+    frames = [Frame(number, 0.5 * number, noise.integers(0, 256, (height, width, 3), np.uint8)) for number in range(4)]
     return ("look", Clip(tuple(frames[:3])), "and", frames[3]) if kind == "clip and image" else ("nothing is shown",)
 
 
@@ -39,7 +41,7 @@ def rank(model: Path, kind: str) -> dict[str, Any]:
     if int(os.environ["WORLD_SIZE"]) > 1:
         actors.join_alone = lambda: None
     actor = actors.Actor(actors.ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
-    parts = parts_of(kind)
+    parts = parts_of(kind, SIZES[model.name])
     prompt = ChatFormat.of(actor.processor).opening_ids([Message("user", parts)])
     said = list(range(40, 52))
     batch = actor.batch([Episode(prompt, said, [1] * len(said))], [list(visuals_of(parts))])

@@ -18,7 +18,7 @@ from agentic_video.video.store import StoreConfig
 from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.sequences import Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
-from tests.training.updates import SIZE, with_references
+from tests.training.updates import SIZES, with_references
 
 TURNS = [Turn(2, 5, 7), Turn(1, 4, 6)]
 SHOWN = [0, 30, 59], [0, 30, 12], [0, 30, 59]
@@ -31,13 +31,14 @@ def main() -> None:
     model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
     actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32"))
     store = NodeFrameStore(StoreConfig())
+    width, height = size = SIZES[name]
 
     async def frames() -> list[list[Frame]]:
-        return [await store.aframes(video, indices, SIZE) for indices in SHOWN]
+        return [await store.aframes(video, indices, size) for indices in SHOWN]
 
     shown: list[list[Visual]] = [list(each) for each in asyncio.run(frames())]
-    count = actor.processor.image_processor.get_number_of_image_patches(SIZE[1], SIZE[0], {}) // 4
-    episodes = [make_sequence(TURNS, actor.tokenizer, count, SIZE, seed=0) for _ in shown]
+    count = actor.processor.image_processor.get_number_of_image_patches(height, width, {}) // 4
+    episodes = [make_sequence(TURNS, actor.tokenizer, count, size, seed=0) for _ in shown]
     pixels = actor.batch(episodes, shown)
     found = {
         "mask": episodes[0].mask,

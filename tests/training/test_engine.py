@@ -17,6 +17,7 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDP
 from agentic_video.training.engine import VideoEngine, clips_as_images, sequence_inputs, with_patches
 from agentic_video.training.references import IMAGES
 from agentic_video.types.frame import Frame
+from tests.training.updates import SIZES
 from tests.training.workers import sequence_images
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -145,7 +146,8 @@ def test_an_update_is_the_same_bit_for_bit(model: str, shown: str, video: Callab
     assert all(value > 0 for name, value in pixels["metrics"].items() if name.endswith("grad_norm")), pixels["metrics"]
     # two pictures that a tool made came with the batch; of the store's frames five are distinct
     assert pixels["fetched"] is None
-    assert references["fetched"]["fetched"] == 5 and references["fetched"]["bytes"] == 5 * 56 * 112 * 3
+    width, height = SIZES[model]
+    assert references["fetched"]["fetched"] == 5 and references["fetched"]["bytes"] == 5 * width * height * 3
 
 
 @pytest.mark.ray

@@ -28,17 +28,18 @@ from benchmarks.gpu.actor import Actor, ActorSetting
 from benchmarks.gpu.sequences import Episode, Turn, make_sequence
 from benchmarks.gpu.shapes import write_checkpoint
 
-SIZE = (56, 112)
+SIZES = {"tiny": (56, 112), "tiny-qwen3": (64, 128)}
+"""Of a frame in pixels, as each model's processor keeps it."""
 SHOWN = [[0, 30, 59, 2, 31, 4], [0, 30, 59, 30, 0, 7]]
 """Frames of the two episodes of a group: they share the opening, and one asks for a frame twice."""
 
 
-def frames_of(video: str) -> list[list[Frame]]:
+def frames_of(video: str, size: tuple[int, int]) -> list[list[Frame]]:
     """The frames of each episode; the last is a picture that a tool made: the frame upside down."""
     store = NodeFrameStore(StoreConfig())
 
     async def get() -> list[list[Frame]]:
-        return [await store.aframes(video, indices, SIZE) for indices in SHOWN]
+        return [await store.aframes(video, indices, size) for indices in SHOWN]
 
     shown = asyncio.run(get())
     return [[*frames[:-1], replace(frames[-1], time=99.0, image=frames[-1].image[::-1].copy())] for frames in shown]
@@ -78,9 +79,10 @@ def updated(model: Path, frames: Sequence[Sequence[Frame]], *, clips: bool, refe
     """What one update does: log-probabilities before, metrics, and the weights after it."""
     actor = Actor(ActorSetting(model, "cpu", 4096, dtype="float32", learning_rate=1e-2))
     shown: list[list[Visual]] = [list(one) for one in frames]
-    count = actor.processor.image_processor.get_number_of_image_patches(SIZE[1], SIZE[0], {}) // 4
+    width, height = size = SIZES[model.name]
+    count = actor.processor.image_processor.get_number_of_image_patches(height, width, {}) // 4
     turns = [Turn(3, 5, 7), Turn(3, 4, 6)]
-    episodes = [make_sequence(turns, actor.tokenizer, count, SIZE, seed) for seed in range(len(shown))]
+    episodes = [make_sequence(turns, actor.tokenizer, count, size, seed) for seed in range(len(shown))]
     if clips:
         chat_format = ChatFormat.of(actor.processor)
         made = [episode_of(one, chat_format, seed) for seed, one in enumerate(frames)]
@@ -112,7 +114,7 @@ def main() -> None:
     folder, video, name, clips = Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "clips"
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, object_store_memory=100 * 2**20)
     model = write_checkpoint(folder / name, name, dtype="float32", spread=1.0)
-    frames = frames_of(video)
+    frames = frames_of(video, SIZES[name])
     results = [updated(model, frames, clips=clips, references=kind) for kind in (False, True)]
     print("RESULT", json.dumps(results), flush=True)
 

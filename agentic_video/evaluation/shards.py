@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -146,8 +147,8 @@ def play_sharded(plan: Plan, rows: Sequence[VideoQA], shards: int, done: Callabl
     Raises:
         SetupError: A shard died; what it had finished is kept.
     """
-    if not os.environ.get("RAY_ADDRESS"):
-        os.environ.update(own_token(os.environ))  # before Ray is imported, which looks for it then
+    if not os.environ.get("RAY_ADDRESS") and "ray" not in sys.modules:  # Ray reads it when it is imported
+        os.environ.update(own_token(os.environ))
     import ray
 
     gpus_each = int(plan.model.vllm.get("tensor_parallel_size", 1)) if plan.model.engine == "vllm" else 0

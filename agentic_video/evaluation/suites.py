@@ -114,13 +114,13 @@ def _suites(records: Sequence[Record], *, errors: bool) -> dict[str, tuple[Score
     return found
 
 
-def _means(records: Sequence[Record], *fields: str) -> Scores:
-    """Accuracy by the value of a field, or by the values of several, in their order of name."""
+def _means(records: Sequence[Record], *fields: str, key: str = "acc") -> Scores:
+    """Mean of a reward (the accuracy) by the value of a field, or by the values of several, in their order of name."""
     groups: dict[str, list[float]] = defaultdict(list)
     for record in records:
         values = [record.qa.extra.get(name) for name in fields]
         if all(isinstance(value, str) and value for value in values):
-            groups[", ".join(map(str, values))].append(record.rewards["acc"])
+            groups[", ".join(map(str, values))].append(record.rewards[key])
     return {name: statistics.fmean(groups[name]) for name in sorted(groups)}
 
 
@@ -134,9 +134,9 @@ def _is_choice(record: Record) -> bool:
     return record.qa.answer_type == "multiple_choice"
 
 
-def _mean_over(name: str, records: Sequence[Record]) -> Scores:
+def _mean_over(name: str, records: Sequence[Record], key: str = "acc") -> Scores:
     """The mean over the categories."""
-    groups = _means(records, "category")
+    groups = _means(records, "category", key=key)
     return {name: statistics.fmean(groups.values())} if groups else {}
 
 
@@ -215,18 +215,12 @@ def _minerva(records: Sequence[Record]) -> Scores:
 def _dream1k(records: Sequence[Record]) -> Scores:
     """Precision and recall, the mean over the five sources of videos, whatever their size, and the F1 of these means
     (the benchmark's own aggregation)."""
+    scored = [record for record in records if "caption_precision" in record.rewards]
     scores = {
-        name: _mean_over_categories([(record, record.rewards[key]) for record in records if key in record.rewards])
-        for name, key in (("precision", "caption_precision"), ("recall", "caption_recall"))
+        **_mean_over("precision", scored, "caption_precision"),
+        **_mean_over("recall", scored, "caption_recall"),
     }
-    return {**scores, "F1": f1(scores["precision"], scores["recall"])} if records else {}
-
-
-def _mean_over_categories(values: Sequence[tuple[Record, float]]) -> float:
-    groups: dict[str, list[float]] = defaultdict(list)
-    for record, value in values:
-        groups[str(record.qa.extra.get("category", ""))].append(value)
-    return statistics.fmean(map(statistics.fmean, groups.values())) if groups else 0.0
+    return {**scores, "F1": f1(scores["precision"], scores["recall"])} if scores else {}
 
 
 def _vdc(records: Sequence[Record]) -> Scores:

@@ -71,7 +71,7 @@ def test_another_verl_is_pointed_out(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ray", "2.55.0", "", "tested with 2.60.0"),
         ("ray", "2.60.0", "", ""),
         ("tensordict", "0.9.0", "tensordict !=0.9.0,<=0.10.0,>=0.8.0 is needed: agentic-video install cpu", ""),
-        ("av", "19.0.0", "av <19,>=14 is needed: agentic-video install cpu", ""),
+        ("av", "19.0.0", "av <19,>=17 is needed: agentic-video install cpu", ""),
         ("av", "17.0.0", "", "tested with 18.1.0"),
         ("open_clip_torch", "3.2.0", "", "tested with 3.3.0"),
         ("TransferQueue", "0.1.12", "", "tested with 0.1.11"),

@@ -203,11 +203,7 @@ def _memory(gpus: int) -> Iterator[Finding]:
 
 
 def _disks(machines: int) -> Iterator[Finding]:
-    """What can be written in the folders of runs and of the cache, and whether other machines can have the former, too.
-
-    Args:
-        machines: How many a job has.
-    """
+    """What can be written in the folders of runs and of the cache, and whether other machines can have the former, too."""
     outputs, cache = output_folder(os.environ), cache_folder(os.environ)
     yield _room("disk", outputs, 5, "set OUTPUT_DIR to a folder that can be written and has room for checkpoints")
     yield _room("cache", cache, 1, "set XDG_CACHE_HOME to a folder that can be written, for tiny models and worlds")
@@ -271,15 +267,7 @@ def _imports(module: str, distribution: str, needed: bool, extra: str, install: 
 
 
 def _room(name: str, folder: Path, needed: int, remedy: str, *, write: bool = True) -> Finding:
-    """Whether a folder has room.
-
-    Args:
-        name: Of the finding.
-        folder: The folder.
-        needed: GiB that must be free.
-        remedy: What to do otherwise.
-        write: Whether a job makes it and writes there; one that it doesn't must be there.
-    """
+    """Whether a folder has room."""
     try:
         space = free_space(folder, ANSWER_SECONDS)
         if write and can_write(folder, ANSWER_SECONDS) is None:

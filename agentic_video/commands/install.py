@@ -73,11 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _flash_attn_wheel(arguments: argparse.Namespace) -> str:
-    """The wheel of flash-attn that is named; empty for none.
-
-    Raises:
-        SetupError: It isn't there, or not for GPUs.
-    """
+    """The wheel of flash-attn that is named; empty for none."""
     if arguments.kind != "gpu" and (arguments.flash_attn or arguments.no_flash_attn):
         raise SetupError(f"{arguments.kind}: flash-attn is for GPUs; leave --flash-attn and --no-flash-attn out")
     wheel = os.path.expanduser(arguments.flash_attn or "")

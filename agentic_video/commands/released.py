@@ -155,11 +155,7 @@ def _stage(
 
 
 def _play(stage: "Stage", arguments: argparse.Namespace) -> tuple[int, str]:
-    """Evaluate one checkpoint in a process of its own, whose messages are passed on.
-
-    Returns:
-        Its exit status, and why it ended where it shouldn't have; empty where all is well.
-    """
+    """Evaluate one checkpoint in a process of its own, whose messages are passed on."""
     print(f"== {stage.checkpoint.name}", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "agentic_video.cli", *words_for(stage, arguments)]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:

@@ -140,11 +140,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _words(words: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """(stage, word) of each STAGE:WORD.
-
-    Raises:
-        SetupError: A word isn't of that form.
-    """
+    """(stage, word) of each STAGE:WORD."""
     for text in words:
         stage, colon, word = text.partition(":")
         if not colon or not word or not re.fullmatch(r"[a-z*?][\w*?-]*", stage):
@@ -153,11 +149,7 @@ def _words(words: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def _pairs(texts: Iterable[str], option: str, name: str, form: str) -> Iterable[tuple[str, str]]:
-    """(name, value) of each NAME=VALUE.
-
-    Raises:
-        SetupError: A text isn't of that form.
-    """
+    """(name, value) of each NAME=VALUE."""
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not value or not re.fullmatch(name, key):

@@ -67,12 +67,7 @@ def _read(recipe: Path, profile: str, chosen: tuple[str, ...], state: object) ->
 
 
 def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
-    """Change or add values as Hydra does.
-
-    Returns:
-        Whether it could be done. Hydra has to compose the config again for what isn't a value of a key below a block
-        (which could be a choice of a file) or a key to add; it explains what it doesn't take.
-    """
+    """Change or add values as Hydra does."""
     for override in overrides:
         key = override.key_or_group
         if override.package or "/" in key or "." not in key or key.startswith("hydra."):
@@ -92,11 +87,7 @@ def _apply(config: DictConfig, overrides: Sequence[Override]) -> bool:
 
 
 def _check_choice(recipe: Path, name: str) -> None:
-    """Make sure that a recipe has some changes of its config.
-
-    Raises:
-        SetupError: It hasn't; the message names those that it has.
-    """
+    """Make sure that a recipe has some changes of its config."""
     known = sorted(file.stem for file in (recipe / "config" / "profile").glob("*.yaml"))
     if name not in known:
         has = f"; there are {', '.join(known)}" if known else ""

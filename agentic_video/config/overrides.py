@@ -133,11 +133,7 @@ def _select(block: DictConfig, key: str) -> Any:
 
 def _check_kind(key: str, before: Any, value: Any) -> None:
     """Make sure that a value is of the kind that stands in the config, or that null stands for; other nulls and
-    interpolations are left to verl.
-
-    Raises:
-        SetupError: It isn't.
-    """
+    interpolations are left to verl."""
     if value is None or (isinstance(value, str) and ("${" in value or value in WORDS.get(key, ()))):
         return
     if isinstance(before, DictConfig):

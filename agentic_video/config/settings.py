@@ -283,11 +283,7 @@ def _check_prompts(constants: Any, where: str) -> None:
     """Make sure that there are the templates that a system, or a part of it, names, and that they can be filled in.
 
     A field names one where its default does. ``prompt`` of somebody's own system is asked only where it looks like a
-    name or a path: it may hold the text itself.
-
-    Raises:
-        ValueError: There is none of a name, or a misspelt word in braces; the message has the key.
-    """
+    name or a path: it may hold the text itself."""
     for one in fields(constants):
         value = getattr(constants, one.name)
         if is_dataclass(value):

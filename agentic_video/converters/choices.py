@@ -97,14 +97,7 @@ def _is_complete(letters: Sequence[str]) -> bool:
 
 
 def _first_option(marks: Sequence[_Mark], between: Callable[[int, int], str]) -> int | None:
-    """Which mark is the first option's, when all marks from it on are options; None where there are no options.
-
-    Args:
-        between: The text between two places.
-
-    Raises:
-        ChoiceError: See :func:`split_question`.
-    """
+    """Which mark is the first option's, when all marks from it on are options; None where there are no options."""
     letters = [mark.letter for mark in marks]
     starts = [start for start in range(len(marks)) if _is_complete(letters[start:])]
     if not starts:

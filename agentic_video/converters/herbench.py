@@ -47,11 +47,7 @@ def _metadata(row: Fields) -> Mapping[str, Any]:
 
 
 def _windows(spans: Any) -> tuple[Interval, ...]:
-    """Where the evidence is, of a list like ``["00:08.0-00:09.0", ..]``; none where there is no list.
-
-    Raises:
-        ValueError: It holds something else.
-    """
+    """Where the evidence is, of a list like ``["00:08.0-00:09.0", ..]``; none where there is no list."""
     if not isinstance(spans, list) or not spans:
         return ()
     windows = []

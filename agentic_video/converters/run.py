@@ -202,11 +202,7 @@ def _check_options(
     sample: int | None,
     subtitles: Subtitles | None,
 ) -> None:
-    """Make sure that options make sense; see :func:`convert`.
-
-    Raises:
-        ConvertError: They don't.
-    """
+    """Make sure that options make sense; see :func:`convert`."""
     if split not in converter.splits:
         raise ConvertError(f"{converter.name} has no split {split!r}; it has {', '.join(converter.splits)}")
     if subtitles is not None and not converter.subtitles:
@@ -229,15 +225,7 @@ def _collect(
     limit: int | None,
     tick: Callable[[], Any],
 ) -> _Collected:
-    """The rows of a split.
-
-    Args:
-        questions: Of the split, with their places.
-        folder: Of the videos.
-        make: Makes the row of a question, its place, and its video.
-        limit: Stop after so many.
-        tick: Is called for each question.
-    """
+    """The rows of a split."""
     found = _Collected()
     in_part = False
     for where, question in questions:
@@ -313,11 +301,7 @@ def _problem(fields: Fields, error: RowError) -> Problem:
 
 
 def _row(converter: Converter, question: Question, split: str, where: str, video: str) -> dict[str, Any]:
-    """A checked row.
-
-    Raises:
-        RowError: The schema refuses it.
-    """
+    """A checked row."""
     raw = {
         "id": f"{converter.name}-{question.id}",
         "data_source": converter.name,
@@ -350,12 +334,7 @@ def _row(converter: Converter, question: Question, split: str, where: str, video
 def _uncontested(
     made: list[_Made], takers: Mapping[Path, Mapping[str, str]], root: Path
 ) -> tuple[list[_Made], list[Problem]]:
-    """Rows without those whose video was found by a part of its path, where another published path may mean it too.
-
-    Args:
-        takers: See :class:`_Collected`.
-        root: The folder of the videos.
-    """
+    """Rows without those whose video was found by a part of its path, where another published path may mean it too."""
     kept, problems = [], []
     for one in made:
         others = (
@@ -424,11 +403,7 @@ def _relative(video: Path, output: Path) -> str:
 
 
 def _write(rows: list[dict[str, Any]], output: Path) -> None:
-    """Write all rows at once.
-
-    Raises:
-        ConvertError: The file can't be written.
-    """
+    """Write all rows at once."""
     try:
         if output.suffix == ".jsonl":
             write_whole(output, (_json(row) + "\n" for row in rows))

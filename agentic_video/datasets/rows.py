@@ -110,14 +110,7 @@ def _is_utf8(line: bytes) -> bool:
 
 
 def _row_of_line(line: str, where: str, *, first: bool) -> Any:
-    """What a line holds, or the error about it.
-
-    Args:
-        first: Whether the file begins with it.
-
-    Raises:
-        RowError: It begins a list that goes on behind it.
-    """
+    """What a line holds, or the error about it."""
     try:
         return json.loads(line.rstrip("\r\n"))
     except json.JSONDecodeError as error:

@@ -174,11 +174,7 @@ class AgenticVideo(lmms):
         return result, True
 
     def _read(self, request: Instance) -> tuple[VideoQA, tuple[Any, ...]]:
-        """A request as a question, and as lmms-eval's cache names it.
-
-        Raises:
-            SetupError: It isn't about one video file.
-        """
+        """A request as a question, and as lmms-eval's cache names it."""
         text, options, doc_to_visual, doc_id, task, split = request.args
         visuals = doc_to_visual(self.task_dict[task][split][doc_id])
         return question(text, visuals, f"{task} {split} {doc_id}"), (text, options)

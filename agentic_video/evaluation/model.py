@@ -177,15 +177,7 @@ def require_checkpoint(model: str, engine: str, option: str = "--model") -> None
 
 
 def _check_sees(config: Path, named: str) -> None:
-    """Make sure that a model isn't one of text alone.
-
-    Args:
-        config: Its ``config.json``; where it isn't there, or can't be read, its engine says more.
-        named: How messages name the model.
-
-    Raises:
-        SetupError: It is.
-    """
+    """Make sure that a model isn't one of text alone."""
     try:
         values = json.loads(config.read_text(encoding="utf-8"))
         kind = "" if "auto_map" in values or "vision_config" in values else values.get("model_type")
@@ -292,11 +284,7 @@ def require_model(options: ModelOptions, option: str = "--model", name_option: s
 
 
 def _require_hub_model(model: str, option: str) -> None:
-    """Make sure that a model is in the hub's cache, or on the hub.
-
-    Raises:
-        SetupError: It isn't, or the hub can't be reached; or it is a model of text alone.
-    """
+    """Make sure that a model is in the hub's cache, or on the hub."""
     if problem := hub_problem(model):
         raise SetupError(f"{option} {model}: no such folder here, {problem}")
     if config := cached_config(model):
@@ -498,11 +486,7 @@ def model_spec(options: ModelOptions, config: DictConfig) -> ModelSpec:
 
 
 def _processor_of(options: ModelOptions, timeout: float = 30.0) -> str:
-    """Folder or name of the processor of a model behind vLLM's server.
-
-    Raises:
-        SetupError: The server can't be reached, or doesn't say what it loaded.
-    """
+    """Folder or name of the processor of a model behind vLLM's server."""
     if options.processor:
         return options.processor
     found = list_models(options.model, options.api_key_env, timeout).roots or {}

@@ -81,11 +81,7 @@ def count_shards(asked: int | None, model: ModelSpec) -> int:
 
 
 def _joined() -> Any:
-    """Ray, on the cluster at ``RAY_ADDRESS``.
-
-    Raises:
-        SetupError: None answers there.
-    """
+    """Ray, on the cluster at ``RAY_ADDRESS``."""
     import ray
 
     address = os.environ["RAY_ADDRESS"]
@@ -112,11 +108,7 @@ def _key_names(part: Any) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _handed_over(plan: Plan, environment: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """The variables that shards on a cluster get of this command's: those on this machine inherit them.
-
-    Args:
-        environment: Of this command.
-    """
+    """The variables that shards on a cluster get of this command's: those on this machine inherit them."""
     if not environment.get("RAY_ADDRESS"):
         yield {}
         return
@@ -173,12 +165,7 @@ def _play_tasks(
     variables: Mapping[str, str],
     done: Callable[[Record | Failure], None],
 ) -> None:
-    """The Ray tasks of :func:`play_sharded`.
-
-    Args:
-        gpus_each: GPUs of a shard.
-        variables: Environment variables of the shards.
-    """
+    """The Ray tasks of :func:`play_sharded`."""
     import ray
 
     task: Any = ray.remote(play_shard).options(

@@ -215,11 +215,7 @@ def check_inputs(
 
 
 def _check_resumed(config: DictConfig) -> None:
-    """Make sure that the checkpoint is there which a run is told to go on from.
-
-    Raises:
-        SetupError: It isn't.
-    """
+    """Make sure that the checkpoint is there which a run is told to go on from."""
     key = "trainer.resume_from_path"
     path = str(OmegaConf.select(config, key))
     # verl takes it as it is: without a home folder for ~
@@ -228,14 +224,7 @@ def _check_resumed(config: DictConfig) -> None:
 
 
 def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_tokenizer: bool) -> None:
-    """Make sure that a checkpoint can be loaded, as far as its name and its folder tell.
-
-    Args:
-        own_tokenizer: Whether tokenizer and processor are the checkpoint's own.
-
-    Raises:
-        SetupError: It can't.
-    """
+    """Make sure that a checkpoint can be loaded, as far as its name and its folder tell."""
     from agentic_video.evaluation.model import cached_config
 
     _require_place(model, profile)
@@ -256,11 +245,7 @@ def _check_model(model: str, options: LaunchOptions, profile: Profile, *, own_to
 
 
 def _require_place(model: str, profile: Profile) -> None:
-    """Make sure that a model is a folder here, or has a name that a hub may know.
-
-    Raises:
-        SetupError: It is neither.
-    """
+    """Make sure that a model is a folder here, or has a name that a hub may know."""
     from agentic_video.evaluation.model import check_place
 
     folder = Path(model).expanduser()
@@ -273,14 +258,7 @@ def _require_place(model: str, profile: Profile) -> None:
 
 def _check_pictures(model: str, config: DictConfig) -> None:
     """Make sure that the pictures of a system are ones for a model's processor and for vLLM, and say which sizes they
-    get.
-
-    Args:
-        model: Folder or name of the model whose processor is loaded.
-
-    Raises:
-        SetupError: They aren't.
-    """
+    get."""
     rules = checkpoint_rules(model)
     if rules is None:
         return
@@ -297,11 +275,7 @@ def _check_pictures(model: str, config: DictConfig) -> None:
 
 
 def _check_template(model: str | None, config: DictConfig, profile: Profile) -> None:
-    """Make sure that the chat template reads the variables that it is to be given, where it is at hand.
-
-    Raises:
-        SetupError: It doesn't.
-    """
+    """Make sure that the chat template reads the variables that it is to be given, where it is at hand."""
     kwargs = template_kwargs_of(config)
     if not kwargs or any(OmegaConf.select(config, key) for key in OTHER_TEMPLATES):
         return
@@ -312,15 +286,7 @@ def _check_template(model: str | None, config: DictConfig, profile: Profile) -> 
 
 
 def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
-    """Make sure that a folder is a whole checkpoint of a model that can be trained.
-
-    Args:
-        named: How messages name it.
-        own_tokenizer: Whether tokenizer and processor are its own.
-
-    Raises:
-        SetupError: It isn't.
-    """
+    """Make sure that a folder is a whole checkpoint of a model that can be trained."""
     from agentic_video.evaluation.model import require_checkpoint
 
     if not (folder / "config.json").is_file():
@@ -341,26 +307,14 @@ def _check_folder(folder: Path, named: str, *, own_tokenizer: bool) -> None:
 
 
 def _check_family(config: Path, named: str) -> None:
-    """Make sure that a model is of a kind that can be trained.
-
-    Args:
-        config: Its ``config.json``.
-        named: How messages name it.
-
-    Raises:
-        SetupError: It isn't.
-    """
+    """Make sure that a model is of a kind that can be trained."""
     kind = _json_of(config, named).get("model_type")
     if kind not in FAMILIES:
         raise SetupError(f"{named}: its model_type is {kind!r}; what can be trained is {', '.join(FAMILIES)}")
 
 
 def _json_of(file: Path, named: str) -> dict[str, Any]:
-    """What a checkpoint's file holds.
-
-    Raises:
-        SetupError: It is no JSON object.
-    """
+    """What a checkpoint's file holds."""
     try:
         read = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -387,15 +341,7 @@ def _hub_problem(name: str) -> str:
 
 
 def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> list[VideoQA]:
-    """The rows, or those of the records, of some files that can be used; the others are named.
-
-    Args:
-        variable: That names the files.
-        system: Name of the one that is trained.
-
-    Raises:
-        SetupError: A file can't be read, nothing in it can be used, or its records are another system's.
-    """
+    """The rows, or those of the records, of some files that can be used; the others are named."""
     for file in files:
         _require_file(variable, file)
     try:
@@ -416,11 +362,7 @@ def _usable(variable: str, files: Sequence[str], stage: Stage, system: str) -> l
 
 
 def _require_file(variable: str, file: str) -> None:
-    """Make sure that what stands between a variable's commas is a file.
-
-    Raises:
-        SetupError: It isn't; the message says what it seems to be.
-    """
+    """Make sure that what stands between a variable's commas is a file."""
     if os.path.isfile(file):
         return
     parts = re.split(r"[\s:;]+", file)
@@ -444,11 +386,7 @@ def _warn_of_ids(variable: str, rows: Sequence[VideoQA]) -> None:
 
 
 def _warn_of_validation(rows: int, config: DictConfig) -> None:
-    """Say what it costs to validate on all rows that are trained on, as verl does where no others are named.
-
-    Args:
-        rows: That are trained on.
-    """
+    """Say what it costs to validate on all rows that are trained on, as verl does where no others are named."""
     most = int(config.data.get("val_max_samples") or -1)
     played = min(rows, most) if most > 0 else rows
     if played > ENOUGH_ROWS and (config.trainer.test_freq > 0 or config.trainer.val_before_train):
@@ -460,12 +398,7 @@ def _warn_of_validation(rows: int, config: DictConfig) -> None:
 
 
 def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[list[VideoQA], list[str]]:
-    """What the usable records of some files ask, and what is wrong with the others. Only questions are held in memory.
-
-    Raises:
-        RecordError: A file can't be read, or holds rows.
-        SetupError: Records are another system's.
-    """
+    """What the usable records of some files ask, and what is wrong with the others. Only questions are held in memory."""
     asked: list[VideoQA] = []
     problems: list[str] = []
     systems: Counter[str] = Counter()
@@ -512,11 +445,7 @@ def _most_samples(config: DictConfig) -> int:
 
 
 def _fitted(count: int, inputs: Inputs, options: LaunchOptions, profile: Profile, config: DictConfig) -> list[str]:
-    """Overrides that fit the batch to so many rows, where the laptop profile may.
-
-    Raises:
-        SetupError: The rows don't fill a batch.
-    """
+    """Overrides that fit the batch to so many rows, where the laptop profile may."""
     batch = max(int(config.data.get("gen_batch_size") or 0), int(config.data.train_batch_size))
     if 0 < (most := _most_samples(config)) < batch <= count:
         raise SetupError(

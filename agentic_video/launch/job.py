@@ -164,11 +164,7 @@ def train(job: Job, command: Sequence[str], verifier: str | None, forks: Forks |
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str], job: Job, forks: Forks | None) -> tuple[int, int]:
-    """Run verl to its end; once more where a port was taken that it had seen to be free seconds before.
-
-    Returns:
-        Exit status, and peak memory in bytes.
-    """
+    """Run verl to its end; once more where a port was taken that it had seen to be free seconds before."""
     log = job.folder / "log.txt"
     begins = log.stat().st_size if log.exists() else 0
     status, peak = run_verl([forks.python, *command[1:]] if forks else command, environment, log, job.total)
@@ -213,14 +209,7 @@ def _ray(job: Job, temporary: Path) -> Iterator[dict[str, str]]:
 
 
 def _on_cluster(job: Job, joining: Mapping[str, str], variables: Mapping[str, str]) -> tuple[Cluster, list[str]]:
-    """Look at the cluster, and fit the number of workers to its nodes.
-
-    Returns:
-        The cluster, and the overrides.
-
-    Raises:
-        SetupError: It can't take the job.
-    """
+    """Look at the cluster, and fit the number of workers to its nodes."""
     token = job.folder / "seen-by-all"
     content = uuid4().hex
     token.write_text(content, encoding="utf-8")

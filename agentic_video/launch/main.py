@@ -162,16 +162,7 @@ def _checked(
     config: DictConfig,
     sizes: Sequence[str],
 ) -> Start:
-    """The start of a job that runs here, or is only looked at.
-
-    Args:
-        gpus: Of this machine.
-        config: See :func:`agentic_video.launch.stage.checked_config`.
-        sizes: Likewise.
-
-    Raises:
-        SetupError: It can't start.
-    """
+    """The start of a job that runs here, or is only looked at."""
     if not options.dry_run:
         require_engine(options.stage, gpus)
         if gpus and profile not in ON_TOYWORLD and not on_ray_cluster(options.stage, environment):
@@ -219,11 +210,7 @@ def _checked(
 
 
 def _build(start: Start) -> Mapping[str, str]:
-    """Make what a job on the synthetic world lacks.
-
-    Returns:
-        Where it is, by name; nothing for other jobs.
-    """
+    """Make what a job on the synthetic world lacks."""
     options, inputs = start.options, start.inputs
     if start.profile not in ON_TOYWORLD or (options.stage != "grpo" and inputs.train and inputs.model):
         return {}
@@ -262,11 +249,7 @@ def _say(start: Start, command: Sequence[str]) -> None:
 def _train(
     start: Start, command: Sequence[str], paths: Mapping[str, str], forks: Forks | None
 ) -> tuple[Path, int, int]:
-    """Train in a folder of the run's own, a new one or that of the same command's unfinished run.
-
-    Returns:
-        The folder, and what :func:`agentic_video.launch.job.train` returns.
-    """
+    """Train in a folder of the run's own, a new one or that of the same command's unfinished run."""
     inputs, checked, machine = start.inputs, start.checked, start.machine
     identity = [*start.identity, *([f"machine={machine}"] if machine else [])]
     folder, resumed = run_folder(start.root, identity, start.options.changed_data, start.shared)

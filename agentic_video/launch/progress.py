@@ -131,12 +131,7 @@ def _figures(line: str) -> tuple[str, dict[str, str]]:
 
 
 def _grpo_step(step: str, values: Mapping[str, str], total: str, left: str) -> str:
-    """A line for a training step, and one for each data source of a validation.
-
-    Args:
-        total: Of how many.
-        left: What is added to the step's time.
-    """
+    """A line for a training step, and one for each data source of a validation."""
     held_out = _held_out(step, values)
     if "episode/reward_sampled" not in values:
         return "\n".join(held_out)

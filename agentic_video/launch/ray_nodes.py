@@ -96,11 +96,7 @@ def _node(arguments: list[str], log: Path, environment: Mapping[str, str]) -> It
 
 
 def _wait(node: subprocess.Popen[bytes], log: Path, number: int) -> None:
-    """Wait until a node says that it runs.
-
-    Raises:
-        SetupError: It ended, or took too long.
-    """
+    """Wait until a node says that it runs."""
     deadline = time.monotonic() + START_SECONDS
     while "Ray runtime started" not in log.read_text(errors="replace"):
         if node.poll() is not None or time.monotonic() > deadline:

@@ -259,11 +259,7 @@ def clean_leftovers(record: Mapping[str, Any]) -> None:
 
 
 def _process(pid: int) -> list[int]:
-    """A process's number, and its start in clock ticks since the machine's: the time of day changes with its clock.
-
-    Raises:
-        OSError: There is no such process.
-    """
+    """A process's number, and its start in clock ticks since the machine's: the time of day changes with its clock."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     return [pid, int(fields[19])]  # field 22 of proc(5); those before the bracket hold the program's name
 

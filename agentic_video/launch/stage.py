@@ -115,11 +115,7 @@ def checked_config(
 
 
 def _check_counts(environment: Mapping[str, str]) -> None:
-    """Make sure that the variables which set a cluster's sizes are counts.
-
-    Raises:
-        SetupError: One isn't.
-    """
+    """Make sure that the variables which set a cluster's sizes are counts."""
     for name, what in (("NNODES", "machines"), ("GPUS_PER_NODE", "GPUs of each machine")):
         value = environment.get(name)
         if value and not (value.isascii() and value.isdecimal() and int(value)):
@@ -127,15 +123,7 @@ def _check_counts(environment: Mapping[str, str]) -> None:
 
 
 def _check_temporary(folder: str, overrides: Sequence[str]) -> None:
-    """Make sure that Ray can have its sockets below the temporary folder; it says why it can't in a log, if at all.
-
-    Args:
-        folder: The one of this machine.
-        overrides: Of the user, which may name another folder to Ray.
-
-    Raises:
-        SetupError: It can't.
-    """
+    """Make sure that Ray can have its sockets below the temporary folder; it says why it can't in a log, if at all."""
     if RAY_FOLDER in _named(overrides):
         return
     most = SOCKET_BYTES - len("/" + RAY_SOCKET.format(pid=os.getpid()))
@@ -181,11 +169,7 @@ def check_sizes(config: DictConfig, stage: Stage) -> None:
 
 
 def _check_validation(sampling: DictConfig) -> None:
-    """Make sure that a validation which is greedy isn't asked for more.
-
-    Raises:
-        SetupError: It is.
-    """
+    """Make sure that a validation which is greedy isn't asked for more."""
     if not sampling.do_sample and (sampling.temperature > 0 or sampling.n > 1):
         key = f"{ROLLOUT}.val_kwargs"
         raise SetupError(
@@ -195,11 +179,7 @@ def _check_validation(sampling: DictConfig) -> None:
 
 
 def _check_samples(config: DictConfig, stage: Stage) -> None:
-    """Make sure that what torchrun starts can take the longest sample, and has what it is to validate on.
-
-    Raises:
-        SetupError: It can't, hours in, or hasn't.
-    """
+    """Make sure that what torchrun starts can take the longest sample, and has what it is to validate on."""
     data, ranks = config.data, config.engine.ulysses_sequence_parallel_size
     longest = data.max_prompt_length + data.max_response_length
     if data.use_dynamic_bsz and data.max_token_len_per_gpu * ranks < longest:
@@ -242,11 +222,7 @@ def _heads(config: DictConfig) -> int:
 
 
 def _check_engine(config: DictConfig) -> None:
-    """Make sure that vLLM gets what it takes.
-
-    Raises:
-        SetupError: It doesn't.
-    """
+    """Make sure that vLLM gets what it takes."""
     check_share(config)
     limit = f"{ROLLOUT}.engine_kwargs.vllm.limit_mm_per_prompt.image"
     taken = OmegaConf.select(config, limit, throw_on_missing=False)
@@ -310,17 +286,7 @@ def size_overrides(
 def _beside_others(config: DictConfig, gpus: int, sizes: list[str], overrides: Sequence[str]) -> list[str]:
     """Sizes with which a trainer leaves GPUs of this machine to those that want some for themselves.
 
-    verl would find out that rollouts have none when the trainer's model is up.
-
-    Args:
-        config: Composed, without these sizes.
-        gpus: Of this machine.
-        sizes: ``trainer.nnodes``, and the GPUs of a trainer alone; empty where its profile has them.
-        overrides: Of the user; a size that they name is kept.
-
-    Raises:
-        SetupError: There are too few.
-    """
+    verl would find out that rollouts have none when the trainer's model is up."""
     config = with_counts(config, sizes, overrides)
     beside, trainer = gpus_beside(config), config.trainer
     if sum(beside.values()) <= 0:
@@ -363,11 +329,7 @@ def stage_command(
 
 
 def _meeting(config: DictConfig, options: LaunchOptions, environment: Mapping[str, str]) -> list[str]:
-    """How a torchrun over several machines finds the others.
-
-    Raises:
-        SetupError: It isn't told where they meet, or where they share their checkpoints.
-    """
+    """How a torchrun over several machines finds the others."""
     machines = config.trainer.nnodes
     if missing := [name for name in ("MASTER_ADDR", "NODE_RANK") if not environment.get(name)]:
         raise SetupError(

@@ -138,11 +138,7 @@ def submit_job(options: LaunchOptions, profile: Profile, config: DictConfig, env
 
 
 def _connect(address: str) -> "JobSubmissionClient":
-    """A client of a cluster.
-
-    Raises:
-        SetupError: Nothing answers there, or it asks for a token.
-    """
+    """A client of a cluster."""
     # Ray takes a second to import: only who submits waits for it.
     from ray.exceptions import AuthenticationError, RayError
     from ray.job_submission import JobSubmissionClient
@@ -160,11 +156,7 @@ def _connect(address: str) -> "JobSubmissionClient":
 
 
 def _require_dashboard(address: str) -> None:
-    """Make sure that something answers at all: Ray's client waits for ever.
-
-    Raises:
-        SetupError: Nothing does.
-    """
+    """Make sure that something answers at all: Ray's client waits for ever."""
     import requests
 
     if not address.startswith(("http://", "https://")):

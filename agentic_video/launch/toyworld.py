@@ -113,11 +113,7 @@ def build_toyworld(
 
 
 def _check_cache() -> None:
-    """Make sure that what is built can be kept.
-
-    Raises:
-        SetupError: Its folder can't be written to.
-    """
+    """Make sure that what is built can be kept."""
     try:
         DEFAULT_CACHE.mkdir(parents=True, exist_ok=True)
         writable = can_write(DEFAULT_CACHE, CACHE_SECONDS)

@@ -173,11 +173,7 @@ def host_phases(job: Job) -> tuple[Phase, ...]:
 
 
 def _states(job: Job, *, gradients: float = 0) -> dict[str, float]:
-    """The shards of a GPU while it trains.
-
-    Args:
-        gradients: Parameters whose gradients are there.
-    """
+    """The shards of a GPU while it trains."""
     if job.streamed:
         return {}
     parts = {

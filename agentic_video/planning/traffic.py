@@ -160,11 +160,7 @@ def _playing_parts(job: Job, machines: Machines) -> dict[str, float]:
 
     Ray's object store is among them: the frames that stores handed out to episodes under way (each rollout has copies
     of its own, and all of a step's may run at a time, beside those that are played ahead), and the images that ranks
-    keep.
-
-    Args:
-        machines: The node's kind.
-    """
+    keep."""
     here = min(machines.gpus, machines.per_node)
     engines = math.ceil(here / job.tensor_parallel)
     shown = job.episodes * job.episode.frames * frame_bytes(job) / job.nodes

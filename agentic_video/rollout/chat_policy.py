@@ -185,11 +185,7 @@ class ChatPolicy:
         prefix: str,
         seed: int | None,
     ) -> _Reply:
-        """Have the server go on with a conversation.
-
-        Raises:
-            EngineError: There was no reply.
-        """
+        """Have the server go on with a conversation."""
         fields: dict[str, Any] = {"seed": seed}
         prefix, written = begin_with(self._reply_start or "", prefix)
         if written:

@@ -21,7 +21,7 @@ from agentic_video.types.trajectory import (
     record_messages,
     record_parts,
 )
-from agentic_video.utils.errors import must_return
+from agentic_video.utils.errors import return_type_error
 from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.source import FrameSource
 
@@ -95,9 +95,9 @@ async def _play_turns(
     """The turns of an episode; see :func:`play`."""
     opening = await system.opening(view)
     if not isinstance(opening, tuple | list):
-        raise must_return(_method(system, "opening"), "Messages in a tuple", opening)
+        raise return_type_error(_method(system, "opening"), "Messages in a tuple", opening)
     if strange := [one for one in opening if not isinstance(one, Message)]:
-        raise must_return(_method(system, "opening"), "Messages in a tuple", strange[0])
+        raise return_type_error(_method(system, "opening"), "Messages in a tuple", strange[0])
     opening = await fitter.messages(opening)
     view = replace(view, asker=asker)
     path = getattr(view.video, "path", "")
@@ -133,7 +133,7 @@ async def _play_turns(
         text = replace(said, text=until_stop(said.text, system.stop)).whole(system.reply_prefix)
         action = Illegal("a token that only the environment may write") if said.forbidden else system.parse(text)
         if not isinstance(action, Calls | Answer | Illegal):
-            raise must_return(_method(system, "parse"), "Calls, Answer or Illegal", action)
+            raise return_type_error(_method(system, "parse"), "Calls, Answer or Illegal", action)
         turn = Turn(text, action, said.num_tokens, said.finished, token_ids=said.token_ids)
         turns.append(turn)
         view = replace(view, turns=tuple(turns))
@@ -168,12 +168,7 @@ async def _play_turns(
 async def _react(
     system: System, turn: Turn, view: EpisodeView, asker: "_Asker", fitter: PictureFitter
 ) -> tuple[Turn, Observation | tuple[EndReason, str]]:
-    """What a turn that doesn't answer leads to.
-
-    Returns:
-        The turn with what became of its calls; and what is to be shown next, or why the episode ends and the error's
-        message.
-    """
+    """What a turn that doesn't answer leads to."""
     action: Action = turn.action
     assert not isinstance(action, Answer)
     is_last = system.is_last(view)
@@ -208,12 +203,7 @@ async def _react(
 
 async def _observed(system: System, action: Calls | Illegal, view: EpisodeView) -> Observation | None:
     """What a system shows after a turn that doesn't answer. A call that it, or a tool of it, refuses by an error is
-    answered as an illegal one is.
-
-    Raises:
-        ToolError: It refuses what is illegal already.
-        PluginTypeError: It returned something else.
-    """
+    answered as an illegal one is."""
     try:
         observation = await system.observe(action, view)
     except ToolError as error:
@@ -221,7 +211,7 @@ async def _observed(system: System, action: Calls | Illegal, view: EpisodeView) 
             raise
         observation = await system.observe(Illegal(str(error)), view)
     if not isinstance(observation, Observation | None):
-        raise must_return(_method(system, "observe"), "an Observation or None", observation)
+        raise return_type_error(_method(system, "observe"), "an Observation or None", observation)
     return observation
 
 

@@ -210,11 +210,7 @@ def _replayed(
 async def _replay_asides(
     trajectory: Trajectory, system: System, chat_format: ChatFormat, limits: TokenLimits
 ) -> list[tuple[TokenSequence, tuple[int, int]]]:
-    """The sequences of the asides that are learnt from, and where each one's reply is, its prefix included.
-
-    Raises:
-        ReplayError: One doesn't fit, or holds what no reply may hold.
-    """
+    """The sequences of the asides that are learnt from, and where each one's reply is, its prefix included."""
     asides = [aside for turn in trajectory.turns if turn.loss_mask for aside in turn.asides] + [*trajectory.asides]
     for number, aside in enumerate(asides, start=1):
         _check_beginning(f"aside {number}", aside.text, chat_format.beginning(aside.prefix), chat_format)
@@ -240,11 +236,7 @@ async def _replay_asides(
 
 
 def _check_beginning(where: str, text: str, beginning: str, chat_format: ChatFormat) -> None:
-    """See that a recorded reply begins as this model's replies do.
-
-    Raises:
-        ReplayError: It doesn't.
-    """
+    """See that a recorded reply begins as this model's replies do."""
     if without_beginning(text, beginning) is not None:
         return
     why = "as the system has all turns begin"

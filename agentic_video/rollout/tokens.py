@@ -515,11 +515,7 @@ class TokenPolicy:
     async def _generate(
         self, ids: Sequence[int], visuals: Sequence[Visual], stop: Sequence[str], room: int
     ) -> _Generated:
-        """Have the engine go on after some ids.
-
-        Raises:
-            EngineError: It failed, or generated nothing.
-        """
+        """Have the engine go on after some ids."""
         banned = self._format.banned_ids
         completion = await self._engine.generate(GenerationRequest(ids, tuple(visuals), stop, room, banned))
         self.extra.append(completion.extra)

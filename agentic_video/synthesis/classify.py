@@ -188,11 +188,7 @@ def _labelled(record: Record, qa: VideoQA) -> Record:
 
 
 def _questions(options: ClassifyOptions, base: Mapping[QuestionKey, Sequence[Record]]) -> Questions:
-    """The rows to classify, each once.
-
-    Raises:
-        SetupError: None are named.
-    """
+    """The rows to classify, each once."""
     if options.data:
         questions = read_questions(options.data)
     elif options.base_results:

@@ -185,11 +185,7 @@ def find_videos(paths: Sequence[Path]) -> tuple[list[tuple[str, Path]], list[str
 
 
 def _listed(path: Path) -> list[tuple[int, str]]:
-    """The lines of a list with their numbers, from 1, without blank ones.
-
-    Raises:
-        SetupError: It is no text.
-    """
+    """The lines of a list with their numbers, from 1, without blank ones."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except ValueError:

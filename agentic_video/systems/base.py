@@ -14,7 +14,7 @@ from agentic_video.graders.judge import grade_answer
 from agentic_video.tools.base import Video
 from agentic_video.types.action import Action, Calls, Illegal
 from agentic_video.types.message import AsideRequest, Message, Observation, ObservationRole, Part
-from agentic_video.types.plain import several
+from agentic_video.types.plain import as_tuple
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Aside, Trajectory, Turn
@@ -100,7 +100,7 @@ class EpisodeView:
         """
         if self.asker is None:
             raise ValueError("view.ask: the model can be asked in observe and in after only")
-        messages = several(messages, "view.ask: messages", "message")
+        messages = as_tuple(messages, "view.ask: messages", "message")
         for number, message in enumerate(messages):
             if not isinstance(message, Message):
                 raise TypeError(f"view.ask: messages[{number}] must be a Message, got {type(message).__name__}")

@@ -20,7 +20,7 @@ from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
-from agentic_video.utils.errors import described, must_return, one_line
+from agentic_video.utils.errors import described, one_line, return_type_error
 from agentic_video.utils.time_limit import call_limited
 
 T = TypeVar("T")
@@ -98,11 +98,7 @@ def load_function(path: str, name: str) -> RewardFunction:
 
 
 def _loaded(path: str) -> ModuleType:
-    """A Python file as a module, with the files beside it to import from.
-
-    Raises:
-        ValueError: There is no such file, or running it fails.
-    """
+    """A Python file as a module, with the files beside it to import from."""
     file = Path(path).expanduser().resolve()
     # a name for each file, as others may be called the same in another folder
     name = f"agentic_video_reward_{file.stem}_{blake2b(str(file).encode(), digest_size=4).hexdigest()}"
@@ -237,11 +233,11 @@ def plain_score(whose: str, score: object) -> Score:
             is logged.
     """
     if not isinstance(score, Score):
-        raise must_return(whose, "a Score", score)
+        raise return_type_error(whose, "a Score", score)
     if not isinstance(score.terms, Mapping):
-        raise must_return(whose, "a Score whose terms are numbers by name", score.terms)
+        raise return_type_error(whose, "a Score whose terms are numbers by name", score.terms)
     if not isinstance(score.turns, Iterable):
-        raise must_return(whose, "a Score whose turns are a tuple of numbers", score.turns)
+        raise return_type_error(whose, "a Score whose turns are a tuple of numbers", score.turns)
     return Score(
         reward=plain_number(whose, "reward", score.reward),
         acc=plain_number(whose, "acc", score.acc),

@@ -103,15 +103,7 @@ def _ensure_cold_start(
     clip: Path | None,
     own: OwnWords | None,
 ) -> Path:
-    """See :func:`ensure`.
-
-    Args:
-        turns: The system's oracle.
-        world: Its held-out questions are asked by the gate; that it is there isn't waited for earlier.
-        base: Checkpoint that the cold start begins from.
-        clip: Folder of the tiny CLIP; None where the recipe has none.
-        own: Words of the system's own.
-    """
+    """See :func:`ensure`."""
     neutral = taught(system)
     setting = Setting(neutral, limits, turns, clip, base if recipe.verifier else None)
     facts = _cold_start_facts(neutral, limits, turns, recipe, own)
@@ -125,15 +117,7 @@ def _ensure_cold_start(
 def _cold_start_facts(
     system: System, limits: TokenLimits, turns: Turns, recipe: ToyRecipe, own: OwnWords | None
 ) -> Facts:
-    """Facts that a cold start is made from.
-
-    Args:
-        system: See :func:`~agentic_video.toyworld.cache.taught`.
-        limits: Token budgets of its episodes.
-        turns: The system's oracle.
-        recipe: How it is taught.
-        own: Words of the system's own.
-    """
+    """Facts that a cold start is made from."""
     return {
         **system_facts(system, limits, turns),
         "toyworld": asdict(recipe),
@@ -163,18 +147,7 @@ def _teach(folder: Path, base: Path, world: Future[World], setting: Setting, rec
     """Teach the base model a system until its gate lets it pass.
 
     Each attempt has other demonstrations. It goes on from the one before, or from the base model again where that one
-    knew too much already.
-
-    Args:
-        folder: Gets the checkpoint and the gate's report, ``gate.json``.
-        base: Checkpoint of the base model.
-        world: The gate asks its held-out questions.
-        setting: How its episodes are played.
-        recipe: What to build.
-
-    Raises:
-        GateError: It is still unfit after as many attempts as the recipe allows.
-    """
+    knew too much already."""
     start = base
     with tempfile.TemporaryDirectory() as scratch:
         for attempt in range(recipe.attempts):

@@ -241,11 +241,7 @@ def _train(
     seed: int,
 ) -> float:
     """Train in place with a sigmoid loss over all pairs of a frame and a text, as SigLIP's: a frame may hold several
-    things.
-
-    Returns:
-        The last step's loss.
-    """
+    things."""
     rng = np.random.default_rng([seed, 6])
     mean, std = (torch.tensor(preprocess[key]).view(3, 1, 1) for key in ("mean", "std"))
     images = torch.from_numpy(pictures).permute(0, 3, 1, 2).float()

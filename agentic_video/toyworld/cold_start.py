@@ -125,11 +125,7 @@ def _plan(view: EpisodeView, scene: Scene, turns: Turns, recipe: ColdStartRecipe
 
 
 def _without_thought(turn: str) -> str:
-    """A turn that says no more what it thinks.
-
-    Raises:
-        ValueError: It doesn't begin with a thought.
-    """
+    """A turn that says no more what it thinks."""
     rest, found = _THOUGHT.subn("", turn)
     if not found:
         raise ValueError(f"cold_start.thoughtless: {turn[:60]!r} has no thought that could be left out; set it to 0")

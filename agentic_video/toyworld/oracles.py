@@ -19,7 +19,7 @@ from agentic_video.systems.base import EpisodeView, System
 from agentic_video.systems.prompts import load_prompt
 from agentic_video.types.message import AsideRequest
 from agentic_video.types.row import VideoQA
-from agentic_video.utils.errors import must_return
+from agentic_video.utils.errors import return_type_error
 
 
 class Turns(Protocol):
@@ -81,9 +81,9 @@ def _checked_turns(turns: Turns) -> Turns:
         said: object = turns(*arguments, **named)
         whose = f"{turns.__module__}.turns"
         if not isinstance(said, tuple | list):
-            raise must_return(whose, "texts in a tuple", said)
+            raise return_type_error(whose, "texts in a tuple", said)
         if strange := [text for text in said if not isinstance(text, str)]:
-            raise must_return(whose, "texts in a tuple", strange[0])
+            raise return_type_error(whose, "texts in a tuple", strange[0])
         return tuple(said)
 
     return checked
@@ -102,7 +102,7 @@ def asides_of(turns: Turns) -> Asides | None:
     def checked(qa: VideoQA, request: AsideRequest) -> str:
         said: object = asides(qa, request)
         if not isinstance(said, str):
-            raise must_return(f"{turns.__module__}.asides", "a text", said)
+            raise return_type_error(f"{turns.__module__}.asides", "a text", said)
         return said
 
     return checked

@@ -106,11 +106,7 @@ class ChatServer:
         return tuple(parts)
 
     def _frame(self, url: str) -> Frame:
-        """The picture of a data URL, resized to one visual token.
-
-        Raises:
-            ValueError: It is another kind of address.
-        """
+        """The picture of a data URL, resized to one visual token."""
         match = re.match(r"data:image/\w+;base64,", url)
         if not match:
             raise ValueError("images must be data URLs")
@@ -120,11 +116,7 @@ class ChatServer:
 
 
 def _role(message: Any) -> Any:
-    """The role of a message.
-
-    Raises:
-        ValueError: It isn't one that a prompt can hold.
-    """
+    """The role of a message."""
     if message["role"] not in ("system", "user", "assistant", "tool"):
         raise ValueError(f"role {message['role']!r}: only system, user, assistant and tool messages are served")
     return message["role"]

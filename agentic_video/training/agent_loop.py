@@ -165,14 +165,7 @@ class VerlEngine:
         )
 
     async def _ask(self, request: GenerationRequest, ids: Sequence[int], wanted: AbstractSet[str]) -> Any:
-        """One request, for what follows the ids that were generated so far.
-
-        Args:
-            wanted: Keys of pictures that the server has asked for.
-
-        Raises:
-            EngineError: The server failed, or takes no clips.
-        """
+        """One request, for what follows the ids that were generated so far."""
         # A new dict each time: verl's servers take what they know out of it.
         rest = replace(request, max_tokens=request.max_tokens - len(ids))
         sampling_params = {**self._sampling_params, **self._parameters(rest)}
@@ -416,13 +409,7 @@ class VideoAgentLoop(AgentLoopBase):
     async def _outputs(
         self, sequences: Sequence[TokenSequence], shared: Mapping[str, Any], *, log_probs: bool
     ) -> list[AgentLoopOutput]:
-        """An output for each sequence of an episode.
-
-        Args:
-            sequences: The last one is the episode's last.
-            shared: Fields that they have in common.
-            log_probs: Whether verl gets the tokens' log-probabilities.
-        """
+        """An output for each sequence of an episode."""
         images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
         return [
             EpisodeOutput(

@@ -220,12 +220,7 @@ class ReferenceEngine:
             self._count(seconds=time.monotonic() - started)
 
     async def _pixels(self, refs: Sequence[ImageRef], mine: list[str]) -> dict[str, np.ndarray]:
-        """The pixels of references, each fetched by the first request that wants it.
-
-        Args:
-            refs: Of what the engine lacks.
-            mine: Gets the keys that the caller fetches for all who want them until it has had them processed.
-        """
+        """The pixels of references, each fetched by the first request that wants it."""
         fresh = [ref for ref in refs if ref.key not in self._coming]
         missing = [ref.key for ref in fresh if ref.origin is None]
         if missing:

@@ -144,11 +144,7 @@ class TrajectoryDataset(Dataset):
         return [(number, label) for number, one in enumerate(sequences) if any(one.response_mask)]
 
     def _label(self, record: Record) -> bool | None:
-        """Whether an episode is desirable, where samples have labels. SFT's have none.
-
-        Raises:
-            LabelError: There is none.
-        """
+        """Whether an episode is desirable, where samples have labels. SFT's have none."""
         return None
 
     def __len__(self) -> int:

@@ -34,13 +34,7 @@ def laid_out_once(modeling: ModuleType) -> None:
 
 
 def _by_size(original: Any, given: set[str], joined: Callable[..., Any]) -> Any:
-    """A function of transformers that takes sizes of pictures, then numbers, then the model's ``kwargs``.
-
-    Args:
-        original: It.
-        given: What the caller may have made beforehand, by the keys of ``kwargs``.
-        joined: Makes what it returns of what it returns for each picture; also gets the device, and the numbers.
-    """
+    """A function of transformers that takes sizes of pictures, then numbers, then the model's ``kwargs``."""
     parameters = signature(original)
 
     @lru_cache(SIZES)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentic_video.types.plain import plain, several, string
+from agentic_video.types.plain import as_tuple, plain, require_str
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class ToolCall:
     arguments: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        string(self.name, "ToolCall.name")
+        require_str(self.name, "ToolCall.name")
         if not isinstance(self.arguments, Mapping):
             raise TypeError(f"ToolCall.arguments must be a dictionary, got {type(self.arguments).__name__}")
         try:
@@ -50,7 +50,7 @@ class Calls:
     calls: tuple[ToolCall, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "calls", several(self.calls, "Calls.calls", "call"))
+        object.__setattr__(self, "calls", as_tuple(self.calls, "Calls.calls", "call"))
         for number, call in enumerate(self.calls):
             if not isinstance(call, ToolCall):
                 raise TypeError(f"Calls.calls[{number}] must be a ToolCall, got {type(call).__name__}")
@@ -67,7 +67,7 @@ class Answer:
     text: str
 
     def __post_init__(self) -> None:
-        string(self.text, "Answer.text")
+        require_str(self.text, "Answer.text")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Illegal:
     reason: str
 
     def __post_init__(self) -> None:
-        string(self.reason, "Illegal.reason")
+        require_str(self.reason, "Illegal.reason")
 
 
 Action = Calls | Answer | Illegal

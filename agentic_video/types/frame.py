@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from agentic_video.types.plain import real, whole
+from agentic_video.types.plain import as_float, as_int
 
 MAX_PICTURE_BYTES = 2 * 2**20
 """Of the PNG file of a picture that a tool made; a larger one isn't recorded."""
@@ -77,9 +77,9 @@ class Frame:
 
     def __post_init__(self) -> None:
         if type(self.index) is not int:
-            object.__setattr__(self, "index", whole(self.index, "Frame.index"))
+            object.__setattr__(self, "index", as_int(self.index, "Frame.index"))
         if type(self.time) not in (float, int):
-            object.__setattr__(self, "time", real(self.time, "Frame.time"))
+            object.__setattr__(self, "time", as_float(self.time, "Frame.time"))
         if self.index < 0:
             raise ValueError(f"Frame.index must be 0 or above, got {self.index}")
 

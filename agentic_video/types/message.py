@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from agentic_video.types.frame import Clip, ClipRef, Frame, FrameRef, is_picture
-from agentic_video.types.plain import several, whole
+from agentic_video.types.plain import as_int, as_tuple
 from agentic_video.types.text import as_unicode
 
 Visual = Frame | Clip
@@ -79,7 +79,7 @@ class Observation:
         _read_parts(self)
         for name in ("legal_calls", "illegal_calls", "unread_images"):
             if type(count := getattr(self, name)) is not int:
-                object.__setattr__(self, name, whole(count, f"Observation.{name}"))
+                object.__setattr__(self, name, as_int(count, f"Observation.{name}"))
 
     @property
     def frames(self) -> tuple[Frame, ...]:
@@ -93,7 +93,7 @@ def _read_parts(shown: Message | Observation) -> None:
     What a model wrote, and is shown again, may hold half of a surrogate pair, which no tokenizer takes.
     """
     name = f"{type(shown).__name__}.parts"
-    parts = several(shown.parts, name, "part")
+    parts = as_tuple(shown.parts, name, "part")
     parts = tuple(as_unicode(part) if isinstance(part, str) else part for part in parts)
     object.__setattr__(shown, "parts", parts)
     for number, part in enumerate(parts):

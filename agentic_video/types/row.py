@@ -267,11 +267,7 @@ def located(qa: VideoQA, folder: Path) -> VideoQA:
 
 
 def _missing(row: Mapping[str, Any], *, answered: bool) -> str:
-    """What is said of a row that lacks fields: which, and those that it has.
-
-    Args:
-        answered: Whether it needs an answer.
-    """
+    """What is said of a row that lacks fields: which, and those that it has."""
     needed = ("id", "video", "question", *(("answer",) if answered else ()))
     names = [f"'{name}'" for name in needed if name not in row]
     said = f"field {names[0]} is" if len(names) == 1 else f"fields {', '.join(names)} are"
@@ -299,14 +295,7 @@ def _seconds(value: Any) -> float:
 
 
 def _as_json(value: Any, name: str) -> Any:
-    """A value as JSON has it, since records are: times as ISO text, durations in seconds, decimals as numbers.
-
-    Args:
-        name: How messages name it.
-
-    Raises:
-        ValueError: JSON has nothing for it.
-    """
+    """A value as JSON has it, since records are: times as ISO text, durations in seconds, decimals as numbers."""
     if isinstance(value, Mapping):
         if odd := [key for key in value if not isinstance(key, str | int | float | None)]:
             raise ValueError(f"field '{name}' has a key that is no text: {short(odd[0])}")

@@ -15,22 +15,24 @@ _PYTHON = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdl
 
 
 class SetupError(Exception):
-    """A command can't start, or go on; the message says what to set."""
+    """A command can't start or continue; one line names the key, row or file, and the remedy.
+
+    Attributes:
+        key: The config key, option, row or file to change; empty where the error isn't about one.
+    """
+
+    def __init__(self, message: str = "", *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
 
 
 class PluginTypeError(TypeError):
     """A function or a method that somebody wrote returned something of another type than it must."""
 
 
-def must_return(whose: str, expected: str, got: object) -> PluginTypeError:
-    """The error that says so.
-
-    Args:
-        whose: Names the function or the method.
-        expected: What it must return, in words.
-        got: What it returned.
-    """
-    return PluginTypeError(f"{whose} must return {expected}, got {type(got).__name__}")
+def return_type_error(function: str, expected: str, got: object) -> PluginTypeError:
+    """Make the error for a plugin's function that returned a value of another type than it must."""
+    return PluginTypeError(f"{function} must return {expected}, got {type(got).__name__}")
 
 
 def one_line(error: BaseException | str) -> str:

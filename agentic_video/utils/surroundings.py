@@ -170,11 +170,7 @@ def _leave_old_cluster(environment: MutableMapping[str, str]) -> None:
 
 
 def _check_plugins(environment: MutableMapping[str, str]) -> None:
-    """Make sure that this package's plugins aren't switched off: nothing of it would then happen, without a word.
-
-    Raises:
-        SetupError: They are.
-    """
+    """Make sure that this package's plugins aren't switched off: nothing of it would then happen, without a word."""
     for name, enough in PLUGINS.items():
         value = environment.get(name)
         if value is not None and not enough & {part.strip() for part in value.split(",")}:

@@ -1,7 +1,7 @@
 """A region of a frame, cut out so that a record of the episode can have it cut out again."""
 
 from agentic_video.types.frame import Crop, Frame
-from agentic_video.types.plain import whole
+from agentic_video.types.plain import as_int
 from agentic_video.video.sizes import resize
 
 
@@ -20,7 +20,7 @@ def crop(frame: Frame, box: tuple[int, int, int, int], size: tuple[int, int] | N
         TypeError: An edge is no whole number.
         ValueError: The region is empty or goes beyond the frame, or the frame is a crop itself.
     """
-    left, top, right, bottom = (whole(edge, "an edge of a crop's box") for edge in box)
+    left, top, right, bottom = (as_int(edge, "an edge of a crop's box") for edge in box)
     if not (0 <= left < right <= frame.width and 0 <= top < bottom <= frame.height):
         raise ValueError(f"no region of a frame of {frame.width} x {frame.height} pixels: {(left, top, right, bottom)}")
     if frame.crop is not None:

@@ -208,12 +208,7 @@ def _order_by_pts(packets: Packets, start: StreamStart) -> _Order | None:
 
 def _starts_again(packets: Packets, stamps: npt.NDArray[np.int64]) -> bool:
     """Whether a keyframe has an earlier stamp than a packet before it in the file. Frames between keyframes may come in
-    another order than they are shown in; what is stored before a keyframe is shown before it.
-
-    Args:
-        packets: Of the stream.
-        stamps: Their pts or dts.
-    """
+    another order than they are shown in; what is stored before a keyframe is shown before it."""
     known = ~packets.hidden & (stamps != NO_STAMP)
     latest = np.maximum.accumulate(stamps[known])
     return bool((packets.keyframe[known][1:] & (stamps[known][1:] < latest[:-1])).any())

@@ -222,11 +222,7 @@ def _facts(processor: Any) -> _Facts:
 
 
 def _file_facts(values: Mapping[str, Any], default: _Facts, *, own_pixels: bool) -> _Facts:
-    """Facts in a processor's file.
-
-    Args:
-        own_pixels: Whether the class reads ``min_pixels`` and ``max_pixels`` beside ``size``.
-    """
+    """Facts in a processor's file."""
     size = values.get("size")
     size = {"shortest_edge": default.least, "longest_edge": default.most} if size is None else dict(size)
     if own_pixels:

@@ -148,15 +148,7 @@ class PyavReader(VideoReader):
     def _decode_until(
         self, ordinal: int, missing: dict[int, int], deadline: Deadline, last: bool = False
     ) -> Iterator[tuple[int, Developer | VideoError]]:
-        """Decode on until a packet's frame is out, or can't come any more.
-
-        Args:
-            ordinal: Place of the packet.
-            missing: Index of each frame still wanted, by its packet's place; what is found is taken out.
-            deadline: Checked before each packet.
-            last: Whether to end the stream for the decoder after this packet, so that it gives the frame without being
-                sent those that follow.
-        """
+        """Decode on until a packet's frame is out, or can't come any more."""
         while ordinal in missing and not self._drained and self._next <= ordinal + _REORDER_LIMIT:
             deadline.check()
             found: list[tuple[int, Developer | VideoError]] = []
@@ -258,13 +250,7 @@ class PyavReader(VideoReader):
         return stamps
 
     def _land(self, entry: int, ordinal: int | None, deadline: Deadline) -> bool:
-        """Read packets without decoding them up to ``entry``; False when that packet is behind or not to be found.
-
-        Args:
-            entry: Place of the packet to decode next.
-            ordinal: Place of the next packet that is read, when it is known.
-            deadline: Checked before each packet.
-        """
+        """Read packets without decoding them up to ``entry``; False when that packet is behind or not to be found."""
         assert self._container is not None
         rest = self._container.demux(self._stream)
         unknown = 0

@@ -141,11 +141,7 @@ def decode_order(path: str, number: int, deadline: Deadline, limits: Limits) -> 
 def _ordinal_frames(
     path: str, container: InputContainer, stream: VideoStream
 ) -> Iterator[tuple[int, list[av.VideoFrame], Exception | None]]:
-    """Decode from the start; frames carry their packet's place in the file as pts.
-
-    Yields:
-        For each packet its place, the frames that came out after it, and the decoder's error.
-    """
+    """Decode from the start; frames carry their packet's place in the file as pts."""
     ordinal = -1
     for packet in container.demux(stream):
         last = is_end(packet)

@@ -598,11 +598,7 @@ class FrameStore:
         return FrameAddress(video, number, size, how)
 
     def _keep(self, job: Job, request: _Request, key: _Key, stored: _Stored) -> None:
-        """Put a frame into the store and the request, and tell those who wait for it.
-
-        Raises:
-            _Full: It is ahead of its time and there is no room for it.
-        """
+        """Put a frame into the store and the request, and tell those who wait for it."""
         nbytes = stored.image.nbytes
         with self._lock:
             self._is_used(key)  # it may have been dropped unused
@@ -636,11 +632,7 @@ class FrameStore:
     def _share_out(
         self, job: Job, request: _Request, video: VideoIdentity, index: VideoIndex, own: list[int]
     ) -> tuple[list[int], dict[int | None, Future[Any]]]:
-        """Give idle decoders a part of what a job has claimed.
-
-        Returns:
-            What the job still has to decode itself, and what others will give.
-        """
+        """Give idle decoders a part of what a job has claimed."""
         known = [number for number in own if 0 <= number < index.info.num_frames]
         if not request.shared or len(known) < len(own):
             return own, {}
@@ -703,11 +695,7 @@ class FrameStore:
     def _decode_from(
         self, reader: VideoReader, job: Job, request: _Request, video: VideoIdentity, shown: dict[int, int]
     ) -> None:
-        """Decode what a job has claimed with a reader.
-
-        Args:
-            shown: For each frame that was asked for the one that is shown: itself, unless it is known to be damaged.
-        """
+        """Decode what a job has claimed with a reader."""
         info = reader.info
         damaged: list[int] = []
         pictures = _readable(reader.attempt(sorted(set(shown.values())), job.time_left()), damaged)
@@ -733,11 +721,7 @@ class FrameStore:
             self._decode_from(reader, job, request, video, found)
 
     def _replacements(self, reader: VideoReader, job: Job, video: VideoIdentity, damaged: list[int]) -> dict[int, int]:
-        """For each frame that turned out to be damaged the one that is shown in its place.
-
-        Raises:
-            VideoError: There is none so near, or the video has too many damaged frames.
-        """
+        """For each frame that turned out to be damaged the one that is shown in its place."""
         within, share, info = self._config.replace_within, self._config.damaged_share, reader.info
         with self._lock:
             known = self._damage.get(video) or _Damage()

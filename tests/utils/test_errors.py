@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from agentic_video.utils.errors import PluginTypeError, described, must_return
+from agentic_video.utils.errors import PluginTypeError, described, return_type_error
 from agentic_video.video.errors import VideoError
 
 
 def test_what_must_be_returned_is_said_and_can_be_sent_to_another_process() -> None:
-    error = must_return("Moments.parse", "Calls, Answer or Illegal", "Calls")
+    error = return_type_error("Moments.parse", "Calls, Answer or Illegal", "Calls")
     assert str(error) == "Moments.parse must return Calls, Answer or Illegal, got str"
     sent = pickle.loads(pickle.dumps(error))
     assert type(sent) is PluginTypeError and str(sent) == str(error)
@@ -51,7 +51,7 @@ def test_what_says_itself_what_is_wrong_has_no_line() -> None:
         raise VideoError("a.mp4", "missing", "no such file")
 
     def careless() -> None:
-        raise must_return("Moments.parse", "Calls", 1)
+        raise return_type_error("Moments.parse", "Calls", 1)
 
     assert "line" not in _raised(unread) and _raised(unread).startswith("VideoError: ")
     assert _raised(careless) == "PluginTypeError: Moments.parse must return Calls, got int"

@@ -267,11 +267,7 @@ def read_chain(recipe: Path, mode: Mode, benchmarks: Sequence[str] = ()) -> Chai
 
 
 def _chain(recipe: Path, mode: Mode, file: _File, benchmarks: Sequence[str]) -> Chain:
-    """See :func:`read_chain`.
-
-    Raises:
-        ValueError: Something is wrong.
-    """
+    """See :func:`read_chain`."""
     small = dict(_mapping(file.toyworld, "toyworld"))
     entries = [_entry(one, f"stages[{number}]") for number, one in enumerate(file.stages)]
     if mode == "paper":
@@ -297,11 +293,7 @@ def _chain(recipe: Path, mode: Mode, file: _File, benchmarks: Sequence[str]) -> 
 
 
 def _mapping(value: Any, where: str) -> Mapping[str, Any]:
-    """What should be keys and values.
-
-    Raises:
-        ValueError: It isn't.
-    """
+    """What should be keys and values."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{where}: expected keys and values, got {value!r}")
     return value
@@ -312,11 +304,7 @@ def _texts(value: Any, where: str) -> dict[str, str]:
 
 
 def _entry(raw: Any, where: str) -> Entry:
-    """A stage as the file has it, of the right types.
-
-    Raises:
-        ValueError: It isn't.
-    """
+    """A stage as the file has it, of the right types."""
     values = dict(_mapping(raw, where))
     row = values.pop("row", None)
     made: Entry = dataclass_from(Entry, values, where)
@@ -324,15 +312,7 @@ def _entry(raw: Any, where: str) -> Entry:
 
 
 def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entry]:
-    """The stages of the published benchmarks: rows, then each model on them.
-
-    Args:
-        raw: Of the file: ``sets``, and how each model plays them.
-        wanted: Names of those that are evaluated on; empty for all.
-
-    Raises:
-        ValueError: There is no such benchmark.
-    """
+    """The stages of the published benchmarks: rows, then each model on them."""
     raw = dict(raw)
     sets = _texts(raw.pop("sets", {}), "benchmarks.sets")
     if unknown := [name for name in wanted if name not in sets]:
@@ -363,11 +343,7 @@ def _evaluations(raw: Mapping[str, Any], wanted: Sequence[str]) -> Iterator[Entr
 
 
 def _stage(entry: Entry, mode: Mode) -> Stage:
-    """A stage of one mode.
-
-    Raises:
-        ValueError: Its command isn't one.
-    """
+    """A stage of one mode."""
     instead = entry.laptop if mode == "laptop" else entry.paper
     run, left_out = (entry.run, "") if instead == Instead() else (instead.run, instead.left_out)
     words = shlex.split(run)
@@ -396,11 +372,7 @@ def _stage(entry: Entry, mode: Mode) -> Stage:
 
 
 def _check(chain: Chain) -> None:
-    """Make sure that each place of a chain's commands can be filled.
-
-    Raises:
-        ValueError: One can't be; the message names it.
-    """
+    """Make sure that each place of a chain's commands can be filled."""
     before: dict[str, Stage] = {}
     for stage in chain.stages:
         if not _NAME.fullmatch(stage.name) or stage.name in before or stage.name == "logs":

@@ -103,11 +103,7 @@ def cost_of(reproduction: Reproduction, stage: Stage, gpus: int = 0, environment
 
 
 def _launched(reproduction: Reproduction, stage: Stage, gpus: int, environment: Mapping[str, str]) -> DictConfig:
-    """A GRPO stage's config as the launcher fits it to the machines that there are.
-
-    Raises:
-        SetupError: It can't.
-    """
+    """A GRPO stage's config as the launcher fits it to the machines that there are."""
     profile = profile_of(stage.words, "cluster")
     words = tuple(reproduction.overrides(stage))
     config = reproduction.config(stage)

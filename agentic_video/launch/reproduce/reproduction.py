@@ -205,12 +205,7 @@ class Reproduction:
         return seen[folder]
 
     def _other_videos(self, stage: Stage, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-        """That other videos are there than when a conversion left questions out for want of theirs; else empty.
-
-        Args:
-            before: What it was made with; an earlier version noted no videos.
-            now: What it would be made with.
-        """
+        """That other videos are there than when a conversion left questions out for want of theirs; else empty."""
         folder = self._videos(stage)
         if folder is None or not before.get("videos") or before["videos"] == now["videos"]:
             return ""
@@ -247,11 +242,7 @@ class Reproduction:
         return model if (Path(model).expanduser() / "config.json").is_file() else self.options.base
 
     def _composed(self, stage: Stage, overrides: Sequence[str]) -> DictConfig | None:
-        """The recipe's config as a stage's command composes it with other overrides.
-
-        Raises:
-            SetupError: See :meth:`config`.
-        """
+        """The recipe's config as a stage's command composes it with other overrides."""
         if "{recipe}" not in stage.words:
             return None
         trained = cast(Trained, stage.trained or "grpo")

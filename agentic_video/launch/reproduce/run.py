@@ -59,11 +59,7 @@ def run_steps(reproduction: Reproduction, environment: Mapping[str, str]) -> int
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Make a folder, and hold it against other commands.
-
-    Raises:
-        SetupError: Another one is at it.
-    """
+    """Make a folder, and hold it against other commands."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         try:

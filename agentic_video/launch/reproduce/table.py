@@ -194,11 +194,7 @@ def _compared(paper: str, evaluated: Evaluated) -> list[tuple[str, ...]]:
 
 
 def _share(asked: int, benchmark: Benchmark | None) -> tuple[bool, str]:
-    """Whether an evaluation asked a part of a benchmark only, and what is said of that; empty where it asked all.
-
-    Args:
-        asked: Questions of the evaluation.
-    """
+    """Whether an evaluation asked a part of a benchmark only, and what is said of that; empty where it asked all."""
     if benchmark is None or asked == benchmark.official:
         return False, ""
     without = f", {benchmark.lacking:,} lack their video" if benchmark.lacking else ""

@@ -118,11 +118,7 @@ def read_code(line: str) -> ToolCall:
 
 
 def _known(call: ToolCall) -> ToolCall:
-    """A call of the tool, ``start`` and ``end`` under their other names.
-
-    Raises:
-        ToolError: There is no such tool.
-    """
+    """A call of the tool, ``start`` and ``end`` under their other names."""
     if call.name != crop_video.NAME:
         raise ToolError(f"there is no such tool, only {crop_video.NAME}")
     named = {key: value for key, value in call.arguments.items() if key in crop_video.ARGUMENTS}

@@ -239,11 +239,7 @@ class ParaVT(System):
         return Observation(tuple(parts), legal_calls=len(legal), illegal_calls=len(requests) - len(legal))
 
     def _request(self, call: ToolCall, info: VideoInfo) -> CropRequest:
-        """What a call asks for.
-
-        Raises:
-            ToolError: It is refused.
-        """
+        """What a call asks for."""
         if call.name == REFUSED:
             raise ToolError(str(call.arguments["reason"]))
         return check_crop(call.arguments, info.duration, self.crop_limits())

@@ -14,7 +14,7 @@ import psutil
 
 from agentic_video.commands.install import lists_folder
 from agentic_video.launch.node_report import differences, report_nodes
-from agentic_video.training.patches import VERL_VERSION
+from agentic_video.training.seams.patches import VERL_VERSION
 from agentic_video.utils.cuda import driver_problem, driver_version, nvcc, nvcc_problem
 from agentic_video.utils.devices import count_gpus
 from agentic_video.utils.environment import DISTRIBUTION, cache_folder, output_folder

@@ -73,7 +73,7 @@ MODEL = "actor_rollout_ref.model"
 
 VERL_LOOPS = ("single_turn_agent", "tool_agent")
 """verl's own agent loops, which know nothing of a row's video."""
-MANAGER = "agentic_video.training.agent_loop_manager.VideoAgentLoopManager"
+MANAGER = "agentic_video.training.loop.agent_loop_manager.VideoAgentLoopManager"
 
 IN_THE_VISION_TOWER = "model.visual.blocks.0.attn.qkv"
 """A module that LoRA must leave alone, as Hugging Face names it in Qwen2.5-VL and Qwen3-VL."""

@@ -1,7 +1,7 @@
 """Bytes that a step moves, what waits in main memory, and the seconds of what isn't the model: per hop, from a job.
 
-Images travel as references (``training/references.py``); pixels are fetched as bytes where they are looked at, by
-engines and by the trainer's ranks. Beside it stands what stock verl would move: float32 patches through TransferQueue.
+Images travel as references (``training/inputs/references.py``); pixels are fetched as bytes where they are looked at,
+by engines and by the trainer's ranks. Beside it stands what stock verl would move: float32 patches through TransferQueue.
 
 Sources: this package's own way of pixels, vLLM's and verl's code, and times measured on two CPU cores, each given with
 its constant. They are for orders of magnitude: decoding depends on the videos, the rest on the machine.
@@ -23,7 +23,7 @@ the trainer writes back adds 4 bytes a response token for each result."""
 REFERENCE = 100
 """Of an image in TransferQueue: 88 references to frames of one video pickle to 90 bytes each (measured)."""
 KEPT = 1 * GIB
-"""Of images that a rank keeps, for each model that it runs (``KEPT_BYTES`` of ``training/engine.py``)."""
+"""Of images that a rank keeps, for each model that it runs (``KEPT_BYTES`` of ``training/engines/actor.py``)."""
 PROCESS = 3 * GIB
 """Of a process that has imported torch, vLLM and verl: one for each actor, engine and worker (assumed)."""
 WORKER_PROCESS = 1 * GIB

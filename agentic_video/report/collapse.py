@@ -22,7 +22,7 @@ CALLS, ILLEGAL, ACCURACY, FORMAT = "episode/tool_calls", "episode/illegal_calls"
 ALIKE = "episode/groups_alike"
 ENTROPY, LENGTH, CUT = "actor/entropy", "response_length/mean", "episode/end_token_budget"
 GAP, GAP_OF_TURN = "training/rollout_probs_diff_mean", "training/rollout_probs_diff_turn"
-"""Of all generated tokens; of those of turn ``n``, as ``.../n`` (``gap_by_turn`` in training/metrics.py)."""
+"""Of all generated tokens; of those of turn ``n``, as ``.../n`` (``gap_by_turn`` in training/logs/metrics.py)."""
 OLD = "training/off_policy/trajectory_staleness_worst/mean"
 """How many updates of the engines' weights the oldest weights of an episode lie behind; 0 in synchronous runs."""
 KEYS = (CALLS, ILLEGAL, ACCURACY, FORMAT, ALIKE, ENTROPY, LENGTH, CUT, GAP, OLD)

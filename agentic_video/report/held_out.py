@@ -19,7 +19,7 @@ GREEDY = "greedy"
 data source in the figures of such episodes."""
 SAMPLED = "sampled"
 REWARD_ERROR = "reward_error"
-"""End of the key of a validation's standard error of the mean reward, see :mod:`agentic_video.training.metrics`."""
+"""End of the key of the standard error of a validation's mean reward (:mod:`agentic_video.training.logs.metrics`)."""
 SHARED = 0.9
 """Least share of a validation's questions that two of them must have scored both, for an error by question."""
 _FILE = re.compile(r"held_out_(\d+)\.jsonl")

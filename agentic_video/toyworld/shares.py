@@ -42,10 +42,10 @@ def shared_out(model: Any, work: Work[Step]) -> Iterator[Callable[[Step], npt.ND
         with _at_once(model, work) as gradients:
             yield gradients
     else:
-        yield lambda step: _one_by_one(model, work, step)
+        yield lambda step: _yield_fairly(model, work, step)
 
 
-def _one_by_one(model: Any, work: Work[Step], step: Step) -> npt.NDArray[np.float64]:
+def _yield_fairly(model: Any, work: Work[Step], step: Step) -> npt.NDArray[np.float64]:
     model.zero_grad()
     return np.sum([work(step, share) for share in range(SHARES)], 0)
 

@@ -23,9 +23,9 @@ from tensordict import TensorDict
 from verl.utils import tensordict_utils as tu
 from verl.workers.engine_workers import TrainingWorker, TrainingWorkerConfig
 
-from agentic_video.training.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
-from agentic_video.training.kto_dataset import MISMATCHED, KtoCollator
 from agentic_video.training.sft import VideoSFTTrainer, train
+from agentic_video.training.sft_kto.kto import KtoLoss, balanced_weights, reference_point, sequence_log_probs
+from agentic_video.training.sft_kto.kto_dataset import MISMATCHED, KtoCollator
 
 
 def batch_loss(

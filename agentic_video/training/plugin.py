@@ -12,7 +12,7 @@ from types import ModuleType
 
 from wrapt import register_post_import_hook
 
-from agentic_video.training import patches
+from agentic_video.training.seams import patches
 from agentic_video.utils.secrets import load_secrets
 
 
@@ -39,7 +39,7 @@ def loudly(hook: Callable[[ModuleType], None]) -> Callable[[ModuleType], None]:
 
 
 def _register_cpu_platform(manager: ModuleType) -> None:
-    from agentic_video.training.cpu_platform import PlatformCPU
+    from agentic_video.training.seams.cpu_platform import PlatformCPU
 
     if "cpu" not in manager.PlatformRegistry._platforms:
         manager.PlatformRegistry.register(platform="cpu")(PlatformCPU)
@@ -47,7 +47,7 @@ def _register_cpu_platform(manager: ModuleType) -> None:
 
 def _register_replica(replica: ModuleType) -> None:
     def load() -> type:
-        from agentic_video.training.vllm_server import VideoReplica
+        from agentic_video.training.engines.vllm_server import VideoReplica
 
         return VideoReplica
 
@@ -85,7 +85,7 @@ def _patch_workers(engine_workers: ModuleType) -> None:
 
 
 def _lay_out_once(modeling: ModuleType) -> None:
-    from agentic_video.training.vision_layout import laid_out_once
+    from agentic_video.training.seams.vision_layout import laid_out_once
 
     laid_out_once(modeling)
 
@@ -96,7 +96,7 @@ def _patch_trainer(trainer_base: ModuleType) -> None:
 
 
 def _patch_losses(core_algos: ModuleType) -> None:
-    from agentic_video.training.loss_means import episode_means
+    from agentic_video.training.engines.loss_means import episode_means
 
     episode_means(core_algos)
 
@@ -121,9 +121,9 @@ def install() -> None:
         )
     hooks = {
         "transfer_queue.interface": loudly(patches.own_queue),
-        "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.agent_loop"),
-        "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.reward_manager"),
-        "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.trainer"),
+        "verl.experimental.agent_loop.agent_loop": _importing("agentic_video.training.loop.agent_loop"),
+        "verl.experimental.reward_loop.reward_manager": _importing("agentic_video.training.loop.reward_manager"),
+        "verl.trainer.ppo.v1.trainer_sync": _importing("agentic_video.training.ppo.trainer"),
         "verl.trainer.ppo.core_algos": loudly(_patch_losses),
         "verl.trainer.ppo.rollout_corr_helper": loudly(patches.means_without_padding),
         "verl.trainer.ppo.v1.trainer_base": loudly(_patch_trainer),
@@ -131,7 +131,7 @@ def install() -> None:
         "verl.workers.rollout.replica": loudly(_register_replica),
         "verl.workers.rollout.vllm_rollout.vllm_rollout": loudly(_patch_vllm_rollout),
         "verl.workers.engine_workers": loudly(_patch_workers),
-        "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engine"),
+        "verl.workers.engine.fsdp.transformer_impl": _importing("agentic_video.training.engines.actor"),
         "verl.models.transformers.qwen2_vl": loudly(patches.text_only_batches),
         "verl.utils.tokenizer.tokenizer": loudly(patches.required_processor),
         "verl.utils.fsdp_utils": loudly(_patch_fsdp),

@@ -14,8 +14,8 @@ from verl.utils.device import auto_set_device
 from verl.utils.distributed import destroy_global_process_group, initialize_global_process_group
 
 from agentic_video.config.settings import settings_of
-from agentic_video.training.patches import freeze_vision
-from agentic_video.training.steps import take_epochs
+from agentic_video.training.ppo.steps import take_epochs
+from agentic_video.training.seams.patches import freeze_vision
 
 
 class VideoSFTTrainer(SFTTrainer):

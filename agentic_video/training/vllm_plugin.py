@@ -8,7 +8,7 @@ from typing import Any
 
 from wrapt import register_post_import_hook
 
-from agentic_video.training.patches import on_cpu
+from agentic_video.training.seams.patches import on_cpu
 
 POLL_MILLISECONDS = 5
 
@@ -31,7 +31,7 @@ def sleep_between_messages(shm_broadcast: ModuleType) -> None:
 
 
 def _keep_state(gpu_worker: ModuleType) -> None:
-    from agentic_video.training.vllm_sleep import keep_state
+    from agentic_video.training.seams.vllm_sleep import keep_state
 
     keep_state(gpu_worker)
 

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 PAUSES = (1.0, 5.0, 15.0, 30.0, 60.0)
 """Seconds between the tries of :meth:`FrameFetcher.fetch`. With the store's own time limit for each try they stay far
-below what the other ranks wait for (:data:`agentic_video.training.patches.PATIENCE_SECONDS`)."""
+below what the other ranks wait for (:data:`agentic_video.training.seams.patches.PATIENCE_SECONDS`)."""
 _PASSING: frozenset[Reason] = frozenset({"timeout", "machine"})
 
 

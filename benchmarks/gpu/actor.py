@@ -129,7 +129,7 @@ class Actor:
         import torch
         from verl.utils import tensordict_utils as tu
 
-        from agentic_video.training.model_inputs import model_inputs
+        from agentic_video.training.inputs.model_inputs import model_inputs
         from agentic_video.types.frame import Frame
 
         rows: dict[str, list[Any]] = {"position_ids": [], "multi_modal_inputs": []}

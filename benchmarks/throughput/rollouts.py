@@ -25,9 +25,9 @@ from verl.workers.rollout.replica import TokenOutput
 from agentic_video.config.compose import compose_recipe
 from agentic_video.launch.handover import quoted
 from agentic_video.rollout.tokens import TokenSequence
-from agentic_video.training.agent_loop import AGENT_NAME, VideoAgentLoop
-from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.references import SequenceImages
+from agentic_video.training.inputs.references import SequenceImages
+from agentic_video.training.loop.agent_loop import AGENT_NAME, VideoAgentLoop
+from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
 from agentic_video.types.frame import ImageRef
 from agentic_video.types.message import frames_of
 from agentic_video.types.row import VideoQA

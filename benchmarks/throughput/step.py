@@ -30,8 +30,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from verl.workers.rollout.replica import TokenOutput
 
 from agentic_video.launch.ray_nodes import ray_nodes
-from agentic_video.training.engine import sequence_images, sequence_inputs, with_patches
-from agentic_video.training.model_inputs import image_patches
+from agentic_video.training.engines.actor import sequence_images, sequence_inputs, with_patches
+from agentic_video.training.inputs.model_inputs import image_patches
 from agentic_video.types.frame import ImageRef
 from agentic_video.video.fetch import FrameFetcher
 from agentic_video.video.store import StoreConfig

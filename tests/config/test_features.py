@@ -254,7 +254,7 @@ def test_verl_s_own_words_for_agent_loops_are_known() -> None:
     import verl.experimental.agent_loop.tool_agent_loop  # noqa: F401
     from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 
-    from agentic_video.training import agent_loop, agent_loop_manager
+    from agentic_video.training.loop import agent_loop, agent_loop_manager
 
     loops = {name for name, made in _agent_loop_registry.items() if made["_target_"].startswith("verl.")}
     assert set(VERL_LOOPS) == loops and agent_loop.AGENT_NAME in _agent_loop_registry

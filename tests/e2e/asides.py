@@ -19,8 +19,8 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.base import EpisodeView, System
-from agentic_video.training.agent_loop import VerlEngine
-from agentic_video.training.engine_images import ReferenceEngine
+from agentic_video.training.engines.vllm_images import ReferenceEngine
+from agentic_video.training.loop.agent_loop import VerlEngine
 from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Message, Observation
 from agentic_video.types.row import VideoQA

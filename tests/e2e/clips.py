@@ -18,8 +18,8 @@ from verl.utils import hf_processor
 from agentic_video.evaluation.backends.vllm import vllm_prompt
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import teach_clips
-from agentic_video.training.engine_images import ReferenceEngine, RenderedPromptError
-from agentic_video.training.model_inputs import model_inputs
+from agentic_video.training.engines.vllm_images import ReferenceEngine, RenderedPromptError
+from agentic_video.training.inputs.model_inputs import model_inputs
 from agentic_video.types.frame import Clip, Frame, ImageRef, Origin, VideoRef, image_key
 from agentic_video.types.message import Message, Visual
 from tests.e2e.vllm_engine import run_script, vllm_engine

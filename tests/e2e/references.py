@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from PIL import Image
 
-from agentic_video.training.engine_images import ReferenceEngine
+from agentic_video.training.engines.vllm_images import ReferenceEngine
 from tests.e2e.vllm_engine import run_script, vllm_engine
 from tests.training.servers import server
 from tests.training.test_engine_images import Store, counts, drawn, image, stored

@@ -21,7 +21,7 @@ from transformers import AutoProcessor
 from agentic_video.evaluation.backends.vllm import vllm_prompt
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import load_checkpoint
-from agentic_video.training.engine_images import ReferenceEngine
+from agentic_video.training.engines.vllm_images import ReferenceEngine
 from agentic_video.types.frame import Frame, ImageRef
 from agentic_video.types.message import Message
 from tests.e2e.vllm_engine import run_script, vllm_engine
@@ -29,7 +29,7 @@ from tests.training.servers import server
 from tests.training.test_engine_images import Store, drawn, image, stored
 
 SAMPLING = {"temperature": 0.0, "max_tokens": 6, "ignore_eos": True, "logprobs": True}
-EXTENSION = "agentic_video.training.vllm_cpu.CpuWorkerExtension"
+EXTENSION = "agentic_video.training.engines.vllm_cpu.CpuWorkerExtension"
 JOB = f"test{os.getpid()}"
 """Stands in the name of the socket of the weights."""
 AHEAD = 1e-3

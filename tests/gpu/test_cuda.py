@@ -18,7 +18,7 @@ import json
 from verl.plugin.platform import get_platform
 from verl.utils.device import get_device_name
 from verl.workers.engine import EngineRegistry
-from agentic_video.training import patches
+from agentic_video.training.seams import patches
 print(json.dumps([get_device_name(), get_platform().vendor_name, patches.on_cpu()]))
 """
 

@@ -210,7 +210,7 @@ def test_a_gpu_environment_has_a_folder_of_its_own(repository: Path, machine: Ma
     assert ["--extra cpu" in said[0], "--extra gpu" in said[1]] == [True, True]
 
 
-def test_gpus_that_are_listed_one_by_one_are_seen(repository: Path, machine: Machine) -> None:
+def test_gpus_that_are_listed_yield_fairly_are_seen(repository: Path, machine: Machine) -> None:
     gpu = {"PATH": machine.path(driver="580.65.06", nvcc="13.0")}
     machine.command("nvidia-smi", "echo Warning: slow; echo GPU 0: H100; sleep 0.2; echo GPU 1: H100 || exit 1")
     assert set_up(repository, AGENTIC_VIDEO_EXTRA="gpu", **gpu)[0] == 0

@@ -35,7 +35,7 @@ from agentic_video.rollout.vllm_clips import clip_item, teach_clips
 from agentic_video.systems.base import System
 from agentic_video.systems.registry import SYSTEMS
 from agentic_video.toyworld.model import ModelRecipe, build_model, build_tokenizer, save_checkpoint
-from agentic_video.training.model_inputs import pixels_of, visual_patches, visual_sizes
+from agentic_video.training.inputs.model_inputs import pixels_of, visual_patches, visual_sizes
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.row import VideoQA

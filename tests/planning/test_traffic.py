@@ -15,8 +15,8 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 
 from agentic_video.planning import traffic
 from agentic_video.planning.job import Job
-from agentic_video.training.engine import KEPT_BYTES
-from agentic_video.training.references import SequenceImages
+from agentic_video.training.engines.actor import KEPT_BYTES
+from agentic_video.training.inputs.references import SequenceImages
 from agentic_video.types.frame import ImageRef, Origin
 from agentic_video.utils.units import GIB
 from agentic_video.video.store import StoreConfig

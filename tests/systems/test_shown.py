@@ -106,7 +106,7 @@ def test_framemind_keeps_single_frames_as_images(qa: VideoQA) -> None:
     assert [part for part in left if "s>" in str(part)] == []
 
 
-def test_videobrain_shows_retrieved_frames_one_by_one(qa: VideoQA) -> None:
+def test_videobrain_shows_retrieved_frames_yield_fairly(qa: VideoQA) -> None:
     system = VideoBrain(overview_frames=3, uniform_frames=4, clip_frames=2, frames_as="video")
     ranged = '<thinking>a</thinking><tool_call>{"name": "uniform_sample", "arguments": {"start_frame": 10, "end_frame": 40}}</tool_call>'  # noqa: E501
     found = '<thinking>a</thinking><tool_call>{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "x"}}</tool_call>'  # noqa: E501

@@ -5,7 +5,7 @@ from typing import Any
 
 from verl.workers.rollout.replica import RolloutMode
 
-from agentic_video.training.vllm_server import VideoServer
+from agentic_video.training.engines.vllm_server import VideoServer
 
 
 class Config(SimpleNamespace):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from agentic_video.training.vllm_sleep import SleepingMemory, keep_state, unnamed_memory
+from agentic_video.training.seams.vllm_sleep import SleepingMemory, keep_state, unnamed_memory
 from benchmarks.gpu.shapes import write_checkpoint
 
 BATCHED = 64

@@ -26,8 +26,10 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.systems.base import EpisodeView
 from agentic_video.systems.videozoomer import VideoZoomer
-from agentic_video.training import agent_loop
-from agentic_video.training.agent_loop import (
+from agentic_video.training.engines.vllm_images import MISSING, MISSING_IMAGES
+from agentic_video.training.inputs.references import IMAGES
+from agentic_video.training.loop import agent_loop
+from agentic_video.training.loop.agent_loop import (
     FINAL_OUTPUT,
     VALIDATE,
     VerlEngine,
@@ -35,10 +37,8 @@ from agentic_video.training.agent_loop import (
     node_retriever,
     weight_versions,
 )
-from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
-from agentic_video.training.references import IMAGES
-from agentic_video.training.router import RequestId
-from agentic_video.training.untrained import UNTRAINED
+from agentic_video.training.loop.router import RequestId
+from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types import frame as frame_module
 from agentic_video.types.action import Calls, Illegal
 from agentic_video.types.frame import Frame, ImageRef, Origin, image_key

@@ -14,10 +14,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.utils.tensordict_utils import assign_non_tensor_data, get_tensordict
 
 from agentic_video.report.held_out import GREEDY
-from agentic_video.training import agent_loop_manager
-from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
-from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
-from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.training.inputs.references import IMAGES, SequenceImages
+from agentic_video.training.loop import agent_loop_manager
+from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop
+from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopManager, VideoAgentLoopWorker, turns
 from agentic_video.types.action import Answer
 from agentic_video.types.frame import Frame, Origin
 from agentic_video.types.row import VideoQA

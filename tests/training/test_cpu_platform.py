@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from agentic_video.training.patches import on_cpu
+from agentic_video.training.seams.patches import on_cpu
 
 
 @pytest.mark.skipif(not on_cpu(), reason="runs where verl runs without GPUs")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, get_adv_estimator_fn
 
-from agentic_video.training.agent_loop import EpisodeOutput
-from agentic_video.training.credit import BY_TURN, by_turn, spread, turn_rewards
+from agentic_video.training.loop.agent_loop import EpisodeOutput
+from agentic_video.training.loop.credit import BY_TURN, by_turn, spread, turn_rewards
 from tests.training.test_trainer import make_trainer
 
 PLAIN = {"norm_adv_by_std_in_grpo": False}

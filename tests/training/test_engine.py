@@ -14,8 +14,8 @@ from verl.utils import tensordict_utils
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead, FSDPEngineWithValueHead
 
-from agentic_video.training.engine import VideoEngine, clips_as_images, sequence_inputs, with_patches
-from agentic_video.training.references import IMAGES
+from agentic_video.training.engines.actor import VideoEngine, clips_as_images, sequence_inputs, with_patches
+from agentic_video.training.inputs.references import IMAGES
 from agentic_video.types.frame import Frame
 from tests.training.updates import SIZES
 from tests.training.workers import sequence_images

@@ -17,7 +17,7 @@ from verl.utils import hf_processor
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import teach_clips
-from agentic_video.training.engine_images import (
+from agentic_video.training.engines.vllm_images import (
     ImageStats,
     MissingImages,
     ReferenceEngine,

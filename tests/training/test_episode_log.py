@@ -10,9 +10,9 @@ import transfer_queue
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.report.held_out import HeldOutScore, read_scores
-from agentic_video.training import episode_log
-from agentic_video.training.engine_images import ImageStats
-from agentic_video.training.episode_log import (
+from agentic_video.training.engines.vllm_images import ImageStats
+from agentic_video.training.logs import episode_log
+from agentic_video.training.logs.episode_log import (
     EpisodeWriter,
     StoreMetrics,
     engine_counters,

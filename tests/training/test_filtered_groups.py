@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorStack, TensorDict
 from verl.trainer.ppo.v1 import replay_buffer as buffers
 
-from agentic_video.training.filtered_groups import limit_drops, limit_of
+from agentic_video.training.ppo.filtered_groups import limit_drops, limit_of
 from tests.training.test_trainer import make_trainer
 
 BATCH = 4

@@ -14,8 +14,8 @@ from verl.utils import tensordict_utils
 from verl.utils.dataset.dataset_utils import DatasetPadMode
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from agentic_video.training.engine import VideoEngine
-from agentic_video.training.spans import HIDDEN
+from agentic_video.training.engines.actor import VideoEngine
+from agentic_video.training.inputs.spans import HIDDEN
 
 IDS = [[5, 6, 7, 8, 9, 10], [11, 12, 13]]
 SPANS = [[(3, 5, 1, 2), (5, 6, 0, 1)], []]

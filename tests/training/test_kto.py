@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.training.kto import KtoLoss, balanced_weights, mismatch, reference_point, sequence_log_probs
+from agentic_video.training.sft_kto.kto import KtoLoss, balanced_weights, mismatch, reference_point, sequence_log_probs
 from tests.training.trl_kto import EXPECTED, LABELS, Batch, TinyModel, config, models
 
 

@@ -9,8 +9,8 @@ from hydra.utils import get_object
 
 from agentic_video.config.compose import compose_recipe
 from agentic_video.config.settings import episode_limits, settings_of
-from agentic_video.training.kto import KtoLoss
 from agentic_video.training.kto_trainer import batch_loss, check_batch_size, kto_loss, summary
+from agentic_video.training.sft_kto.kto import KtoLoss
 
 EVA = Path(__file__).resolve().parents[2] / "recipes" / "eva"
 LOSS = KtoLoss(beta=0.5, undesirable_weight=2.0)

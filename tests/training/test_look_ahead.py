@@ -11,9 +11,9 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from verl.utils.dataset.rl_dataset import collate_fn
 from verl.utils.tensordict_utils import assign_non_tensor_data
 
-from agentic_video.training import agent_loop_manager
-from agentic_video.training.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker
-from agentic_video.training.trainer import VideoAgentTrainer
+from agentic_video.training.loop import agent_loop_manager
+from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopManager, VideoAgentLoopWorker
+from agentic_video.training.ppo.trainer import VideoAgentTrainer
 from tests.config.configs import composed
 
 ROWS = [{"raw_prompt": [{"role": "user"}], "video_qa": {"id": str(number)}, "number": number} for number in range(10)]

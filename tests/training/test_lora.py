@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.distributed.fsdp import CPUOffloadPolicy
 
-from agentic_video.training.engine import VideoEngine
+from agentic_video.training.engines.actor import VideoEngine
 from tests.planning.models import TINY, model_of
 from tests.training.test_fused_head import batch, computed, forwards, gradients, group, sharded  # noqa: F401
 

@@ -18,7 +18,7 @@ from verl.utils.tensordict_utils import get_tensordict
 from verl.workers.config import ActorConfig
 from verl.workers.utils.losses import ppo_loss
 
-from agentic_video.training.loss_means import SHARES, over_episodes, prepare_means, row_shares, trained_rows
+from agentic_video.training.engines.loss_means import SHARES, over_episodes, prepare_means, row_shares, trained_rows
 from tests.config.configs import composed
 
 PROMPT = 2

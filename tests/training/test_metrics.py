@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentic_video.report.collapse import GAP_OF_TURN
-from agentic_video.training.metrics import MAX_TURNS, GroupNames, gap_by_turn, group_metrics, rates_since
+from agentic_video.training.logs.metrics import MAX_TURNS, GroupNames, gap_by_turn, group_metrics, rates_since
 
 
 def episode(source: str, question_class: Any = None, acc: float = 1.0, **costs: float) -> dict[str, Any]:

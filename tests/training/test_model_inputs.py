@@ -17,7 +17,7 @@ from verl.utils import hf_processor
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.toyworld.model import ModelRecipe, build_model, save_checkpoint, video_processor
-from agentic_video.training.model_inputs import (
+from agentic_video.training.inputs.model_inputs import (
     clip_patches,
     clip_sizes,
     image_patches,

@@ -1,4 +1,4 @@
-from agentic_video.training.outputs import extra_fields, key_of, rewards_of, rollout_of
+from agentic_video.training.loop.outputs import extra_fields, key_of, rewards_of, rollout_of
 from tests.training.episodes import Queue, episode
 
 

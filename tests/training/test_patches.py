@@ -24,7 +24,7 @@ import zmq
 from tensordict import TensorDict
 
 from agentic_video.toyworld.model import FAMILIES, FamilyName, ModelRecipe, build_model
-from agentic_video.training import patches, weight_transfer
+from agentic_video.training.seams import patches, weight_transfer
 from tests.config.configs import composed
 
 CPU_ONLY = pytest.mark.skipif(not patches.on_cpu(), reason="runs where verl runs without GPUs")

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from verl.utils.tracking import Tracking
 
-from agentic_video.training import pictures
-from agentic_video.training.pictures import log_pictures
+from agentic_video.training.logs import pictures
+from agentic_video.training.logs.pictures import log_pictures
 from agentic_video.types.record import Record
 from agentic_video.video.store import StoreConfig
 from tests.report.test_episode_picture import QA, record

@@ -38,7 +38,7 @@ def test_agent_loop_reward_manager_and_trainer_are_registered() -> None:
     from verl.trainer.ppo.v1 import get_trainer_cls
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    assert _agent_loop_registry["video_agent"]["_target_"] == "agentic_video.training.agent_loop.VideoAgentLoop"
+    assert _agent_loop_registry["video_agent"]["_target_"] == "agentic_video.training.loop.agent_loop.VideoAgentLoop"
     assert get_reward_manager_cls("video_agent").__name__ == "VideoAgentRewardManager"
     assert issubclass(get_trainer_cls("agentic_video"), PPOTrainerSync)
     for name, mode in TRAINER_MODES.items():

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import transfer_queue
 
-from agentic_video.training.restored import Restored
+from agentic_video.training.ppo.restored import Restored
 
 PROMPT = {"is_prompt": True}
 

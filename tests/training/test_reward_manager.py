@@ -19,7 +19,7 @@ from agentic_video.config.settings import settings_of
 from agentic_video.graders.base import Graders
 from agentic_video.graders.judge import EndpointError
 from agentic_video.systems.videozoomer.system import VideoZoomer
-from agentic_video.training.reward_manager import VideoAgentRewardManager, graders_of, score_with_fallback
+from agentic_video.training.loop.reward_manager import VideoAgentRewardManager, graders_of, score_with_fallback
 from agentic_video.types.action import Answer, Calls, Illegal, ToolCall
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score

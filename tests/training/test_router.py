@@ -15,7 +15,7 @@ from verl.workers.rollout.llm_server import LLMServerClient, LLMServerManager
 from verl.workers.rollout.replica import TokenOutput
 from verl.workers.rollout.router import _load_router_yaml, _resolve_router_class, get_router_handle
 
-from agentic_video.training.router import GroupRouter, OneEngineClient, RequestId, client_of, packaged_path
+from agentic_video.training.loop.router import GroupRouter, OneEngineClient, RequestId, client_of, packaged_path
 from tests.config.configs import composed
 
 PACKAGED = "pkg://agentic_video.training/router.yaml"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentic_video.training.run_watch import EXIT_STATUS, RunWatch, died, gone
+from agentic_video.training.logs.run_watch import EXIT_STATUS, RunWatch, died, gone
 
 
 def node(name: str, alive: bool = True) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_what_has_stopped_says_nothing() -> None:
 def test_the_process_ends_though_its_main_thread_waits() -> None:
     program = (
         "import threading\n"
-        "from agentic_video.training.run_watch import RunWatch, end_process\n"
+        "from agentic_video.training.logs.run_watch import RunWatch, end_process\n"
         "nodes = [{'NodeID': '1', 'NodeManagerAddress': 'a', 'Alive': True}]\n"
         "actors = [{'ActorID': 'x', 'State': 'ALIVE', 'Address': {'NodeID': '1'}}]\n"
         "RunWatch(lambda: list(nodes), lambda: actors, end_process, seconds=0.01)\n"

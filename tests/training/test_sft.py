@@ -14,8 +14,8 @@ from torch.utils.data import DistributedSampler
 from torchdata.stateful_dataloader import StatefulDataLoader
 from verl.utils import tensordict_utils as tu
 
+from agentic_video.training.ppo.steps import epochs_for, take_epochs
 from agentic_video.training.sft import VideoSFTTrainer, check_batches
-from agentic_video.training.steps import epochs_for, take_epochs
 
 SAMPLES, BATCH = 16, 4
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentic_video.training.spans import (
+from agentic_video.training.inputs.spans import (
     attention_allowed,
     hidden_spans,
     loss_in_tags,

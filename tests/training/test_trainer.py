@@ -11,14 +11,14 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from agentic_video.config.features import TRAINER_MODES
 from agentic_video.report.held_out import read_scores
-from agentic_video.training import trainer as trainer_module
-from agentic_video.training.episode_log import StoreMetrics
-from agentic_video.training.filtered_groups import LimitedDrops
-from agentic_video.training.look_ahead import LookAhead
-from agentic_video.training.restored import Restored
-from agentic_video.training.trainer import EpisodeLog, VideoAgentTrainer
-from agentic_video.training.untrained import Untrained
-from agentic_video.training.updates import EvenUpdates
+from agentic_video.training.logs.episode_log import StoreMetrics
+from agentic_video.training.loop.untrained import Untrained
+from agentic_video.training.ppo import trainer as trainer_module
+from agentic_video.training.ppo.filtered_groups import LimitedDrops
+from agentic_video.training.ppo.look_ahead import LookAhead
+from agentic_video.training.ppo.restored import Restored
+from agentic_video.training.ppo.trainer import EpisodeLog, VideoAgentTrainer
+from agentic_video.training.ppo.updates import EvenUpdates
 from agentic_video.types.record import read_records
 from tests.config.configs import composed
 from tests.training.episodes import QA, Queue, batch_of, episode

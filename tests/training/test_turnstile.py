@@ -3,16 +3,16 @@
 import asyncio
 from itertools import pairwise
 
-from agentic_video.training.turnstile import one_by_one
+from agentic_video.training.loop.turnstile import yield_fairly
 
 
-def test_what_is_ready_at_once_goes_on_one_by_one() -> None:
+def test_what_is_ready_at_once_goes_on_yield_fairly() -> None:
     passed: list[int] = []
     seen: list[int] = []
 
     async def episode(number: int, ready: asyncio.Event) -> None:
         await ready.wait()
-        await one_by_one()
+        await yield_fairly()
         passed.append(number)
 
     async def watch() -> None:
@@ -37,7 +37,7 @@ def test_one_that_is_cancelled_while_it_waits_holds_up_nobody() -> None:
         done: list[str] = []
 
         async def pass_through(name: str) -> None:
-            await one_by_one()
+            await yield_fairly()
             done.append(name)
 
         tasks = [asyncio.create_task(pass_through(name)) for name in "abc"]

@@ -17,9 +17,9 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.trainer.ppo.core_algos import agg_loss
 from verl.trainer.ppo.v1 import replay_buffer as buffers
 
-from agentic_video.training.agent_loop_manager import VideoAgentLoopWorker
-from agentic_video.training.episode_log import sampled_reward
-from agentic_video.training.untrained import UNTRAINED, left_out, without_signal
+from agentic_video.training.logs.episode_log import sampled_reward
+from agentic_video.training.loop.agent_loop_manager import VideoAgentLoopWorker
+from agentic_video.training.loop.untrained import UNTRAINED, left_out, without_signal
 from tests.training.test_patches import replay_buffer_of
 from tests.training.test_trainer import make_trainer
 from tests.training.workers import make_worker

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from tensordict import NonTensorData, TensorDict
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-from agentic_video.training.updates import EvenUpdates, spread_padding
+from agentic_video.training.ppo.updates import EvenUpdates, spread_padding
 
 RANKS = 4
 

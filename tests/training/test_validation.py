@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from agentic_video.report.held_out import GREEDY
-from agentic_video.training.metrics import GroupNames, group_metrics
-from agentic_video.training.validation import ROLLOUTS, WithGreedy, greedy_name, validation_batch
+from agentic_video.training.logs.metrics import GroupNames, group_metrics
+from agentic_video.training.ppo.validation import ROLLOUTS, WithGreedy, greedy_name, validation_batch
 from tests.config.configs import composed
 
 BATCH = {

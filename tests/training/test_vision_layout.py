@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import vision_utils
 
-from agentic_video.training.vision_layout import laid_out_once
+from agentic_video.training.seams.vision_layout import laid_out_once
 
 NAMES = ("get_vision_position_ids", "get_vision_window_index", "get_vision_bilinear_indices_and_weights")
 MERGE, WINDOW, PATCH, SIDE = 2, 112, 14, 48

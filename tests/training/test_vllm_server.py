@@ -10,8 +10,8 @@ from verl.workers.rollout.replica import RolloutReplicaRegistry, get_rollout_rep
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from agentic_video.training.engine_images import ImageStats, MissingImages, ReferenceEngine
-from agentic_video.training.vllm_server import ENGINE_DEAD, VideoReplica, VideoServer
+from agentic_video.training.engines.vllm_images import ImageStats, MissingImages, ReferenceEngine
+from agentic_video.training.engines.vllm_server import ENGINE_DEAD, VideoReplica, VideoServer
 from agentic_video.types.frame import ImageRef
 from tests.training.servers import server
 

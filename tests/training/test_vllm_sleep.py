@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from agentic_video.training import vllm_sleep
-from agentic_video.training.vllm_sleep import SleepingMemory, keep_state, unnamed_memory
+from agentic_video.training.seams import vllm_sleep
+from agentic_video.training.seams.vllm_sleep import SleepingMemory, keep_state, unnamed_memory
 from agentic_video.utils.environment import LAPTOP_ENV
 
 REPOSITORY = Path(__file__).resolve().parents[2]

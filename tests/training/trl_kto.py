@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from agentic_video.training.kto import KtoLoss, mismatch
+from agentic_video.training.sft_kto.kto import KtoLoss, mismatch
 
 EXPECTED = Path(__file__).with_suffix(".json")
 VOCABULARY = 13

@@ -17,8 +17,8 @@ import numpy as np
 import ray
 
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.model_inputs import visual_sizes
-from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.training.inputs.model_inputs import visual_sizes
+from agentic_video.training.inputs.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Message, Visual
 from agentic_video.video.node_actor import node_id

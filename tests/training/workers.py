@@ -10,9 +10,9 @@ import torch
 from tensordict import TensorDict
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from agentic_video.training.agent_loop_manager import INPUTS, VideoAgentLoopWorker
-from agentic_video.training.engine import reference_patches, sequence_inputs, with_patches
-from agentic_video.training.references import IMAGES, SequenceImages
+from agentic_video.training.engines.actor import reference_patches, sequence_inputs, with_patches
+from agentic_video.training.inputs.references import IMAGES, SequenceImages
+from agentic_video.training.loop.agent_loop_manager import INPUTS, VideoAgentLoopWorker
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.video.store import StoreConfig

@@ -75,7 +75,7 @@ def test_undressed(text: str, expected: str) -> None:
     assert undress(text) == expected
 
 
-def test_wrappers_are_taken_off_one_by_one() -> None:
+def test_wrappers_are_taken_off_yield_fairly() -> None:
     assert list(peeled("**$\\boxed{\\text{(x)}}$**.")) == [
         "**$\\boxed{\\text{(x)}}$**.",
         "$\\boxed{\\text{(x)}}$",

@@ -54,7 +54,7 @@ def test_folders_stay_below_their_limit_and_make_the_same_wheels(folder: Path, t
         assert (whole / file.name).read_bytes() == file.read_bytes()
 
 
-def test_folders_may_arrive_one_by_one(folder: Path, tmp_path: Path) -> None:
+def test_folders_may_arrive_yield_fairly(folder: Path, tmp_path: Path) -> None:
     batches, arrived, whole = tmp_path / "batches", tmp_path / "arrived", tmp_path / "whole"
     wheels.split(folder, batches, 2.5)
     left = []

@@ -69,7 +69,7 @@ def test_the_overview_s_tokens_are_shared(qa: VideoQA, seconds: float, tokens: i
     assert tokens * (len(clip.frames) // 2) <= 16_384
 
 
-def test_images_share_them_one_by_one(qa: VideoQA) -> None:
+def test_images_share_them_yield_fairly(qa: VideoQA) -> None:
     system = VideoO3(frames_as="images")
     trajectory = run(system, qa, MemorySource(60.0, fps=4.0, size=HD), REPLY)
     frame = trajectory.frames[0]

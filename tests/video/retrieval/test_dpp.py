@@ -29,7 +29,7 @@ def determinant(relevance: Floats, features: Floats, chosen: tuple[int, ...]) ->
     return float(np.linalg.det(kernel[np.ix_(chosen, chosen)]))
 
 
-def one_by_one(relevance: Floats, features: Floats, count: int) -> list[int]:
+def yield_fairly(relevance: Floats, features: Floats, count: int) -> list[int]:
     """Greedy MAP by its definition."""
     chosen: list[int] = []
     for _ in range(count):
@@ -91,9 +91,9 @@ def small_sets(draw: st.DrawFn) -> tuple[Floats, Floats, int]:
 
 
 @given(small_sets())
-def test_it_is_what_determinants_say_one_by_one(case: tuple[Floats, Floats, int]) -> None:
+def test_it_is_what_determinants_say_yield_fairly(case: tuple[Floats, Floats, int]) -> None:
     relevance, features, count = case
-    assert greedy_map(relevance, alike(features), count) == one_by_one(relevance, features, count)
+    assert greedy_map(relevance, alike(features), count) == yield_fairly(relevance, features, count)
 
 
 @given(small_sets())

@@ -9,14 +9,10 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from agentic_video.report.held_out import GREEDY
+from agentic_video.training.logs.metrics import greedy_name
 
 ROLLOUTS = "__rollout_n__"
 """In a row of a validation: how many episodes verl plays on it."""
-
-
-def greedy_name(data_source: str) -> str:
-    """What a data source is called in the figures of its greedy episodes."""
-    return f"{data_source}/{GREEDY}"
 
 
 def validation_batch(config: DictConfig) -> int:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 _locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def one_by_one() -> None:
+async def yield_fairly() -> None:
     """Wait for one's turn: of all coroutines that wait here, an event loop lets one go on each time it goes round.
 
     An event loop runs all that is ready before it looks at anything else. When 64 episodes get their answers at once,
@@ -23,7 +23,7 @@ async def one_by_one() -> None:
         await asyncio.sleep(0)
 
 
-async def beside(work: Callable[[], T]) -> T:
+async def run_in_thread(work: Callable[[], T]) -> T:
     """What a function returns, which runs while the event loop goes on.
 
     It runs on one thread for all episodes: of several, each would make the event loop wait for five milliseconds (the

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import transfer_queue as tq
 
-from agentic_video.training.outputs import rollout_of
+from agentic_video.training.loop.outputs import rollout_of
 
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer

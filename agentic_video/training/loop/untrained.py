@@ -13,7 +13,7 @@ import torch
 import transfer_queue as tq
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from agentic_video.training.outputs import rewards_of, rollout_of
+from agentic_video.training.loop.outputs import rewards_of, rollout_of
 
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer

@@ -13,8 +13,14 @@ from vllm.v1.engine.exceptions import EngineDeadError
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.rollout.vllm_clips import teach_clips
-from agentic_video.training.engine_images import MISSING, MISSING_IMAGES, ImageStats, MissingImages, ReferenceEngine
-from agentic_video.training.patches import unique_job
+from agentic_video.training.engines.vllm_images import (
+    MISSING,
+    MISSING_IMAGES,
+    ImageStats,
+    MissingImages,
+    ReferenceEngine,
+)
+from agentic_video.training.seams.patches import unique_job
 from agentic_video.utils.threads import take_image_threads
 from agentic_video.video.fetch import FrameFetcher
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentic_video.training.model_inputs import clip_patches, image_patches
+from agentic_video.training.inputs.model_inputs import clip_patches, image_patches
 from agentic_video.types.frame import Clip
 from agentic_video.types.message import Visual, frames_of
 

@@ -16,9 +16,9 @@ from agentic_video.datasets.rows import reported, video_problem
 from agentic_video.rollout.chat_template import kwargs_of
 from agentic_video.rollout.replay import ReplayedSequence, ReplayError, replay
 from agentic_video.rollout.tokens import ChatFormat
-from agentic_video.training.model_inputs import rope_positions, visual_sizes
-from agentic_video.training.raw_visuals import raw_visuals
-from agentic_video.training.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
+from agentic_video.training.inputs.model_inputs import rope_positions, visual_sizes
+from agentic_video.training.inputs.raw_visuals import raw_visuals
+from agentic_video.training.inputs.spans import HIDDEN, hidden_spans, loss_in_tags, turns_with_loss
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Visual
 from agentic_video.types.record import Record, RecordError, RecordLine, record_lines
@@ -51,7 +51,7 @@ class Sample:
     Attributes:
         line: The record, unread: each rank holds the whole set.
         number: Which of the episode's sequences, from 0.
-        label: See :class:`agentic_video.training.kto_dataset.KtoDataset`; None where there are no labels.
+        label: See :class:`agentic_video.training.sft_kto.kto_dataset.KtoDataset`; None where there are no labels.
     """
 
     line: RecordLine

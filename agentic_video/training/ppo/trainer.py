@@ -14,8 +14,7 @@ from agentic_video.config.features import TRAINER_MODES
 from agentic_video.config.settings import settings_of
 from agentic_video.report.collapse import WARNING, CollapseWatch
 from agentic_video.report.format_alarm import FormatAlarm
-from agentic_video.training.credit import BY_TURN
-from agentic_video.training.episode_log import (
+from agentic_video.training.logs.episode_log import (
     EpisodeWriter,
     StoreMetrics,
     engine_counters,
@@ -26,19 +25,20 @@ from agentic_video.training.episode_log import (
     sampled_reward,
     watched_validation,
 )
-from agentic_video.training.filtered_groups import LimitedDrops
-from agentic_video.training.look_ahead import LookAhead
-from agentic_video.training.metrics import GroupNames, group_metrics
-from agentic_video.training.outputs import REWARDS
-from agentic_video.training.patches import STALL_SECONDS
-from agentic_video.training.pictures import log_pictures
-from agentic_video.training.restored import Restored
-from agentic_video.training.router import client_of, packaged_path
-from agentic_video.training.run_watch import RunWatch, end_process, run_actors
-from agentic_video.training.steps import take_epochs
-from agentic_video.training.untrained import Untrained
-from agentic_video.training.updates import EvenUpdates
-from agentic_video.training.validation import WithGreedy, validation_batch
+from agentic_video.training.logs.metrics import GroupNames, group_metrics
+from agentic_video.training.logs.pictures import log_pictures
+from agentic_video.training.logs.run_watch import RunWatch, end_process, run_actors
+from agentic_video.training.loop.credit import BY_TURN
+from agentic_video.training.loop.outputs import REWARDS
+from agentic_video.training.loop.router import client_of, packaged_path
+from agentic_video.training.loop.untrained import Untrained
+from agentic_video.training.ppo.filtered_groups import LimitedDrops
+from agentic_video.training.ppo.look_ahead import LookAhead
+from agentic_video.training.ppo.restored import Restored
+from agentic_video.training.ppo.steps import take_epochs
+from agentic_video.training.ppo.updates import EvenUpdates
+from agentic_video.training.ppo.validation import WithGreedy, validation_batch
+from agentic_video.training.seams.patches import STALL_SECONDS
 
 SURPLUS = "training/filter_groups/discarded_surplus_samples"
 """verl's count of a step's groups with a signal that were more than a batch."""
@@ -51,7 +51,7 @@ class EpisodeLog(_Base):
     """What episodes did, logged by any of verl's trainers that it is mixed into.
 
     Logged are the mean of every ``reward_extra_info`` key, as ``episode/<key>``; the figures of each data source and
-    class (:mod:`agentic_video.training.metrics`), in training and in validation; the counters of frame stores,
+    class (:mod:`agentic_video.training.logs.metrics`), in training and in validation; the counters of frame stores,
     retrievers and engines; and some episodes of each validation as pictures.
 
     Attributes:

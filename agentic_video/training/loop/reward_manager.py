@@ -16,9 +16,9 @@ from agentic_video.graders.judge import Judge, Scale
 from agentic_video.graders.verifier import Verifier, VerifierError
 from agentic_video.systems.base import System
 from agentic_video.systems.reward_function import check_function, score_episode
-from agentic_video.training.credit import turn_rewards
-from agentic_video.training.outputs import REWARDS
-from agentic_video.training.untrained import UNTRAINED
+from agentic_video.training.loop.credit import turn_rewards
+from agentic_video.training.loop.outputs import REWARDS
+from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score

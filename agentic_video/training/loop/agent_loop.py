@@ -25,13 +25,13 @@ from agentic_video.rollout.policy import EngineError
 from agentic_video.rollout.tokens import ChatFormat, TokenPolicy, TokenSequence
 from agentic_video.systems.base import System
 from agentic_video.tools.base import Retriever
-from agentic_video.training.credit import spread
-from agentic_video.training.engine_images import MISSING, MISSING_IMAGES
-from agentic_video.training.outputs import REWARDS
-from agentic_video.training.references import IMAGES, SequenceImages
-from agentic_video.training.router import RequestId
-from agentic_video.training.turnstile import beside, one_by_one
-from agentic_video.training.untrained import UNTRAINED
+from agentic_video.training.engines.vllm_images import MISSING, MISSING_IMAGES
+from agentic_video.training.inputs.references import IMAGES, SequenceImages
+from agentic_video.training.loop.credit import spread
+from agentic_video.training.loop.outputs import REWARDS
+from agentic_video.training.loop.router import RequestId
+from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
+from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types.frame import Clip, Frame, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
 from agentic_video.types.row import VideoQA
@@ -101,7 +101,7 @@ def turn_parameters(server: str) -> Callable[[GenerationRequest], dict[str, Any]
 class VerlEngine:
     """verl's LLM server as an episode's engine.
 
-    vLLM is given references (:mod:`agentic_video.training.engine_images`): frames of a store without their pixels, and
+    vLLM is given references (:mod:`agentic_video.training.engines.vllm_images`): frames of a store without pixels, and
     pictures that a tool made with theirs the first time, later only if the server asks for them.
 
     Args:
@@ -140,7 +140,7 @@ class VerlEngine:
     async def generate(self, request: GenerationRequest) -> Completion:
         """See :class:`agentic_video.rollout.engine.Engine`."""
         if new := [shown for shown in request.visuals if not shown.has_key]:
-            await beside(lambda: [shown.key for shown in new])  # hashes pixels
+            await run_in_thread(lambda: [shown.key for shown in new])  # hashes pixels
         ids: list[int] = []
         log_probs: list[float] = []
         reports: list[dict[str, Any]] = []
@@ -179,7 +179,7 @@ class VerlEngine:
             raise EngineError("only vLLM takes clips here (rollout.name): set agentic_video.system.frames_as=images")
         else:
             images = list(self.images(frames_of(request.visuals)))
-        await one_by_one()
+        await yield_fairly()
         loop = asyncio.get_running_loop()
         if not self._under_way:
             self._since = loop.time()
@@ -198,7 +198,7 @@ class VerlEngine:
             self._under_way -= 1
             if not self._under_way:
                 self.seconds += loop.time() - self._since
-            await one_by_one()
+            await yield_fairly()
 
     def _references(self, shown: Sequence[Visual], wanted: AbstractSet[str]) -> list[ImageRef | VideoRef]:
         """Images and clips as references, each picture with its pixels at most once."""
@@ -261,13 +261,13 @@ class FairSource(CountedSource):
     async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """See :meth:`FrameSource.aframes`."""
         frames = await super().aframes(path, indices, size)
-        await one_by_one()
+        await yield_fairly()
         return frames
 
     async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
         """See :meth:`FrameSource.aframes_at`."""
         frames = await super().aframes_at(path, times, size)
-        await one_by_one()
+        await yield_fairly()
         return frames
 
 
@@ -384,7 +384,7 @@ class VideoAgentLoop(AgentLoopBase):
             ),
             "num_turns": 2 * len(trajectory.turns),
         }
-        await one_by_one()
+        await yield_fairly()
         # A validation trains on nothing.
         sequences = [*([] if row.get(VALIDATE) else policy.aside_sequences), *policy.sequences]
         outputs = await self._outputs(sequences, shared, log_probs=bool(sampling_params.get("logprobs")))
@@ -410,7 +410,7 @@ class VideoAgentLoop(AgentLoopBase):
         self, sequences: Sequence[TokenSequence], shared: Mapping[str, Any], *, log_probs: bool
     ) -> list[AgentLoopOutput]:
         """An output for each sequence of an episode."""
-        images = await beside(lambda: self._images(sequences))  # pictures that a tool made have no key yet
+        images = await run_in_thread(lambda: self._images(sequences))  # pictures that a tool made have no key yet
         return [
             EpisodeOutput(
                 prompt_ids=sequence.prompt_ids,

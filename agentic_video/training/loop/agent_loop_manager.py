@@ -26,13 +26,13 @@ from verl.utils.tensordict_utils import get_non_tensor_data, index_select_tensor
 from agentic_video.config.settings import settings_of
 from agentic_video.report.held_out import GREEDY
 from agentic_video.rollout.prefetch import prefetch_opening
-from agentic_video.training.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
-from agentic_video.training.model_inputs import rope_positions, visual_sizes
-from agentic_video.training.outputs import key_of
-from agentic_video.training.references import IMAGES
-from agentic_video.training.reward_workers import while_answering
-from agentic_video.training.turnstile import beside, one_by_one
-from agentic_video.training.untrained import UNTRAINED
+from agentic_video.training.inputs.model_inputs import rope_positions, visual_sizes
+from agentic_video.training.inputs.references import IMAGES
+from agentic_video.training.loop.agent_loop import AGENT_NAME, VALIDATE, VideoAgentLoop, node_retriever, node_store
+from agentic_video.training.loop.outputs import key_of
+from agentic_video.training.loop.reward_workers import while_answering
+from agentic_video.training.loop.turnstile import run_in_thread, yield_fairly
+from agentic_video.training.loop.untrained import UNTRAINED
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.video.processor_rules import processor_rules
 
@@ -92,7 +92,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         if kwargs.get(GREEDY) or not sampled:
             sampling_params = dict(sampling_params)
             apply_greedy_sampling_params(sampling_params)
-        await one_by_one()
+        await yield_fairly()
         if kwargs.get("agent_name") != AGENT_NAME or RolloutTraceConfig.get_backend() is not None:
             return await super()._run_agent_loop(sampling_params, trajectory, **kwargs)
         # As verl does it, without hydra's look at the class: that takes a fifth of a short episode's time here.
@@ -105,7 +105,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> Any:
         for one in output if isinstance(output, list) else [output]:
             if IMAGES in (one.multi_modal_data or {}):
-                one.multi_modal_data[INPUTS] = await beside(partial(self._inputs, one))
+                one.multi_modal_data[INPUTS] = await run_in_thread(partial(self._inputs, one))
         await super()._agent_loop_postprocess(output, validate, **kwargs)
         if not validate:
             await self._tag_untrained(output, **kwargs)
@@ -136,7 +136,7 @@ class VideoAgentLoopWorker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):  
         await while_answering(scoring, self.reward_loop_worker_handles or (), settings_of(self.config).reward.timeout)
         if scored.reward_score is not None:
             last.reward_score = scored.reward_score
-        await one_by_one()
+        await yield_fairly()
 
     def _compute_multi_modal_inputs(self, output: Any, input_ids: torch.Tensor) -> dict[str, Any]:
         data = output.multi_modal_data or {}

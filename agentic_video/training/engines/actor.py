@@ -4,7 +4,7 @@ What travels from a rollout to the trainer are the references of :mod:`agentic_v
 the distinct images of a micro-batch as bytes from the frame stores, and makes their patches on its device: a thousandth
 of what float32 patches would move, as an image's patches are eight times its bytes, and the images of a group are
 mostly the same. Clips are made of their frames, which are images like all others. SFT's and KTO's samples come with
-their pixels (:mod:`agentic_video.training.raw_visuals`), of which patches are made here, too.
+their pixels (:mod:`agentic_video.training.inputs.raw_visuals`), of which patches are made here, too.
 
 A micro-batch's clips go through the model as images of several moments. verl's forward would run the vision tower once
 for images and once more for clips; under FSDP each run gathers the tower's weights from all ranks, so that all of them
@@ -24,11 +24,11 @@ from verl.utils.device import get_device_id
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from agentic_video.training.loss_means import over_episodes, prepare_means, trained_rows
-from agentic_video.training.model_inputs import clip_patches, image_patches, pixels_of, seqlens
-from agentic_video.training.raw_visuals import PIXELS, with_patches_of_raw
-from agentic_video.training.references import IMAGES, SequenceImages
-from agentic_video.training.spans import HIDDEN, attention_allowed
+from agentic_video.training.engines.loss_means import over_episodes, prepare_means, trained_rows
+from agentic_video.training.inputs.model_inputs import clip_patches, image_patches, pixels_of, seqlens
+from agentic_video.training.inputs.raw_visuals import PIXELS, with_patches_of_raw
+from agentic_video.training.inputs.references import IMAGES, SequenceImages
+from agentic_video.training.inputs.spans import HIDDEN, attention_allowed
 from agentic_video.types.frame import VideoRef
 from agentic_video.video.fetch import FrameFetcher
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
-from agentic_video.training.outputs import rollout_of
+from agentic_video.training.loop.outputs import rollout_of
 
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer

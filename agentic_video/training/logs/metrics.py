@@ -36,8 +36,7 @@ import torch
 from agentic_video.report.collapse import GAP_OF_TURN
 from agentic_video.report.held_out import GREEDY, REWARD_ERROR
 from agentic_video.rollout.costs import COSTS
-from agentic_video.training.outputs import REWARDS
-from agentic_video.training.validation import greedy_name
+from agentic_video.training.loop.outputs import REWARDS
 from agentic_video.utils.standard_error import clustered_error
 
 Split = Literal["train", "val"]
@@ -57,6 +56,11 @@ _FROM_REWARD = {
     "frames": "frames",
 }
 _FROM_COSTS = ("visual_tokens", "decode_seconds", "windows_found", "windows_shown", "looks_in_windows")
+
+
+def greedy_name(data_source: str) -> str:
+    """Name of a data source in the figures of its greedy episodes."""
+    return f"{data_source}/{GREEDY}"
 
 
 class GroupNames:

@@ -1,8 +1,4 @@
-"""What a trainer does with finished episodes beside training on them: figures, records, pictures.
-
-Episodes are verl's ``extra_fields`` of scored outputs, with the keys ``video_qa``, ``trajectory``, ``costs`` and
-``reward_extra_info`` (see :mod:`agentic_video.training.agent_loop` and :mod:`agentic_video.training.reward_manager`).
-"""
+"""Figures and records of finished episodes: verl's ``extra_fields`` of scored outputs (``VideoAgentLoop``)."""
 
 import math
 from collections import Counter, defaultdict
@@ -22,11 +18,11 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from agentic_video.report.collapse import WARNING
 from agentic_video.report.held_out import GREEDY, HeldOutScore, write_scores
-from agentic_video.training.agent_loop import FINAL_OUTPUT
-from agentic_video.training.metrics import rates_since
-from agentic_video.training.outputs import REWARDS, extra_fields, key_of
-from agentic_video.training.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
-from agentic_video.training.untrained import UNTRAINED, without_signal
+from agentic_video.training.logs.metrics import rates_since
+from agentic_video.training.loop.agent_loop import FINAL_OUTPUT
+from agentic_video.training.loop.outputs import REWARDS, extra_fields, key_of
+from agentic_video.training.loop.reward_manager import REWARD_KEY, REWARD_KEY_UNITS
+from agentic_video.training.loop.untrained import UNTRAINED, without_signal
 from agentic_video.types.record import Record, write_record
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import Trajectory
@@ -320,7 +316,7 @@ def engine_counters(servers: Iterable[Any]) -> dict[str, float]:
         servers: Ray's handles of verl's servers; those that count nothing are left out.
 
     Returns:
-        ``engine_images/<counter>`` (:class:`agentic_video.training.engine_images.ImageStats`).
+        ``engine_images/<counter>`` (:class:`agentic_video.training.engines.vllm_images.ImageStats`).
     """
     counting = [server for server in servers if hasattr(server, "image_stats")]
     total: Counter[str] = Counter()
@@ -342,7 +338,7 @@ class StoreMetrics:
         self._before: Mapping[str, float] = {}
 
     def step(self) -> dict[str, float]:
-        """The counters by now, with :func:`~agentic_video.training.metrics.rates_since` the step before."""
+        """The counters by now, with :func:`~agentic_video.training.logs.metrics.rates_since` the step before."""
         now = self._read()
         rates, self._before = rates_since(now, self._before), now
         return {**now, **rates}

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from agentic_video.training.weight_transfer import WatchedSocket
+from agentic_video.training.seams.weight_transfer import WatchedSocket
 from agentic_video.utils.checkpoints import newest_whole, same_run, saved_before
 from agentic_video.utils.errors import CANNOT_GO_ON, one_line
 
@@ -319,8 +319,8 @@ def dropped_groups(replay_buffer: ModuleType) -> None:
     replaced as one without signal. And verl counts dropped groups by that metric, whichever it is; here by their
     reward, so that the mean over all that was sampled is known.
     """
-    from agentic_video.training.filtered_groups import name_by_reward
-    from agentic_video.training.untrained import reclassify
+    from agentic_video.training.loop.untrained import reclassify
+    from agentic_video.training.ppo.filtered_groups import name_by_reward
 
     original = replay_buffer.ReplayBuffer._dapo_filtered_keys
 
@@ -346,7 +346,7 @@ def limited_drops(replay_buffer: ModuleType) -> None:
     Once a step has dropped so many groups, its batch is filled with those that come, though they teach nothing. Those
     that teach something are chosen first.
     """
-    from agentic_video.training.filtered_groups import kept_alike, limit_of, with_signal_first
+    from agentic_video.training.ppo.filtered_groups import kept_alike, limit_of, with_signal_first
 
     def limit(buffer: Any) -> None:
         original = buffer._terminal_eviction_reasons
@@ -689,7 +689,7 @@ def merge_lora(state: Mapping[str, Any], scale: float) -> dict[str, Any]:
 
 def gaps_of_turns(trainer_base: ModuleType) -> None:
     """verl compares the probabilities of engine and actor over all tokens: also turn by turn, where it has both."""
-    from agentic_video.training.metrics import gap_by_turn
+    from agentic_video.training.logs.metrics import gap_by_turn
 
     original = trainer_base.calculate_debug_metrics
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from omegaconf import OmegaConf, open_dict
 
-from agentic_video.training.outputs import rewards_of, rollout_of
-from agentic_video.training.reward_manager import REWARD_KEY
+from agentic_video.training.loop.outputs import rewards_of, rollout_of
+from agentic_video.training.loop.reward_manager import REWARD_KEY
 
 if TYPE_CHECKING:
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer

@@ -1,0 +1,1 @@
+"""The engines of a run: the actor that trains, and the vLLM servers that generate."""

@@ -1,0 +1,1 @@
+"""Model inputs of a sequence: pixel values, sizes, positions, spans."""

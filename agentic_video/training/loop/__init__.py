@@ -1,0 +1,1 @@
+"""From a row to a scored rollout: agent loop, workers, router, rewards."""

@@ -1,0 +1,1 @@
+"""verl's PPO trainers, extended."""

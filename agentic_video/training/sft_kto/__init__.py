@@ -1,0 +1,1 @@
+"""Data sets and losses of SFT and KTO."""

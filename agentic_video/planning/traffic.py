@@ -1,7 +1,8 @@
 """Bytes that a step moves, what waits in main memory, and the seconds of what isn't the model: per hop, from a job.
 
 Images travel as references (``training/inputs/references.py``); pixels are fetched as bytes where they are looked at,
-by engines and by the trainer's ranks. Beside it stands what stock verl would move: float32 patches through TransferQueue.
+by engines and by the trainer's ranks. Alongside it stands what stock verl would move: float32 patches through
+TransferQueue.
 
 Sources: this package's own way of pixels, vLLM's and verl's code, and times measured on two CPU cores, each given with
 its constant. They are for orders of magnitude: decoding depends on the videos, the rest on the machine.

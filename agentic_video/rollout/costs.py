@@ -2,13 +2,13 @@
 
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.types.trajectory import Aside, Trajectory
-from agentic_video.video.counted import CountedSource
+from agentic_video.video.source import CountingSource
 
 COSTS = "costs"
 """In ``extra_fields``: what the episode took, by name (see :func:`episode_costs`)."""
 
 
-def episode_costs(trajectory: Trajectory, chat_format: ChatFormat, source: CountedSource) -> dict[str, float]:
+def episode_costs(trajectory: Trajectory, chat_format: ChatFormat, source: CountingSource) -> dict[str, float]:
     """What an episode took, for the log.
 
     Returns:

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Observation, Part
-from agentic_video.video.crop import crop
 from agentic_video.video.processor_rules import ProcessorRules
-from agentic_video.video.sizes import resize
-from agentic_video.video.source import FrameSource
+from agentic_video.video.sizes import crop, resize
+from agentic_video.video.source import FrameRequest, FrameSource
 
 
 class PictureFitter:
@@ -64,11 +63,12 @@ class PictureFitter:
 
     async def _resized(self, frame: Frame, size: tuple[int, int]) -> Frame:
         if frame.origin is not None:
-            (found,) = await self._source.aframes(frame.origin.video, [frame.origin.index], size)
+            request = FrameRequest(frame.origin.video, [frame.origin.index], size=size)
+            (found,) = (await self._source.serve(request)).frames
             return found if found.time == frame.time else replace(found, time=frame.time)
         if frame.crop is not None:
             # As SFT cuts it out again: in one step.
             whole = frame.crop.frame_width, frame.crop.frame_height
-            (found,) = await self._source.aframes(self._path, [frame.index], whole)
+            (found,) = (await self._source.serve(FrameRequest(self._path, [frame.index], size=whole))).frames
             return await asyncio.to_thread(crop, found, frame.crop.box, size)
         return replace(frame, image=await asyncio.to_thread(resize, frame.image, *size))

@@ -11,7 +11,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.video.errors import VideoError
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.processor_rules import ProcessorError, ProcessorRules
-from agentic_video.video.source import FrameSource
+from agentic_video.video.source import FrameRequest, FrameSource
 
 
 class ToolError(Exception):
@@ -83,7 +83,7 @@ class Video:
         Raises:
             VideoError: The file is missing or can't be decoded.
         """
-        return cls(path, await source.aprobe(path), source, retriever, rules, clips=clips)
+        return cls(path, (await source.serve(FrameRequest(path))).info, source, retriever, rules, clips=clips)
 
     @property
     def finds(self) -> bool:
@@ -158,15 +158,17 @@ class Video:
         Raises:
             VideoError: A frame can't be read, or the model's processor keeps no size of it.
         """
-        return await self._source.aframes_at(self.path, times, self._kept(size, len(times)))
+        request = FrameRequest(self.path, times=times, size=self._kept(size, len(times)))
+        return (await self._source.serve(request)).frames
 
     async def keyframes(self) -> list[int]:
         """The numbers of the frames that are decoded from their own packet alone, ascending."""
-        return await self._source.akeyframes(self.path)
+        return (await self._source.serve(FrameRequest(self.path, keyframes=True))).keyframes
 
     async def frames(self, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
         """The frames with the given numbers in presentation order (see :meth:`frames_at`)."""
-        return await self._source.aframes(self.path, indices, self._kept(size, len(indices)))
+        request = FrameRequest(self.path, indices, size=self._kept(size, len(indices)))
+        return (await self._source.serve(request)).frames
 
     def _kept(self, size: tuple[int, int] | None, count: int) -> tuple[int, int] | None:
         """The size nearest to one that the model's processor keeps."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from agentic_video.tools.base import ToolError
 from agentic_video.types.row import VideoQA
-from agentic_video.video.errors import Reason, VideoError, says_nothing_of_the_video
+from agentic_video.video.errors import Reason, VideoError, is_machine_error
 from agentic_video.video.subtitles import SUFFIXES, Subtitle, read_subtitles
 
 NAME = "subtitle_search"
@@ -147,7 +147,7 @@ def _search(path: Path, request: SubtitleRequest, offset: float, max_chars: int)
     except FileNotFoundError:
         raise VideoError(str(path), "missing", "no such file of subtitles") from None
     except OSError as error:
-        reason: Reason = "machine" if says_nothing_of_the_video(str(path), error) else "unreadable"
+        reason: Reason = "machine" if is_machine_error(str(path), error) else "unreadable"
         raise VideoError(str(path), reason, f"the subtitles can't be read: {error.strerror or error}") from None
     except ValueError as error:
         raise VideoError(str(path), "corrupt", f"no subtitles: {error}") from None

@@ -1,6 +1,6 @@
-"""Decoding with decord 0.6, which brings its own FFmpeg 4, where it agrees with the demuxed index.
+"""Decoding with decord 0.6, which brings its own FFmpeg 4, if it agrees with the demuxed index.
 
-It is refused (VideoError ``unsupported``) where it was found wrong, frame by frame:
+It is refused (VideoError ``unsupported``) for files where a comparison frame by frame found it wrong:
 
 - open GOPs (H.264, HEVC as x265 makes it by default) and gradual intra refresh: wrong frames after seeking;
 - containers other than MP4 and Matroska/WebM: in MPEG-TS it begins at the second keyframe, in AVI and MPEG-PS its times
@@ -9,8 +9,8 @@ It is refused (VideoError ``unsupported``) where it was found wrong, frame by fr
 - rotation outside MP4: ignored; mirrored pictures: ignored;
 - AV1: no decoder.
 
-Beyond these, its frame count, times and picture size must equal those of the demuxed index. It decodes in a process of
-its own (:mod:`agentic_video.video.decord_process`), which is ended where it takes longer than the time limit.
+Its frame count, times and picture size must equal those of the index, too. It decodes in a separate process
+(:mod:`agentic_video.video.decord_process`), which is killed at the time limit.
 """
 
 from __future__ import annotations
@@ -26,23 +26,18 @@ from typing import NoReturn
 
 import numpy as np
 
-from agentic_video.video.deadline import Deadline
 from agentic_video.video.decord_process import HEADER, REQUEST
-from agentic_video.video.errors import VideoError
+from agentic_video.video.errors import Deadline, VideoError
 from agentic_video.video.index import ROTATIONS, VideoIndex
-from agentic_video.video.reader import Developer, VideoReader
+from agentic_video.video.reader import RgbConverter, VideoReader
 
 PROCESS = "agentic_video.video.decord_process"
 LONGEST = 3600.0
-"""Seconds that decord may take where there is no time limit."""
+"""Seconds that decord may take if there is no time limit."""
 
 
 class DecordReader(VideoReader):
-    """A reader that decodes with decord, once it has been seen to agree with the index.
-
-    Raises:
-        VideoError: decord isn't installed, gives other frames than the file has, or takes too long.
-    """
+    """A reader that decodes with decord, after a check that it agrees with the index."""
 
     _ended = False
 
@@ -73,9 +68,9 @@ class DecordReader(VideoReader):
         if kind == b"e":
             self._refuse(f"cannot open it ({content.decode(errors='replace')})")
         times = np.frombuffer(content, dtype=np.float64)
-        if len(times) != self._index.info.num_frames:
-            self._refuse(f"finds {len(times)} frames where the file has {self._index.info.num_frames}")
-        if np.abs(times - times[0] - (self._index.timestamps - self._index.timestamps[0])).max() > 1e-3:
+        if len(times) != self.index.info.num_frames:
+            self._refuse(f"finds {len(times)} frames where the file has {self.index.info.num_frames}")
+        if np.abs(times - times[0] - (self.index.timestamps - self.index.timestamps[0])).max() > 1e-3:
             self._refuse("gives other frame times than the file")
 
     def close(self) -> None:
@@ -88,7 +83,7 @@ class DecordReader(VideoReader):
                 pipe.close()
         process.wait()
 
-    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, Developer | VideoError]]:
+    def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, RgbConverter | VideoError]]:
         for index in wanted:
             try:
                 stdin = self._running().stdin
@@ -118,7 +113,7 @@ class DecordReader(VideoReader):
         self.close()
 
     def _answer(self, deadline: Deadline) -> tuple[bytes, int, int, bytearray]:
-        """The process' next answer: its kind, a picture's height and width, and its content."""
+        """Read the process' next answer: its kind, a picture's height and width, and its content."""
         kind, size, height, width = HEADER.unpack(self._read(HEADER.size, deadline))
         return kind, height, width, self._read(size, deadline)
 
@@ -153,7 +148,7 @@ def _installed() -> bool:
 
 
 def _decord_objection(index: VideoIndex) -> str | None:
-    """Why decord would return wrong frames of a file without noticing."""
+    """Reason why decord would return wrong frames of a file without noticing."""
     mp4 = "mp4" in index.container.split(",")
     if not mp4 and "matroska" not in index.container.split(","):
         return f"loses its place in {index.container} files"
@@ -161,6 +156,6 @@ def _decord_objection(index: VideoIndex) -> str | None:
         return "gives wrong frames after seeking in a file with open GOPs or gradual refresh"
     if index.stretched:
         return "does not make the pixels of this file square"
-    if index.turn not in ROTATIONS or (any(index.turn) and not mp4):
+    if index.orientation not in ROTATIONS or (any(index.orientation) and not mp4):
         return "does not turn the pictures of this file upright"
     return None

@@ -1,8 +1,8 @@
-"""decord in a process of its own, which can be ended when it spins: ``python -m``, with a file's path.
+"""decord in a separate process that can be killed: ``python -m``, with a file's path.
 
-decord holds Python's lock while it decodes, and for some damaged files it never comes back: no thread of its process
-could then notice that a time limit has passed. Over standard output it says how many frames there are and when, then
-each frame that standard input asks for: a header of :data:`HEADER`, then that many bytes.
+decord holds Python's lock while it decodes and never returns for some damaged files, so no thread of its process could
+enforce a time limit. Standard output gets the frames' times, then each frame that standard input requests: a header of
+:data:`HEADER`, then that many bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REQUEST = struct.Struct("<q")
 def main() -> None:
     """Answer until standard input ends."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints isn't an answer
+    os.dup2(2, 1)  # a library's prints aren't answers
     import decord
     import numpy as np
 
@@ -33,29 +33,29 @@ def main() -> None:
         out.write(HEADER.pack(kind, len(content), height, width) + content)
         out.flush()
 
-    def answered(make: Callable[[], None]) -> None:
+    def try_to(make: Callable[[], None]) -> None:
         try:
             make()
         except Exception as error:
             lines = str(error).splitlines()
             answer(b"e", (lines[-1] if lines else type(error).__name__).encode())
 
-    def opened() -> None:
+    def open_file() -> None:
         nonlocal video
         video = decord.VideoReader(sys.argv[1], ctx=decord.cpu(0), num_threads=1)
         spans = np.asarray(video.get_frame_timestamp(list(range(len(video)))), dtype=np.float64)
         answer(b"t", np.ascontiguousarray(spans[:, 0]).tobytes())
 
-    def picture(index: int) -> None:
+    def send_frame(index: int) -> None:
         shown = np.ascontiguousarray(video[index].asnumpy())
         answer(b"p", shown.tobytes(), *shown.shape[:2])
 
     decord.logging.set_level(decord.logging.QUIET)
-    answered(opened)
-    asked: BinaryIO = sys.stdin.buffer
-    while len(request := asked.read(REQUEST.size)) == REQUEST.size:
+    try_to(open_file)
+    requests: BinaryIO = sys.stdin.buffer
+    while len(request := requests.read(REQUEST.size)) == REQUEST.size:
         (index,) = REQUEST.unpack(request)
-        answered(partial(picture, index))
+        try_to(partial(send_frame, index))
 
 
 if __name__ == "__main__":

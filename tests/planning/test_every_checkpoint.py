@@ -53,7 +53,7 @@ ROOM = TokenLimits(prompt=10**6, response=10**6, turn=10**4)
 class NoisySource(MemorySource):
     """Frames in which every pixel differs, so that a resized one can't look like another."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         width, height = size or (self.info.width, self.info.height)
         draws = (np.random.default_rng(index) for index in indices)
         noise = [one.integers(0, 256, (height, width, 3), np.uint8) for one in draws]

@@ -430,7 +430,7 @@ def test_asides_that_are_trained_on_are_sequences_of_their_own(qa: VideoQA, chat
 
 def test_a_long_prompt_of_an_aside_is_the_start_of_a_response(qa: VideoQA, chat_format: ChatFormat) -> None:
     system = Asker(train_asides=True)
-    opening = [Message("user", (asyncio.run(MemorySource().aframes("", [0], (SIDE, SIDE)))[0], qa.question))]
+    opening = [Message("user", (MemorySource().draw("", [0], (SIDE, SIDE))[0], qa.question))]
     limits = TokenLimits(len(chat_format.opening_ids(opening)), 10**4, 10**4)
 
     async def looks(view: EpisodeView) -> Observation:
@@ -456,7 +456,7 @@ def asks(text: str) -> Observe:
 
 
 def test_an_aside_keeps_the_runs_limits(qa: VideoQA, chat_format: ChatFormat) -> None:
-    opening = [Message("user", (asyncio.run(MemorySource().aframes("", [0], (SIDE, SIDE)))[0], qa.question))]
+    opening = [Message("user", (MemorySource().draw("", [0], (SIDE, SIDE))[0], qa.question))]
     text = "what of look? " * 20
     prompt, asked = len(chat_format.opening_ids(opening)), len(chat_format.opening_ids(question(text)))
     assert asked > prompt + 20  # an aside may be longer than an opening

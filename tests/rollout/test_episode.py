@@ -291,10 +291,10 @@ def test_frames_that_cannot_be_had_end_the_episode(qa: VideoQA) -> None:
 @pytest.mark.parametrize("reason", ["timeout", "machine", "changed"])
 def test_what_passes_is_no_fault_of_the_agent(qa: VideoQA, reason: Reason) -> None:
     class Slow(MemorySource):
-        async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+        def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
             if self.fail_frames:
                 raise VideoError(path, reason, "check the disk")
-            return await super().aframes(path, indices, size)
+            return super().draw(path, indices, size)
 
     source = Slow()
 

@@ -13,10 +13,9 @@ from agentic_video.rollout.fitted import PictureFitter
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame, Origin
 from agentic_video.types.message import Message, Observation
-from agentic_video.video.crop import crop
 from agentic_video.video.errors import VideoError
 from agentic_video.video.processor_rules import ProcessorRules, rules_of
-from agentic_video.video.sizes import resize
+from agentic_video.video.sizes import crop, resize
 from tests.conftest import MemorySource
 
 RULES = rules_of(
@@ -28,7 +27,7 @@ RULES = rules_of(
 class StoredSource(MemorySource):
     """Frames with an origin, as a store gives them, whose picture depends on their number."""
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
         width, height = size or (self.info.width, self.info.height)
         drawn = [
             resize(np.random.default_rng(index).integers(0, 256, (90, 160, 3), np.uint8), width, height)
@@ -44,7 +43,7 @@ def fitted(parts: Sequence[Any], source: StoredSource, rules: ProcessorRules | N
 
 
 def stored(source: StoredSource, indices: Sequence[int], size: tuple[int, int]) -> list[Frame]:
-    return asyncio.run(source.aframes("memory", indices, size))
+    return source.draw("memory", indices, size)
 
 
 def test_a_video_s_frames_come_at_a_kept_size() -> None:

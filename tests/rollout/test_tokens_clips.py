@@ -22,7 +22,7 @@ from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, record_parts
-from agentic_video.video.counted import CountedSource
+from agentic_video.video.source import CountingSource
 from tests.conftest import MemorySource
 
 TOKENIZER = build_tokenizer(["frame 120: what colour is it at <12.0 seconds>?"])
@@ -177,7 +177,7 @@ def test_budgets_count_frames_and_costs_count_tokens(qa: VideoQA) -> None:
     trajectory, _ = played(written, qa)
     assert len(trajectory.frames) == 5 + 4 + 1
     # 3 temporal patches of one token, 2 of four tokens, one image of four
-    costs = episode_costs(trajectory, written, CountedSource(MemorySource()))
+    costs = episode_costs(trajectory, written, CountingSource(MemorySource()))
     assert costs["visual_tokens"] == 3 + 8 + 4
     few, _ = played(written, qa, replace(SYSTEM, context="all", max_images=9))
     assert few.end is EndReason.IMAGE_BUDGET and "10 images" in few.error

@@ -21,12 +21,12 @@ class Slides(MemorySource):
         super().__init__(duration=120.0, fps=5.5)
         self.info = replace(self.info, variable_frame_rate=True)
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        frames = await super().aframes(path, indices, size)
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        frames = super().draw(path, indices, size)
         return [replace(frame, time=self.times[frame.index]) for frame in frames]
 
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        return await self.aframes(path, nearest_indices(self.times, times), size)
+    def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
+        return nearest_indices(self.times, times)
 
 
 class Scores:

@@ -19,7 +19,8 @@ from agentic_video.tools.frame_select import check_select
 from agentic_video.types.frame import Frame
 from agentic_video.video.index import VideoInfo
 from agentic_video.video.open import open_video
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 from agentic_video.video.subtitles import Subtitle, spoken_at
 from tests.video.video_files import X264, Spec, make, number_in
 
@@ -53,8 +54,8 @@ def test_pictures_that_start_after_the_sound(spec: Spec, tolerance: float, tmp_p
         assert number_in(reader.read([30])[0]) == 30
     [frame] = FrameStore().frames(path, [25])
     assert frame.time == pytest.approx(3, abs=tolerance)
-    said = [Subtitle(0.0, 1.9, "black"), Subtitle(2.9, 3.1, "the middle")]
-    assert [line.text for line in spoken_at(said, [frame.time])] == ["the middle"]
+    subtitles = [Subtitle(0.0, 1.9, "black"), Subtitle(2.9, 3.1, "the middle")]
+    assert [line.text for line in spoken_at(subtitles, [frame.time])] == ["the middle"]
 
 
 def test_decord_counts_from_the_file_s_start_too(tmp_path: Path) -> None:

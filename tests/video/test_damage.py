@@ -1,4 +1,4 @@
-"""Frames that can't be decoded: what is shown in their place, and how they are found before a run."""
+"""Damaged frames: their replacements, and the check before a run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from agentic_video.datasets.rows import video_problem
 from agentic_video.video.damage import find_damaged, runs, too_damaged
 from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
-from agentic_video.video.store import FrameStore, StoreConfig
+from agentic_video.video.source import FrameRequest
+from agentic_video.video.store import FrameStore
+from agentic_video.video.store_config import StoreConfig
 from tests.video.video_files import X264, Spec, make, number_in, remux, shuffled
 
 Video = Callable[[str], str]
 
 PLAIN = Spec("mp4", "libx264", {"preset": "veryfast", "bf": "0", "g": "12", "sc_threshold": "0"})
-"""60 frames, a keyframe every 12, each frame leaning on the one before it: a packet's place is its frame's number."""
+"""60 frames, a keyframe every 12, each depending on the previous one: a packet's position is its frame's number."""
 
 
 def broken(tmp_path: Path, *places: int, spec: Spec = PLAIN) -> str:
@@ -38,8 +40,8 @@ def test_a_packet_costs_its_frames_and_no_others(tmp_path: Path) -> None:
     """Packet 16 of a group of 12 to 23 takes frames 16 to 23 with it."""
     with open_video(broken(tmp_path, 16)) as reader:
         assert find_damaged(reader) == list(range(16, 24))
-        found = dict(reader.attempt(range(60), None))
-    assert sorted(index for index, one in found.items() if isinstance(one, VideoError)) == list(range(16, 24))
+        found = dict(reader.iter_decoded(range(60), None))
+    assert sorted(index for index, convert in found.items() if isinstance(convert, VideoError)) == list(range(16, 24))
     assert number_in(found[30]()) == 30  # type: ignore[operator]
 
 
@@ -62,7 +64,7 @@ def test_the_nearest_readable_frame_is_served_with_its_own_number_and_time(
 
 
 @pytest.mark.parametrize("order", [0, 1, 2])
-def test_what_stands_for_a_frame_does_not_depend_on_what_was_asked_before(tmp_path: Path, order: int) -> None:
+def test_a_replacement_does_not_depend_on_earlier_requests(tmp_path: Path, order: int) -> None:
     path, store = broken(tmp_path, 0, 30, 59), FrameStore()
     shown = {index: store.frames(path, [index])[0].index for index in shuffled(60, order)}
     readable = [index for index in range(60) if not (index < 12 or 30 <= index < 36 or index == 59)]
@@ -92,7 +94,7 @@ def test_a_video_with_too_many_damaged_frames_is_refused_for_good(tmp_path: Path
 
 def test_times_ask_for_the_same_replacements(tmp_path: Path) -> None:
     path = broken(tmp_path, 16)
-    frames = asyncio.run(FrameStore().aframes_at(path, [0.64, 0.9]))
+    frames = asyncio.run(FrameStore().serve(FrameRequest(path, times=[0.64, 0.9]))).frames
     assert [(frame.index, round(frame.time, 2)) for frame in frames] == [(15, 0.6), (24, 0.96)]
 
 

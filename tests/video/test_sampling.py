@@ -162,11 +162,11 @@ def test_other_bad_input() -> None:
         rate_times(1e9, 1e9)
     with pytest.raises(ValueError, match="before"):
         linspace_times(3, 2, 2)
-    with pytest.raises(ValueError, match="non-empty"):
+    with pytest.raises(ValueError, match="timestamps"):
         nearest_indices([], [1.0])
-    with pytest.raises(ValueError, match="sorted"):
+    with pytest.raises(ValueError, match="timestamps"):
         nearest_indices([1.0, 0.0], [1.0])
-    with pytest.raises(ValueError, match="finite"):
+    with pytest.raises(ValueError, match="timestamps"):
         nearest_indices([0.0, math.nan], [1.0])
 
 

@@ -8,6 +8,7 @@ from agentic_video.types.frame import Frame
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import FrameRef, Trajectory, recorded_frames, runs_of_size
 from agentic_video.video.errors import VideoError
+from agentic_video.video.source import FrameRequest
 
 
 def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
@@ -40,7 +41,7 @@ async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, grader
     frames: list[Frame] = []
     try:
         for size, indices in runs_of_size(refs):
-            frames += await graders.source.aframes(qa.video, indices, size)
+            frames += (await graders.source.serve(FrameRequest(qa.video, indices, size=size))).frames
     except VideoError as error:
         raise VerifierError(f"row {qa.id}: no frames for the verifier: {error}") from error
     reply = await graders.verifier.ask(prompt, frames)

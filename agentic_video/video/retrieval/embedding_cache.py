@@ -19,8 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from agentic_video.video.identity import VideoIdentity
-from agentic_video.video.lru import BoundedCache
+from agentic_video.video.cache import BoundedCache, VideoIdentity
 from agentic_video.video.retrieval.config import RetrievalConfig
 
 Row = npt.NDArray[np.float32]

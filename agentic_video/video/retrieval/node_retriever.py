@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from agentic_video.video.errors import VideoError
-from agentic_video.video.node_actor import NodeActor, call_all
-from agentic_video.video.node_store import NodeFrameStore
+from agentic_video.video.node_store import NodeActor, NodeFrameStore, call_all
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.encoder import ClipEncoder
 from agentic_video.video.retrieval.retriever import FrameRetriever, RetrievalStats, check_compared
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
 Compared = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 """What :meth:`FrameRetriever.acompare` returns."""

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from agentic_video.video.cache import BoundedCache, VideoIdentity, identify
 from agentic_video.video.errors import VideoError
-from agentic_video.video.identity import VideoIdentity, identify
-from agentic_video.video.lru import BoundedCache
 from agentic_video.video.retrieval.batcher import Batcher
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.embedding_cache import EmbeddingCache, Row
 from agentic_video.video.retrieval.encoder import Encoder
-from agentic_video.video.source import FrameSource
+from agentic_video.video.source import FrameRequest, FrameSource
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
@@ -252,7 +251,7 @@ class FrameRetriever:
                 self._settle(video, index, row)
             missing = [index for index in indices if index not in stored]
             if missing:
-                info = await self._source.aprobe(video.path)
+                info = (await self._source.serve(FrameRequest(video.path))).info
                 size = self._encoder.frame_size(info.width, info.height)
                 step = max(1, min(self._config.batch_size, _CHUNK_BYTES // (size[0] * size[1] * 3)))
                 chunks = [missing[start : start + step] for start in range(0, len(missing), step)]
@@ -270,7 +269,7 @@ class FrameRetriever:
         """Embed a few frames; whether they can be had is told to those who wait for them, not to the caller."""
         try:
             async with self._slots:
-                frames = await self._source.aframes(video.path, chunk, size)
+                frames = (await self._source.serve(FrameRequest(video.path, chunk, size=size))).frames
                 rows = await self._images([frame.image for frame in frames])
         except Exception as error:
             self._fail(video, chunk, error)

@@ -1,6 +1,7 @@
 """ParaVT's episodes: parallel crops, sub-agents, the draw of first frames, the released evaluation."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -233,9 +234,9 @@ def test_calls_beyond_the_sub_agents_are_refused(qa: VideoQA, source: MemorySour
 
 def test_a_crop_that_cannot_be_decoded_ends_the_episode(qa: VideoQA) -> None:
     class Breaks(MemorySource):
-        async def aframes_at(self, *words, **more):  # type: ignore[no-untyped-def]
+        def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
             self.fail_frames = True
-            return await super().aframes_at(*words, **more)
+            return super().indices_at(path, times)
 
     assert run(SMALL, qa, Breaks(), look(crop(1, 2)), ANSWER).end is EndReason.TOOL_ERROR
 

@@ -103,12 +103,12 @@ class VariableSource(MemorySource):
         super().__init__(10.0)
         self.stamps = [*np.arange(50) / 25, *(2 + np.arange(50) * 0.16)]
 
-    async def aframes(self, path: str, indices: Sequence[int], size: tuple[int, int] | None = None) -> list[Frame]:
-        frames = await super().aframes(path, indices, size)
+    def draw(self, path: str, indices: Sequence[int], size: tuple[int, int] | None) -> list[Frame]:
+        frames = super().draw(path, indices, size)
         return [replace(frame, time=float(self.stamps[frame.index])) for frame in frames]
 
-    async def aframes_at(self, path: str, times: Sequence[float], size: tuple[int, int] | None = None) -> list[Frame]:
-        return await self.aframes(path, nearest_indices(self.stamps, times), size)
+    def indices_at(self, path: str, times: Sequence[float]) -> list[int]:
+        return nearest_indices(self.stamps, times)
 
 
 def test_where_the_rate_varies_released_numbers_are_not_the_times(qa: VideoQA) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agentic_video.video.identity import VideoIdentity, identify
+from agentic_video.video.cache import VideoIdentity, identify
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.embedding_cache import EmbeddingCache, Row
 from agentic_video.video.retrieval.retriever import FrameRetriever

@@ -14,7 +14,7 @@ from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval import node_retriever
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.retrieval.node_retriever import NodeRetriever, actor_options, all_retrieval_stats
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.video.conftest import kill_actor
 from tests.video.retrieval.clip_models import write_clip
 

@@ -263,7 +263,8 @@ async def play_attempts(
     *,
     rollout_index: int = 0,
 ) -> tuple[Trajectory, ...]:
-    """Play a question as in evaluation: again for as long as the system asks for it (see :meth:`System.retry`).
+    """Play a question as in evaluation: again for as long as the system asks for it (its ``retry``, if it has one: from the attempts to the system to play next,
+    or None).
 
     An agent that has used up what it had is told to answer, where its system says so (``System.forced_answer``).
 
@@ -282,7 +283,8 @@ async def play_attempts(
         policy = make_policy(current)
         trajectory = await play(current, policy, qa, source, retriever, rollout_index=rollout_index, force_answer=True)
         attempts.append(trajectory)
-        current = system.retry(attempts)
+        retry = getattr(system, "retry", None)
+        current = retry(attempts) if retry else None
     return tuple(attempts)
 
 

@@ -181,7 +181,7 @@ THOUGHT = "<think>seen</think><answer>B</answer>"
 
 
 def demonstrated(system: System, trajectory: Trajectory, qa: VideoQA) -> Score:
-    return asyncio.run(system.demonstration_score(trajectory, qa, Graders()))
+    return asyncio.run(demonstration_score(system, trajectory, qa, Graders()))
 
 
 @pytest.mark.parametrize(

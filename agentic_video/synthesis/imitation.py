@@ -17,8 +17,9 @@ async def demonstration_score(system: System, trajectory: Trajectory, qa: VideoQ
         ArithmeticError: A number of it isn't finite.
         TimeLimitError: It took too long.
     """
-    method = getattr(system, "demonstration_score", system.score)
-    return plain_score(f"{type(system).__name__}.{method.__name__}", await limited(method, trajectory, qa, graders))
+    name = "demonstration_score" if hasattr(system, "demonstration_score") else "score"
+    score = await limited(getattr(system, name), trajectory, qa, graders)
+    return plain_score(f"{type(system).__name__}.{name}", score)
 
 
 def demonstration_fault(system: System, trajectory: Trajectory) -> str | None:
@@ -28,5 +29,5 @@ def demonstration_fault(system: System, trajectory: Trajectory) -> str | None:
 
 
 def taught_by_team(system: System) -> bool:
-    """Return True if several teachers make the system's demonstrations together (:mod:`agentic_video.synthesis.team`)."""
+    """Return True if several teachers make the demonstrations together (:mod:`agentic_video.synthesis.team`)."""
     return bool(getattr(system, "taught_by_team", False))

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2VLImageProcessor
 
 from agentic_video.rollout.engine import Completion, GenerationRequest
 from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import EngineError, until_stop
+from agentic_video.rollout.policy import EngineError, cut_at_stop
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy, TokenSequence
 from agentic_video.systems.timesearch.system import TimeSearch
 from agentic_video.systems.videozoomer.reward import format_ok
@@ -186,7 +186,7 @@ def test_random_episodes_keep_ids_mask_images_and_probabilities_together(
         assert sequence.ids[: len(prompt)] == prompt
     # what was said and shown is what the ids decode to
     assert [said.text for said in trajectory.turns] == [
-        until_stop(chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids), SYSTEM.stop)
+        cut_at_stop(chat_format.decode(ids[:-1] if ids and ids[-1] in chat_format.eos_ids else ids), SYSTEM.stop)
         for ids in _turn_ids(sequence.response_ids, sequence.response_mask, trajectory)
     ]
     assert isinstance(trajectory.end, EndReason)
@@ -273,7 +273,7 @@ def test_ids_behind_the_token_of_a_stop_text_were_never_said(behind: str, split_
 def test_ids_end_with_the_token_that_completes_the_first_stop_text(split_tags: ChatFormat, drawn: list[int]) -> None:
     stop = split_tags.encode("</video_zoom>")
     ids = [token for one in drawn for token in (stop if one < 0 else [one])]
-    kept = split_tags.until_stop(ids, SYSTEM.stop)
+    kept = split_tags.ids_until_stop(ids, SYSTEM.stop)
     expected = next((n for n in range(len(ids)) if "</video_zoom>" in split_tags.decode(ids[:n])), len(ids))
     assert kept == ids[:expected]
 

@@ -14,7 +14,7 @@ from agentic_video.rollout.costs import episode_costs
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.replay import ScriptEngine, replay
 from agentic_video.rollout.tokens import ChatFormat, TokenLimits, TokenPolicy
-from agentic_video.rollout.vllm_clips import clip_item, one_placeholder, whole_prompt, with_bare_clips
+from agentic_video.rollout.vllm_prompts import clip_item, one_placeholder, whole_prompt, with_bare_clips
 from agentic_video.systems.framemind.ladder import FrameSampling
 from agentic_video.systems.framemind.system import FrameMind
 from agentic_video.toyworld.model import FAMILIES, FamilyName, build_tokenizer, chat_format

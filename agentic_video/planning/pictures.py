@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from agentic_video.systems.base import EpisodeView, System
+from agentic_video.systems.overview import view_budget
 from agentic_video.tools.base import Video
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import visuals_of
@@ -78,7 +79,7 @@ def opening_pictures(system: System, rules: ProcessorRules, rollouts: int = 1) -
             changed[size] = kept
         (clips if frames else images).append(rules.tokens(*kept, frames))
     if len(clips) > 1:
-        clips.append(system.view_budget.tokens or 0)
+        clips.append(view_budget(system).tokens or 0)
     return OpeningPictures(tuple(changed.items()), max(images), max(clips))
 
 

@@ -261,7 +261,9 @@ async def play_attempts(
     *,
     rollout_index: int = 0,
 ) -> tuple[Trajectory, ...]:
-    """Play a question as in evaluation: again for as long as the system retries it (see :meth:`System.retry`).
+    """Play a question as in evaluation: again for as long as the system retries it.
+
+    A system may have ``retry(attempts)``: the system to play next, or None to accept the last attempt.
 
     An agent without budget left is told to answer, if its system has a ``forced_answer``.
 
@@ -277,7 +279,8 @@ async def play_attempts(
         policy = make_policy(current)
         trajectory = await play(current, policy, qa, source, retriever, rollout_index=rollout_index, force_answer=True)
         attempts.append(trajectory)
-        current = system.retry(attempts)
+        retry = getattr(system, "retry", None)
+        current = retry(attempts) if retry else None
     return tuple(attempts)
 
 

@@ -86,12 +86,12 @@ class Video:
         return cls(path, (await source.serve(FrameRequest(path))).info, source, retriever, rules, clips=clips)
 
     @property
-    def finds(self) -> bool:
-        """Whether frames can be found by text."""
+    def can_search(self) -> bool:
+        """Return True if frames can be found by text."""
         return self._retriever is not None
 
-    async def places(self, times: Sequence[float], size: tuple[int, int]) -> list[float]:
-        """Where times lie among the frames: a frame's own is its number, those between two frames lie between theirs.
+    async def frame_positions(self, times: Sequence[float], size: tuple[int, int]) -> list[float]:
+        """Positions of times among the frame numbers: a frame's own time is its number, others lie between two numbers.
 
         Args:
             times: Seconds. Where the rate varies, the frame closest to each is looked at: nothing else says when it is

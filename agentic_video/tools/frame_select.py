@@ -151,7 +151,7 @@ def no_more_than(request: SelectRequest, first: float, last: float) -> SelectReq
 
     Args:
         request: A legal one.
-        first: Where its start lies (:meth:`~agentic_video.tools.base.Video.places`).
+        first: Where its start lies (:meth:`~agentic_video.tools.base.Video.frame_positions`).
         last: And its end.
     """
     there = max(1, math.floor(last) - math.ceil(first) + 1)

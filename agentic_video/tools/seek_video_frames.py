@@ -95,7 +95,7 @@ def within(pool: Sequence[int], start: float, end: float) -> list[int]:
 
     Args:
         pool: Frame numbers, ascending.
-        start: A place (:meth:`~agentic_video.tools.base.Video.places`).
+        start: A place (:meth:`~agentic_video.tools.base.Video.frame_positions`).
         end: One that isn't before ``start``.
     """
     # A time that should be a frame's own isn't past it by a rounding error.

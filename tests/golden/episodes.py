@@ -19,6 +19,7 @@ import numpy as np
 from transformers import Qwen2VLImageProcessor
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
+from agentic_video.evaluation.ablations import without_tools
 from agentic_video.graders.base import Graders
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import Judge, JudgeConfig
@@ -477,7 +478,7 @@ async def episode(name: str, index: int, kinds: Sequence[Any], chat_format: Any)
         found["verify"] = [verdict.reason, verdict.rewards]
     except EndpointError as error:
         found["verify"] = f"error: {error}"
-    alone = await play(system.direct(), ScriptedPolicy(lambda view: turns[-1]), qa, source, HashRetriever())
+    alone = await play(without_tools(system), ScriptedPolicy(lambda view: turns[-1]), qa, source, HashRetriever())
     found["direct"] = alone.to_dict()
     if index % 10 == 0:
         try:

@@ -69,7 +69,7 @@ def test_tools_look_where_the_file_s_clock_says(tmp_path: Path) -> None:
 
     async def look() -> tuple[VideoInfo, list[float], list[Frame]]:
         looked = await Looked.open(path, FrameStore())
-        places = await looked.places([0.0, 2.0, 3.0], (64, 32))
+        places = await looked.frame_positions([0.0, 2.0, 3.0], (64, 32))
         return looked.info, places, await looked.frames_at([0.0, 2.0, 3.0, 9.0], (64, 32))
 
     info, places, frames = asyncio.run(look())

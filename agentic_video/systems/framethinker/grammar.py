@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.choose_frames import parse_choice
 from agentic_video.tools.frame_number import parse_lookup, replied_number, seconds_of
@@ -124,7 +124,7 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "The number of every frame is written in front of it.",
     "video": "They come as one video; the numbers of its first and last frame are written in front of it.",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
@@ -132,9 +132,9 @@ def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[P
 
     A clip comes after both ends: ``frame 420 to frame 840: ``.
     """
-    if clip := one_clip(frames_as, frames):
-        return (f"frame {frames[0].index} to frame {frames[-1].index}: ", clip)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [("\n" if parts else "") + f"frame {frame.index}: ", frame]
-    return tuple(parts)
+    return with_labels(
+        frames,
+        frames_as,
+        lambda number, frame: ("\n" if number else "") + f"frame {frame.index}: ",
+        lambda first, last: f"frame {first.index} to frame {last.index}: ",
+    )

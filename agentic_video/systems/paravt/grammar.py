@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentic_video.systems.blocks import read_blocks
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools import crop_video
 from agentic_video.tools.arguments import MAX_CALL_CHARS, read_call
 from agentic_video.tools.base import ToolError
@@ -132,7 +132,7 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "Each frame comes after its time.",
     "video": "They come as one video, after the times of its first and its last frame.",
 }
-"""What the instructions say of labels."""
+"""The instructions' sentence about labels."""
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bool = True) -> tuple[Part, ...]:
@@ -143,16 +143,13 @@ def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bo
     Args:
         labels: Whether times are written at all.
     """
-    if clip := one_clip(frames_as, frames):
-        if not labels:
-            return (clip,)
-        return (f"<{clip.times[0]:.1f} to {clip.times[-1]:.1f} seconds>", clip)
-    if not labels:
-        return tuple(frames)
-    parts: list[Part] = []
-    for frame in frames:
-        parts += [f"<{frame.time:.1f} seconds>", frame]
-    return tuple(parts)
+    shown = with_labels(
+        frames,
+        frames_as,
+        lambda _, frame: f"<{frame.time:.1f} seconds>",
+        lambda first, last: f"<{first.time:.1f} to {last.time:.1f} seconds>",
+    )
+    return shown if labels else tuple(part for part in shown if not isinstance(part, str))
 
 
 def harmless(text: str) -> str:

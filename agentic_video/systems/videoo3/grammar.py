@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from agentic_video.systems.blocks import last_block
-from agentic_video.systems.shown import FramesAs, one_clip
+from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools import ground_segment
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.ground_segment import read_grounding
@@ -53,11 +53,9 @@ LABELS: Mapping[FramesAs, str] = {
     "images": "Each frame comes after its time in seconds.",
     "video": "The frames of an observation come as one video.",
 }
-"""What the instructions say of frames."""
+"""The instructions' sentence about frames."""
 
 
 def shown(frames: Sequence[Frame], frames_as: FramesAs) -> tuple[Part, ...]:
     """Frames as one clip, or each image after its real time in seconds: ``<12.50s>``."""
-    if clip := one_clip(frames_as, frames):
-        return (clip,)
-    return tuple(part for frame in frames for part in (f"<{frame.time:.2f}s>", frame))
+    return with_labels(frames, frames_as, lambda _, frame: f"<{frame.time:.2f}s>")

@@ -83,22 +83,6 @@ def test_the_first_view_is_labelled_and_sized(qa: VideoQA) -> None:
     assert str(user.parts[-1]).startswith("\nWhat colour flashes at 42 s?\nA. red")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"overview_least": 9}, "overview_least"),
-        ({"overview_least": 0}, "overview_least"),
-        ({"crops_as": "video"}, "crops_as"),
-        ({"open_match": "rouge"}, "open_match"),
-        ({"max_calls": 0}, "max_calls"),
-        ({"crop_max_frames": 0}, "max_frames"),
-    ],
-)
-def test_constants_that_cannot_be(changes: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(SMALL, **changes)  # type: ignore[arg-type]
-
-
 # Crops and sub-agents
 
 

@@ -9,7 +9,7 @@ import pytest
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
-from agentic_video.systems.videoo3 import CropTokens, VideoO3
+from agentic_video.systems.videoo3 import VideoO3
 from agentic_video.types.row import VideoQA
 from agentic_video.types.trajectory import ClipRef, EndReason, FrameRef, Trajectory, recorded_frames
 from tests.conftest import MemorySource
@@ -194,23 +194,3 @@ def test_a_video_of_one_frame_is_an_image(qa: VideoQA) -> None:
     trajectory = run(SMALL, qa, MemorySource(1.0, fps=1.0), REPLY)
     assert [type(one) for one in trajectory.visuals] == [FrameRef]
     assert len(recorded_frames(trajectory.visuals)) == 1
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"crop_min_frames": 1},
-        {"crop_max_frames": 2},
-        {"crop_fps": 0.0},
-        {"overview_tokens": 0},
-        {"frame_max_tokens": 0},
-        {"unnamed_class": "some"},
-        {"answer_match": "first"},
-        {"frames_as": "gif"},
-    ],
-)
-def test_constants_that_make_no_sense_are_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"must be|crop_fps"):
-        VideoO3(**change)
-    with pytest.raises(ValueError, match="crop_tokens"):
-        CropTokens(coarse=0)

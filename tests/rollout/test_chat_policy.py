@@ -281,9 +281,3 @@ def test_fields_override_how_a_server_continues_a_prefix(qa: VideoQA) -> None:
 
     assert asyncio.run(run()).answer == "B"
     assert server.asked[0]["prefix"] is True and "continue_final_message" not in server.asked[0]
-
-
-def test_an_aside_keeps_a_turns_limit(qa: VideoQA) -> None:
-    server = Server([reply(ZOOM), reply("red"), reply(ANSWER)])
-    episode(server, qa, Thinker(), TokenLimits(10**4, 10**4, 30))
-    assert [body["max_tokens"] for body in server.asked] == [30, 30, 30]

@@ -19,7 +19,6 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.chat_template import (
     OURS,
     begin_with,
-    closes_unopened_thought,
     kwargs_of,
     reply_start,
     template_in,
@@ -224,11 +223,6 @@ def test_a_beginning_is_the_template_s_then_ours(start: str, prefix: str) -> Non
     assert whole == start + written and whole.startswith(start)
     assert without_beginning(whole + "x", whole) == "x"
     assert "".join(prefix.split()) in "".join(whole.split())
-
-
-def test_a_thought_that_is_closed_and_never_opened() -> None:
-    assert closes_unopened_thought("a</think>b") and closes_unopened_thought("</think>")
-    assert not closes_unopened_thought("<think>a</think>") and not closes_unopened_thought("a<think>")
 
 
 def test_records_are_learnt_with_the_template_that_the_learner_has(tokenizer: Any, qa: VideoQA) -> None:

@@ -15,7 +15,7 @@ from agentic_video.video.errors import VideoError
 from agentic_video.video.open import open_video
 from agentic_video.video.store import FrameStore
 from agentic_video.video.store_config import StoreConfig
-from tests.video.video_files import X264, Spec, make, number_in, remux, shuffled
+from tests.video.video_files import Spec, make, number_in, remux, shuffled
 
 Video = Callable[[str], str]
 
@@ -138,12 +138,6 @@ def test_a_file_that_ends_before_what_its_header_promises(tmp_path: Path) -> Non
     FrameStore(StoreConfig(damaged_share=0.95)).frames(str(path), [0])
     with open_video(whole) as reader:
         assert reader.info.missing_seconds == 0
-
-
-def test_a_video_of_one_keyframe_shows_its_readable_part(tmp_path: Path) -> None:
-    spec = replace(PLAIN, options={**X264, "bf": "0", "g": "250", "sc_threshold": "0"})
-    frames = FrameStore().frames(broken(tmp_path, 40, spec=spec), [10, 39, 50, 59])
-    assert [frame.index for frame in frames] == [10, 39, 39, 39]
 
 
 def test_runs_of_numbers() -> None:

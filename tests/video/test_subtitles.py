@@ -60,13 +60,6 @@ def test_bad_json_is_refused(tmp_path: Path, bad: object) -> None:
         read_subtitles(path)
 
 
-def test_a_time_that_is_missing_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "s.srt"
-    path.write_text("1\n00:00:01,000 -->\nhello\n")
-    with pytest.raises(ValueError):
-        read_subtitles(path)
-
-
 def test_subtitles_at_frames() -> None:
     one, two, three = Subtitle(0.0, 1.0, "a"), Subtitle(1.0, 2.0, "b"), Subtitle(5.0, 9.0, "c")
     # at 1 s the first is gone and the second is there; nothing is on at 4 s; the third once, though two frames show it

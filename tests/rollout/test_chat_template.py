@@ -106,7 +106,7 @@ def test_a_template_may_rewrite_earlier_replies(tokenizer: Any, qa: VideoQA, bef
     _, policy, _ = played(thinking, qa, [ZOOM, ANSWER])
     assert policy.sequence is not None
     text = thinking.decode(policy.sequence.ids)
-    # the template's own text stands at the start only, and nothing that was said is rewritten
+    # the template's own text stands at the start only, and no reply is rewritten
     assert text.count("<|im_start|>system") == bool(system)
     assert f"<think>\n{ZOOM}<|im_end|>\n<|im_start|>user\n" in text
 

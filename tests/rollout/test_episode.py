@@ -203,7 +203,7 @@ def test_a_forbidden_token_ends_the_episode(qa: VideoQA) -> None:
     assert system.seen == []
 
 
-def test_a_turn_that_was_cut_before_it_said_anything_is_over(qa: VideoQA) -> None:
+def test_a_turn_cut_before_any_call_ends_the_episode(qa: VideoQA) -> None:
     system = Watcher()
     trajectory = run(Talker(Utterance("mumble", 1, finished=False)), qa, system)
     assert trajectory.end is EndReason.TOKEN_BUDGET

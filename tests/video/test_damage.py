@@ -121,7 +121,7 @@ def test_rows_of_damaged_videos_are_found_before_a_run(tmp_path: Path, caplog: p
     assert video_problem(str(make(tmp_path / "good.mp4", PLAIN)), "decode", damaged_share=0.0) == ""
 
 
-def test_a_file_that_ends_before_what_its_header_promises(tmp_path: Path) -> None:
+def test_a_file_shorter_than_its_header_promises(tmp_path: Path) -> None:
     whole = make(tmp_path / "whole.mp4", replace(PLAIN, muxing={"movflags": "faststart"}))
     data = whole.read_bytes()
     path = tmp_path / "cut.mp4"

@@ -44,7 +44,7 @@ def test_images_of_a_node_s_store(local_ray: None, video: Callable[[str], str]) 
     }
     assert np.array_equal(found[drawn.key], drawn.image)
     assert fetcher.stats == FetchStats(asked=3, fetched=2, bytes=2 * BYTES)
-    # one image is kept: the one that came last
+    # the last image is kept
     again = asyncio.run(fetcher.afetch(refs[:2]))
     assert all(np.array_equal(again[key], found[key]) for key in again) and len(again) == 2
     assert (fetcher.stats.asked, fetcher.stats.fetched) == (5, 3)

@@ -55,7 +55,7 @@ def test_a_video_has_a_largest_number_of_packets(video: Video) -> None:
 
 
 @pytest.mark.parametrize("kind", [b"stsz", b"stts", b"trun"])
-def test_samples_that_an_mp4_only_claims_are_seen_before_it_is_opened(tmp_path: Path, kind: bytes) -> None:
+def test_samples_that_an_mp4_only_claims_are_refused_before_it_is_opened(tmp_path: Path, kind: bytes) -> None:
     base, place = ("fragmented.mp4", 4) if kind == b"trun" else ("mp4", 8)
     data = videos.base(base)
     open_video(write(tmp_path, "good.mp4", data)).close()
@@ -83,7 +83,7 @@ def test_few_bytes_of_many_pixels(tmp_path: Path, container: str) -> None:
     refusal(write(tmp_path, f"a.{container}", data), DEFAULT_LIMITS)
 
 
-def test_a_stream_may_grow_within_what_was_set_aside(tmp_path: Path) -> None:
+def test_a_stream_may_grow_within_its_reserved_memory(tmp_path: Path) -> None:
     small, large = videos.base("264"), videos.encoded("h264", "libx264", size=(1920, 1080), frames=4)
     larger = videos.encoded("h264", "libx264", size=(2560, 1440), frames=4)
     with open_video(write(tmp_path, "a.264", small + large)) as reader:

@@ -133,7 +133,7 @@ FILES: dict[str, dict[str, dict[str, Any]]] = {
             "video_processor": {**QWEN3_CLIP, "video_processor_type": "Qwen3VLVideoProcessor"},
         },
     },
-    "old keys beside new ones": {
+    "old and new keys": {
         "config": {"model_type": "qwen2_5_vl"},
         "preprocessor_config": {
             "size": {"shortest_edge": 784, "longest_edge": 7840},

@@ -56,13 +56,7 @@ class ChatConfig(EndpointConfig):
 
 @dataclass(frozen=True)
 class Usage:
-    """Token counts of an episode by the server; 0 if it doesn't count.
-
-    Attributes:
-        prompt_tokens: Of all requests together; each request carries the whole conversation.
-        completion_tokens: Of all replies together.
-        requests: Replies that were used.
-    """
+    """Token counts of an episode by the server, all requests and replies together; 0 if it doesn't count."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -99,10 +93,7 @@ class ChatPolicy:
 
     Args:
         endpoint: The client, shared by all episodes of an event loop.
-        config: The endpoint's config.
-        system: Gives stop texts, the role of observations, and the rule for earlier images in the context.
-        limits: Token budgets, prompt and response together as far as the server counts them; None leaves them to the
-            server.
+        limits: Token budgets, prompt and response together as far as the server counts them; None for the server's.
         seeds: The field ``seed`` of each request in turn, unless the config's fields have one; None leaves it out.
         reply_start: Beginning of each reply by the server's chat template, which its text lacks; None if unknown: a
             reply that closes a thought which it never opened then gets the opening.
@@ -254,15 +245,8 @@ class ChatPolicy:
 def with_stop(text: str, stops: Sequence[str], matched: Any, ended: Any, before: str = "") -> str:
     """Restore the stop text that ended a turn.
 
-    vLLM and SGLang report it. With other servers it is a tag that was opened more often than it was closed. A server
-    that knows no stop texts continues after them: the rest is cut off.
-
-    Args:
-        text: The reply.
-        stops: The stop texts.
-        matched: Stop text by the server's report; anything else if it doesn't report.
-        ended: The reply's ``finish_reason``.
-        before: Forced beginning of the reply.
+    vLLM and SGLang report it (``matched``). With other servers it is a tag that was opened more often than it was
+    closed, in the text or ``before`` it. A server that knows no stop texts continues after them: the rest is cut off.
     """
     if any(stop in text for stop in stops):
         return cut_at_stop(text, stops)

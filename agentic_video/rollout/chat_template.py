@@ -21,22 +21,9 @@ logger = logging.getLogger(__name__)
 KWARGS_KEY = "data.apply_chat_template_kwargs"
 """verl's key of a chat template's variables."""
 OURS = (
-    "add_generation_prompt",
-    "chat_template",
-    "continue_final_message",
-    "conversation",
-    "documents",
-    "max_length",
-    "messages",
-    "padding",
-    "processor_kwargs",
-    "return_assistant_tokens_mask",
-    "return_dict",
-    "return_tensors",
-    "tokenize",
-    "tokenizer_kwargs",
-    "tools",
-    "truncation",
+    *("add_generation_prompt", "chat_template", "continue_final_message", "conversation", "documents", "max_length"),
+    *("messages", "padding", "processor_kwargs", "return_assistant_tokens_mask", "return_dict", "return_tensors"),
+    *("tokenize", "tokenizer_kwargs", "tools", "truncation"),
 )
 """Arguments of ``apply_chat_template`` that users must not set."""
 
@@ -128,10 +115,8 @@ def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
 def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str] = ()) -> str:
     """Beginning of a reply that a template writes into the generation prompt; empty for most templates.
 
-    Args:
-        prompt_end: Text after the last message, with the generation prompt.
-        reply_head: Text between that message and a recorded reply.
-        special_tokens: The tokenizer's; they are markup of the template.
+    ``prompt_end`` is the text after the last message, ``reply_head`` the text between that message and a recorded
+    reply. Special tokens are markup of the template.
     """
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(prompt_end, reply_head, strict=False)))
     header = prompt_end[:shared]
@@ -148,12 +133,7 @@ def reply_start(prompt_end: str, reply_head: str, special_tokens: Collection[str
 
 
 def begin_with(start: str, prefix: str) -> tuple[str, str]:
-    """Beginning of a reply, and the part of it that is still to be written after the template's own.
-
-    Args:
-        start: The template's part (:func:`reply_start`).
-        prefix: Forced beginning of the reply; the template may have written it already.
-    """
+    """Beginning of a reply with ``prefix``, and the part of it that isn't in the template's own ``start``."""
     if not start or not prefix:
         return start + prefix, prefix
     if prefix.startswith(start):

@@ -62,7 +62,7 @@ def timed_positions(
     video_token: int,
     merge: int,
 ) -> np.ndarray:
-    """M-RoPE positions of a sequence with clips for Qwen2.5-VL, whose positions follow the time in a clip.
+    """M-RoPE positions (3, tokens) of a sequence with clips for Qwen2.5-VL, whose positions follow the time in a clip.
 
     The distance of a clip's temporal patches is rounded down, and positions continue from the largest one: as the model
     was published, and as in vLLM. transformers from 5.0 on rounds the seconds between two patches down first, and
@@ -72,12 +72,8 @@ def timed_positions(
         ids: Shape (tokens,).
         images: Size of each image in patches: time, height, width.
         clips: The same of each clip, and the distance of its temporal patches: seconds times ``tokens_per_second``.
-        image_token: Placeholder of images.
-        video_token: Placeholder of clips.
+        image_token: Placeholder of images; ``video_token`` that of clips.
         merge: Patches along a side of a visual token.
-
-    Returns:
-        Time, height and width of each token, shape (3, tokens).
     """
     shown: dict[int, Iterator[tuple[Sequence[int], float]]] = {
         image_token: ((grid, 1.0) for grid in images),

@@ -49,10 +49,6 @@ async def play(
     transient fault (see :data:`TRANSIENT_ERRORS`) with ``engine_error``, which is neither learned from nor counted.
 
     Args:
-        system: The way of watching.
-        policy: Generates the turns.
-        qa: The question and its video.
-        source: Serves frames.
         retriever: Finds frames by text, for systems that search.
         rollout_index: Number of this rollout in its group.
         force_answer: Apply ``System.forced_answer``, as in validation and evaluation.
@@ -261,17 +257,10 @@ async def play_attempts(
     *,
     rollout_index: int = 0,
 ) -> tuple[Trajectory, ...]:
-    """Play a question as in evaluation: again for as long as the system retries it.
+    """Play a question as in evaluation: again for as long as the system retries it (see :meth:`System.retry`).
 
-    A system may have ``retry(attempts)``: the system to play next, or None to accept the last attempt.
-
-    An agent without budget left is told to answer, if its system has a ``forced_answer``.
-
-    Args:
-        make_policy: Makes a new policy for each attempt.
-
-    Returns:
-        All attempts in order; the last one counts.
+    An agent without budget left is told to answer, if its system has a ``forced_answer``. Returns all attempts in
+    order; the last one counts.
     """
     attempts: list[Trajectory] = []
     current: System | None = system

@@ -16,13 +16,7 @@ from agentic_video.video.source import FrameRequest, FrameSource
 
 
 class PictureFitter:
-    """Fits an episode's pictures to a model's processor.
-
-    Args:
-        rules: Sizes that the processor keeps; None if a server has its own processor.
-        source: Serves frames.
-        path: The episode's video.
-    """
+    """Fits pictures of an episode with the video ``path``; without ``rules`` a server's own processor does it."""
 
     def __init__(self, rules: ProcessorRules | None, source: FrameSource, path: str):
         self._rules, self._source, self._path = rules, source, path

@@ -25,13 +25,10 @@ async def prefetch_opening(
     """Decode the frames of an episode's opening into the store while its decoders are idle.
 
     The opening is made of black frames and dropped. A row or a video that can't be played is left to the episode to
-    report.
-
-    Returns:
-        Frames of the opening that are in the store then.
+    report. Returns the number of frames that are in the store then.
     """
     ahead = _PrefetchingSource(source)
-    with contextlib.suppress(VideoError, RowError):
+    with contextlib.suppress(VideoError, RowError, ValueError):
         video = await Video.open(qa.video, ahead, retriever, rules, clips=shows_clips(system))
         await system.opening(EpisodeView(qa, video))
     return ahead.ready

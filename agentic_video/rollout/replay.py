@@ -88,14 +88,11 @@ def written_ids(text: str, chat_format: ChatFormat, stop: Sequence[str]) -> list
 
 
 def turn_ids(said: Turn | Aside, chat_format: ChatFormat, stop: Sequence[str], prefix: str = "") -> list[int]:
-    """Ids of a recorded turn or side query, or the closest thing to them.
+    """Ids of a recorded turn or side query after ``prefix``, or the closest thing to them.
 
     Recorded ids are used if this tokenizer reads them as the recorded text, up to its first stop text. Otherwise
     (another model's turn, or a record without ids) the text is encoded: into the same text, but maybe other tokens, and
     a turn that was cut at its limit ends there.
-
-    Args:
-        prefix: Beginning of the recorded text that the environment wrote.
     """
     rest = without_beginning(said.text, prefix)
     text = said.text if rest is None else rest
@@ -112,13 +109,8 @@ async def replay(
 ) -> tuple[ReplayedSequence, ...]:
     """Rebuild an episode's sequences: one, or one for each turn if the system forgets earlier images.
 
-    Trained side queries come first; those of turns without loss are left out.
-
-    Args:
-        limits: Budgets that the sequences must keep.
-
-    Raises:
-        ReplayError: The episode was played with another system, is empty, or breaks a budget.
+    Trained side queries come first; those of turns without loss are left out. ReplayError: the episode was played with
+    another system, is empty, or breaks a budget.
     """
     if trajectory.system != system.name:
         raise ReplayError(f"it was played with system {trajectory.system!r}, not {system.name!r}")

@@ -27,21 +27,18 @@ _FIRST, _SECOND, _REPLY = "\u2983one\u2984", "\u2983two\u2984", "\u2983reply\u29
 class ChatFormat:
     """Renders messages and observations to token ids with a model's own chat template.
 
+    ``reply_start`` is the beginning of each reply that the template writes (``<think>``, of thinking models); mostly
+    empty.
+
     Args:
-        tokenizer: A Hugging Face tokenizer with a chat template.
-        image_processor: The model's image processor, which counts the patches of an image.
-        image_token: Placeholder of one merged patch of an image.
-        video_processor: The same for clips; None for a model without clips.
-        video_token: Placeholder of a clip.
+        image_processor: Counts the patches of an image; ``video_processor`` those of a clip, None for no clips.
+        image_token: Placeholder of one merged patch of an image; ``video_token`` that of a clip.
         template: The chat template; None: the tokenizer's.
         template_kwargs: Variables for the template (``data.apply_chat_template_kwargs``).
 
     Raises:
         ValueError: The template doesn't render a conversation as consecutive turns.
         SetupError: There is no template, or it reads no such variable.
-
-    Attributes:
-        reply_start: Beginning of each reply that the template writes (``<think>``, of thinking models); mostly empty.
     """
 
     def __init__(
@@ -312,13 +309,7 @@ class ChatFormat:
 
 @dataclass(frozen=True)
 class TokenLimits:
-    """Token budgets of an episode.
-
-    Attributes:
-        prompt: Most tokens of the opening.
-        response: Most tokens of everything after it, observations included.
-        turn: Most generated tokens of one turn.
-    """
+    """Token budgets: of the opening, of everything after it, and of the generated ids of one turn."""
 
     prompt: int
     response: int
@@ -326,14 +317,10 @@ class TokenLimits:
 
 
 class TokenSequence:
-    """An episode as ids: the prompt, and a response of generated and of shown ids with its mask.
+    """An episode as ids: the prompt (the opening), and a response of generated and of shown ids.
 
-    Attributes:
-        prompt_ids: Ids of the opening.
-        response_ids: Everything after it.
-        response_mask: 1 for each generated id, 0 for each shown one; as long as ``response_ids``.
-        log_probs: Log-probability of each generated id, 0.0 for shown ones; as long as ``response_ids``.
-        visuals: Images and clips in the order of their placeholders.
+    ``response_mask`` is 1 for each generated id, 0 for each shown one; ``log_probs`` 0.0 for shown ones; both are as
+    long as ``response_ids``. ``visuals`` are in the order of their placeholders.
     """
 
     def __init__(self, prompt_ids: Sequence[int], visuals: Sequence[Visual]):
@@ -383,15 +370,6 @@ class _Generation:
 class TokenPolicy:
     """The policy of rollouts: an engine generates the turns, and their ids are kept.
 
-    Args:
-        engine: Generates ids.
-        chat_format: Renders the environment's messages.
-        limits: Token budgets.
-        system: Gives stop texts, the role of observations, and the rule for earlier images in the context.
-
-    Raises:
-        ValueError: The model's chat template has no messages of that role.
-
     Attributes:
         rules: Picture sizes that the model's processor keeps; no others are shown.
         sequences: The engine's prompts and generations. One sequence if everything stays in the context; with
@@ -399,6 +377,9 @@ class TokenPolicy:
         asides_usage: Prompt and generated tokens of all side queries.
         aside_sequences: One sequence for each side query, in the order in which they ended, if the system trains them.
         extra: Other reports of the engine about each generation.
+
+    Raises:
+        ValueError: The model's chat template has no messages of the observations' role.
     """
 
     def __init__(self, engine: Engine, chat_format: ChatFormat, limits: TokenLimits, system: System):

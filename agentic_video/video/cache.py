@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -30,6 +30,7 @@ _HEADER_BYTES = 80
 _SHARDS = 8
 _SHARD_BYTES = 64 * 2**10
 """Least bytes of an empty shard's database."""
+_READERS = 4
 _QUEUED_WRITES = 64
 """Frames that wait to be written; further ones are skipped."""
 
@@ -94,7 +95,9 @@ class DiskCache:
 
     def __init__(self, folder: str, max_bytes: int) -> None:
         self._folder = os.path.expanduser(folder)
-        self._writer = ThreadPoolExecutor(1, "frame-disk")
+        # Threads that last: each opens its own connection to each shard.
+        self._readers = ThreadPoolExecutor(_READERS, "frame-disk-read")
+        self._writer = ThreadPoolExecutor(1, "frame-disk-write")
         self._slots = threading.Semaphore(_QUEUED_WRITES)
         self._cache: diskcache.FanoutCache | None = None
         self._writes = True
@@ -110,8 +113,11 @@ class DiskCache:
         except (OSError, sqlite3.Error) as error:
             self._stop_writing(error)
 
-    def get(self, address: FrameAddress) -> tuple[np.ndarray, str] | None:
-        """A frame's image, read-only, and its key; None if it is absent or damaged."""
+    def get(self, addresses: Sequence[FrameAddress]) -> list[tuple[np.ndarray, str] | None]:
+        """Read frames: each one's image, read-only, and its key; None if it is absent or damaged."""
+        return list(self._readers.map(self._read, addresses))
+
+    def _read(self, address: FrameAddress) -> tuple[np.ndarray, str] | None:
         if self._cache is None:
             return None
         try:

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import select
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from typing import NoReturn
 
 import numpy as np
 
-from agentic_video.video.decord_process import HEADER, REQUEST
 from agentic_video.video.errors import Deadline, VideoError
 from agentic_video.video.index import ROTATIONS, VideoIndex
 from agentic_video.video.reader import RgbConverter, VideoReader
@@ -50,13 +50,17 @@ class DecordReader(VideoReader):
         objection = _decord_objection(index)
         if objection is not None:
             self._refuse(objection)
-        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-            [sys.executable, "-m", PROCESS, path],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        ours, theirs = Pipe()
+        self._connection: Connection | None = ours
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", PROCESS, path, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            )
         try:
             self._check_times(Deadline(path, time_limit))
         except BaseException:
@@ -64,74 +68,59 @@ class DecordReader(VideoReader):
             raise
 
     def _check_times(self, deadline: Deadline) -> None:
-        kind, _, _, content = self._answer(deadline)
-        if kind == b"e":
-            self._refuse(f"cannot open it ({content.decode(errors='replace')})")
-        times = np.frombuffer(content, dtype=np.float64)
+        times = self._answer(deadline)
+        if isinstance(times, str):
+            self._refuse(f"cannot open it ({times})")
         if len(times) != self.index.info.num_frames:
             self._refuse(f"finds {len(times)} frames where the file has {self.index.info.num_frames}")
         if np.abs(times - times[0] - (self.index.timestamps - self.index.timestamps[0])).max() > 1e-3:
             self._refuse("gives other frame times than the file")
 
     def close(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                pipe.close()
-        process.wait()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._process.kill()
+            connection.close()
+            self._process.wait()
 
     def _decode(self, wanted: list[int], deadline: Deadline) -> Iterator[tuple[int, RgbConverter | VideoError]]:
         for index in wanted:
             try:
-                stdin = self._running().stdin
-                assert stdin is not None
-                stdin.write(REQUEST.pack(index))
-                stdin.flush()
+                self._running().send(index)
             except OSError as error:
                 raise self._cannot_decode(index, error) from error
-            kind, height, width, content = self._answer(deadline)
-            if kind == b"e":
-                yield index, self._cannot_decode(index, content.decode(errors="replace"))
+            picture = self._answer(deadline)
+            if isinstance(picture, str):
+                yield index, self._cannot_decode(index, picture)
                 continue
-            if (height, width) != (self.info.height, self.info.width) or len(content) != 3 * height * width:
-                self._refuse(f"gives pictures of shape {(height, width)}")
-            picture = np.frombuffer(content, dtype=np.uint8).reshape(height, width, 3)
+            if picture.shape != (self.info.height, self.info.width, 3):
+                self._refuse(f"gives pictures of shape {picture.shape}")
             yield index, partial(np.asarray, picture)
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> Connection:
         if self._ended:
             raise VideoError(self._path, "corrupt", "decord's process was ended; try the pyav backend")
-        if self._process is None:
+        if self._connection is None:
             raise ValueError("the reader is closed")
-        return self._process
+        return self._connection
+
+    def _answer(self, deadline: Deadline) -> np.ndarray | str:
+        """Receive an array, or an error's message."""
+        connection = self._running()
+        if not connection.poll(deadline.left() or LONGEST):
+            self._end()  # it may never return
+            deadline.check()
+            raise VideoError(self._path, "timeout", f"decord gave no frame for {LONGEST:g} s; try the pyav backend")
+        try:
+            answer: np.ndarray | str = connection.recv()
+        except (EOFError, OSError):
+            self._end()
+            raise VideoError(self._path, "corrupt", "decord's process ended; try the pyav backend") from None
+        return answer
 
     def _end(self) -> None:
         self._ended = True
         self.close()
-
-    def _answer(self, deadline: Deadline) -> tuple[bytes, int, int, bytearray]:
-        """Read the process' next answer: its kind, a picture's height and width, and its content."""
-        kind, size, height, width = HEADER.unpack(self._read(HEADER.size, deadline))
-        return kind, height, width, self._read(size, deadline)
-
-    def _read(self, size: int, deadline: Deadline) -> bytearray:
-        stdout = self._running().stdout
-        assert stdout is not None
-        pipe, content = stdout.fileno(), bytearray()
-        while len(content) < size:
-            if not select.select([pipe], [], [], deadline.left() or LONGEST)[0]:
-                self._end()  # it may never come back
-                deadline.check()
-                raise VideoError(self._path, "timeout", f"decord gave no frame for {LONGEST:g} s; try the pyav backend")
-            part = os.read(pipe, size - len(content))
-            if not part:
-                self._end()
-                raise VideoError(self._path, "corrupt", "decord's process ended; try the pyav backend")
-            content += part
-        return content
 
     def _cannot_decode(self, index: int, why: object) -> VideoError:
         return VideoError(self._path, "corrupt", f"decord cannot decode frame {index} ({why}); try the pyav backend")
@@ -143,7 +132,7 @@ class DecordReader(VideoReader):
 def _installed() -> bool:
     try:
         return importlib.util.find_spec("decord") is not None
-    except ValueError:  # what a test put there has no spec
+    except ValueError:  # a test's stand-in has no spec
         return False
 
 

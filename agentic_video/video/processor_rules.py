@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agentic_video.utils.errors import one_line
-from agentic_video.video.sizes import PixelBudget, check_sides, fit_size
+from agentic_video.video.sizes import PixelBudget, fit_size
 
 TIMESTAMPED = "Qwen3VLVideoProcessor"
 """The video processor that writes times as text, and bounds the pixels of all frames of a clip together."""
@@ -66,18 +66,7 @@ class ProcessorRules:
             return fit_size(width, height, self.clip)
         # The bounds hold for padded frames, the scale is that of the real ones.
         padded = math.ceil(frames / self.temporal) * self.temporal
-        check_sides(width, height)
-        factor = self.clip.factor
-        new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
-        if padded * new_width * new_height > self.clip.max_pixels:
-            shrink = math.sqrt(frames * height * width / self.clip.max_pixels)
-            new_width = max(factor, math.floor(width / shrink / factor) * factor)
-            new_height = max(factor, math.floor(height / shrink / factor) * factor)
-        elif padded * new_width * new_height < self.clip.min_pixels:
-            grow = math.sqrt(self.clip.min_pixels / (frames * height * width))
-            new_width = math.ceil(width * grow / factor) * factor
-            new_height = math.ceil(height * grow / factor) * factor
-        return new_width, new_height
+        return fit_size(width, height, self.clip, frames, padded)
 
     def kept(self, width: int, height: int, frames: int = 0) -> tuple[int, int]:
         """(width, height) nearest to a picture's that the processor keeps; raises as :meth:`resized`, too."""

@@ -55,8 +55,17 @@ def shared_budget(tokens: int, count: int, *, least: int = 1, most: int, factor:
     return PixelBudget((least if least < each else 1) * factor**2, each * factor**2, factor)
 
 
-def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
+def fit_size(
+    width: int, height: int, budget: PixelBudget, frames: int = 1, padded: int | None = None
+) -> tuple[int, int]:
     """Choose the size of a frame under a pixel budget, as Qwen2-VL's ``smart_resize`` does.
+
+    Args:
+        width: Width in pixels.
+        height: Height in pixels.
+        budget: Bounds and the factor of both sides.
+        frames: Frames that share the budget, as Qwen3-VL's processor counts a clip.
+        padded: Frames after padding, of which the bounds hold; None: ``frames``.
 
     Returns:
         (width, height) in pixels, multiples of ``budget.factor``, area within the budget and aspect ratio as close to
@@ -67,16 +76,17 @@ def fit_size(width: int, height: int, budget: PixelBudget) -> tuple[int, int]:
         ValueError: On sides that are not positive, or an aspect ratio above 200.
     """
     check_sides(width, height)
-    factor = budget.factor
+    factor, area = budget.factor, frames * height * width
     # Python's round (half to even) and the order of the divisions are those of smart_resize: the processor recomputes
     # the size and both must agree to the pixel.
     new_width, new_height = round(width / factor) * factor, round(height / factor) * factor
-    if new_width * new_height > budget.max_pixels:
-        shrink = math.sqrt((height * width) / budget.max_pixels)
+    pixels = (padded or frames) * new_width * new_height
+    if pixels > budget.max_pixels:
+        shrink = math.sqrt(area / budget.max_pixels)
         new_width = max(factor, math.floor(width / shrink / factor) * factor)
         new_height = max(factor, math.floor(height / shrink / factor) * factor)
-    elif new_width * new_height < budget.min_pixels:
-        grow = math.sqrt(budget.min_pixels / (height * width))
+    elif pixels < budget.min_pixels:
+        grow = math.sqrt(budget.min_pixels / area)
         new_width = math.ceil(width * grow / factor) * factor
         new_height = math.ceil(height * grow / factor) * factor
     return new_width, new_height

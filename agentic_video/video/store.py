@@ -298,8 +298,8 @@ class FrameStore:
         if self._disk is None:
             return own
         missing: list[int] = []
-        for number in own:
-            found = self._disk.get(self._address(video, number, batch.size))
+        addresses = [self._address(video, number, batch.size) for number in own]
+        for number, found in zip(own, self._disk.get(addresses), strict=True):
             if found is None:
                 missing.append(number)
                 continue

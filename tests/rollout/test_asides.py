@@ -18,7 +18,7 @@ from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
 from agentic_video.types.message import AsideRequest, Message, Observation
 from agentic_video.types.row import VideoQA
 from agentic_video.types.score import Score
-from agentic_video.types.trajectory import Aside, EndReason, FrameRef, RecordedMessage, Trajectory
+from agentic_video.types.trajectory import Aside, EndReason, RecordedMessage, Trajectory
 from agentic_video.video.errors import Reason, VideoError
 from tests.conftest import MemorySource
 
@@ -129,19 +129,6 @@ def test_an_aside_ends_at_its_stop_text_and_begins_with_its_prefix(qa: VideoQA) 
     (aside,) = trajectory.turns[0].asides
     assert (aside.text, aside.prefix, aside.stop) == ("<a>x</a>", "<a>", ("</a>",))
     assert trajectory.turns[0].observation == ("<a>x</a>", "x</a>")
-
-
-def test_frames_of_an_aside_are_recorded_as_references(qa: VideoQA) -> None:
-    async def looks(view: EpisodeView) -> Observation:
-        frames = await view.video.frames([5], (SIDE, SIDE))
-        await view.ask([Message("system", ("be brief",)), Message("user", (*frames, "what?"))], max_tokens=9)
-        return Observation(("done",))
-
-    (aside,) = run(Asker(looks=looks), scripted("look", "answer B"), qa).turns[0].asides
-    assert aside.messages == (
-        RecordedMessage("system", ("be brief",)),
-        RecordedMessage("user", (FrameRef(5, 0.5, SIDE, SIDE), "what?")),
-    )
 
 
 def test_asides_at_a_time_are_recorded_in_the_order_in_which_they_were_asked(qa: VideoQA) -> None:
@@ -307,13 +294,6 @@ def test_notes_are_plain_data(notes: Any, qa: VideoQA) -> None:
         run(Asker(found=found), scripted("answer B"), qa)
 
 
-def test_replies_begin_with_the_prefix(qa: VideoQA) -> None:
-    system = Asker(reply_prefix="<think>", looks=nothing_seen)
-    trajectory = run(system, scripted("look", "answer B"), qa)
-    assert system.heard == [turn.text for turn in trajectory.turns] == ["<think>look", "<think>answer B"]
-    assert trajectory.answer == "B"
-
-
 FORCED = Asker(looks=nothing_seen, max_turns=2, forced_answer="answer now")
 
 
@@ -349,16 +329,6 @@ def test_an_answer_is_forced_where_no_more_images_fit(qa: VideoQA) -> None:
     assert (trajectory.answer, trajectory.forced, len(trajectory.frames)) == ("A", True, 1)
     unforced = run(replace(FORCED, looks=looks), scripted("look", "answer A"), qa)
     assert (unforced.end, unforced.error) == (EndReason.IMAGE_BUDGET, "5 images, at most 4 fit")
-
-
-def test_an_answer_is_not_forced_where_even_that_does_not_fit(qa: VideoQA) -> None:
-    class Full(ScriptedPolicy):
-        async def show(self, parts: Sequence[Any]) -> bool:
-            return False
-
-    trajectory = run(FORCED, Full(lambda view: "look"), qa, force_answer=True)
-    assert (trajectory.end, trajectory.forced) == (EndReason.TOKEN_BUDGET, False)
-    assert len(trajectory.turns) == 1 and trajectory.turns[0].observation == ()
 
 
 def test_a_last_call_is_carried_out_where_the_system_says_so(qa: VideoQA) -> None:

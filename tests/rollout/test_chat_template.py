@@ -19,7 +19,6 @@ from agentic_video.graders.base import Graders
 from agentic_video.rollout.chat_template import (
     OURS,
     begin_with,
-    closes_unopened_thought,
     kwargs_of,
     reply_start,
     template_in,
@@ -107,7 +106,7 @@ def test_a_template_may_rewrite_earlier_replies(tokenizer: Any, qa: VideoQA, bef
     _, policy, _ = played(thinking, qa, [ZOOM, ANSWER])
     assert policy.sequence is not None
     text = thinking.decode(policy.sequence.ids)
-    # the template's own text stands at the start only, and nothing that was said is rewritten
+    # the template's own text stands at the start only, and no reply is rewritten
     assert text.count("<|im_start|>system") == bool(system)
     assert f"<think>\n{ZOOM}<|im_end|>\n<|im_start|>user\n" in text
 
@@ -224,11 +223,6 @@ def test_a_beginning_is_the_template_s_then_ours(start: str, prefix: str) -> Non
     assert whole == start + written and whole.startswith(start)
     assert without_beginning(whole + "x", whole) == "x"
     assert "".join(prefix.split()) in "".join(whole.split())
-
-
-def test_a_thought_that_is_closed_and_never_opened() -> None:
-    assert closes_unopened_thought("a</think>b") and closes_unopened_thought("</think>")
-    assert not closes_unopened_thought("<think>a</think>") and not closes_unopened_thought("a<think>")
 
 
 def test_records_are_learnt_with_the_template_that_the_learner_has(tokenizer: Any, qa: VideoQA) -> None:

@@ -130,17 +130,10 @@ def test_ids_of_another_model_are_not_used(ids: Sequence[int], chat_format: Chat
     assert turn_ids(replace(turn, finished=False), chat_format, ()) == expected
 
 
-def test_recorded_ids_are_used_where_they_spell_the_text(chat_format: ChatFormat) -> None:
-    ids = spelled("some words", chat_format)
-    for own in (ids, ids[:-1]):
-        turn = Turn("some words", Answer(""), len(own), token_ids=tuple(own))
-        assert turn_ids(turn, chat_format, ()) == own
-
-
 def test_recorded_ids_end_with_the_token_of_a_stop_text(chat_format: ChatFormat) -> None:
     ids = chat_format.encode("some <words")
     joined = chat_format.encode("some <words>.")
-    # as recorded: what was read, and all ids; a record of a text that goes on is read the same way
+    # as recorded: the text up to the stop text, and all ids; a longer text is cut the same way
     for text in ("some <words", "some <words and more"):
         turn = Turn(text, Answer(""), 9, token_ids=tuple(ids))
         assert turn_ids(turn, chat_format, ("<words",)) == ids

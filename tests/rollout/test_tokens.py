@@ -265,19 +265,6 @@ def test_ids_end_with_the_token_that_completes_the_first_stop_text(split_tags: C
     assert kept == ids[:expected]
 
 
-def test_opening_beyond_the_prompt_budget_is_not_played(chat_format: ChatFormat) -> None:
-    trajectory, policy, _ = play_ids([], chat_format, TokenLimits(prompt=10, response=100, turn=100))
-    assert trajectory.end is EndReason.TOKEN_BUDGET
-    assert policy.sequence is None
-
-
-def test_a_turn_that_is_cut_ends_for_its_budget(chat_format: ChatFormat) -> None:
-    long = [chat_format.encode("<think>" + "word " * 50)]
-    trajectory, _, _ = play_ids(long, chat_format, TokenLimits(prompt=10**6, response=100, turn=5))
-    assert trajectory.end is EndReason.TOKEN_BUDGET
-    assert not trajectory.turns[0].finished
-
-
 def test_forbidden_token_ends_the_episode_and_is_not_trained_on(chat_format: ChatFormat) -> None:
     ids = [*chat_format.encode("<think>a"), chat_format.image_token_id, *chat_format.encode("</think>")]
     trajectory, policy, _ = play_ids([ids], chat_format)

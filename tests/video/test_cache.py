@@ -79,7 +79,7 @@ def test_a_bounded_cache_behaves_like_a_list_of_sizes(bound: int, steps: list[tu
 
 def test_another_process_finds_a_frame_on_disk(tmp_path: Path) -> None:
     put(DiskCache(str(tmp_path), 10**8), ADDRESS, 5)
-    found = DiskCache(str(tmp_path), 10**8).get(ADDRESS)
+    found = DiskCache(str(tmp_path), 10**8).get([ADDRESS])[0]
     assert found is not None
     image, key = found
     assert np.array_equal(image, picture(5)) and key == image_key(image) and not image.flags.writeable
@@ -97,7 +97,7 @@ def test_another_process_finds_a_frame_on_disk(tmp_path: Path) -> None:
 def test_another_file_frame_size_or_backend_is_another_frame(other: FrameAddress, tmp_path: Path) -> None:
     cache = DiskCache(str(tmp_path), 10**8)
     put(cache, ADDRESS, 5)
-    assert cache.get(other) is None
+    assert cache.get([other])[0] is None
 
 
 @pytest.mark.parametrize("damage", ["empty", "noise", "bit"])
@@ -108,16 +108,16 @@ def test_a_damaged_frame_is_dropped(tmp_path: Path, damage: str) -> None:
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes({"empty": b"", "noise": b"x" * 5000, "bit": bytes(data)}[damage])
-    assert cache.get(ADDRESS) is None and frame_files(tmp_path) == []
+    assert cache.get([ADDRESS])[0] is None and frame_files(tmp_path) == []
     put(cache, ADDRESS, 5)
-    assert cache.get(ADDRESS) is not None
+    assert cache.get([ADDRESS])[0] is not None
 
 
 def test_a_value_that_is_no_frame_is_never_unpickled(tmp_path: Path) -> None:
     cache = DiskCache(str(tmp_path), 10**8)
     assert cache._cache is not None
     cache._cache.set(ADDRESS.name, {"a": "pickle"})
-    assert cache.get(ADDRESS) is None
+    assert cache.get([ADDRESS])[0] is None
 
 
 def test_the_least_recently_used_frames_are_evicted(tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_the_least_recently_used_frames_are_evicted(tmp_path: Path) -> None:
     cache = DiskCache(str(tmp_path), bound)
     for index in range(120):
         put(cache, replace(ADDRESS, index=index), index)
-        assert cache.get(replace(ADDRESS, index=0)) is not None, "used each time"
+        assert cache.get([replace(ADDRESS, index=0)])[0] is not None, "used each time"
     assert sum(path.stat().st_size for path in frame_files(tmp_path)) <= bound
-    assert cache.get(replace(ADDRESS, index=119)) is not None and cache.get(replace(ADDRESS, index=1)) is None
+    assert cache.get([replace(ADDRESS, index=119)])[0] is not None and cache.get([replace(ADDRESS, index=1)])[0] is None
 
 
 def test_a_folder_that_cannot_be_written_costs_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -136,5 +136,5 @@ def test_a_folder_that_cannot_be_written_costs_one_warning(tmp_path: Path, caplo
         cache = DiskCache(str(tmp_path / "file"), 10**8)
         for index in range(3):
             put(cache, replace(ADDRESS, index=index), 5)
-    assert cache.get(ADDRESS) is None
+    assert cache.get([ADDRESS])[0] is None
     assert len(caplog.records) == 1 and "disk_folder" in caplog.text

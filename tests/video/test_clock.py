@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
@@ -58,25 +57,11 @@ def test_pictures_that_start_after_the_sound(spec: Spec, tolerance: float, tmp_p
     assert [line.text for line in spoken_at(subtitles, [frame.time])] == ["the middle"]
 
 
-def test_decord_counts_from_the_file_s_start_too(tmp_path: Path) -> None:
-    pytest.importorskip("decord")
-    path = str(make(tmp_path / "late.mp4", LATE))
-    with open_video(path, "decord") as reader:
-        assert reader.timestamps[0] == pytest.approx(2, abs=0.002)
-        assert number_in(reader.read([30])[0]) == 30
-
-
 @pytest.mark.parametrize("name", ["with_audio", "late_start", "late_start_mp4", "edit_list", "h264_ts"])
 def test_pictures_that_start_first_start_at_0(video: Video, name: str) -> None:
     """Also where the sound has the lead-in of its encoder before time 0, and where there is none."""
     with open_video(video(name)) as reader:
         assert reader.info.first_time == reader.timestamps[0] == 0
-
-
-def test_sound_that_starts_later_changes_nothing(tmp_path: Path) -> None:
-    path = make(tmp_path / "early.mkv", replace(LATE, suffix="mkv", shift=0, audio_start=2.0))
-    with open_video(path) as reader:
-        assert reader.timestamps[0] == 0 and reader.info.duration == pytest.approx(2.4)
 
 
 def test_tools_look_where_the_file_s_clock_says(tmp_path: Path) -> None:
@@ -94,13 +79,6 @@ def test_tools_look_where_the_file_s_clock_says(tmp_path: Path) -> None:
     assert number_at({"time": "00:01"}, info.fps, info.first_time) == 0
     request = check_select({"start_time": 1.0, "end_time": 2.2, "nframes": 50, "resize": 1}, info)
     assert request.count == 6, "0 to 5 are shown until 2.2 s"
-
-
-def test_the_facts_of_a_late_video_give_places(tmp_path: Path) -> None:
-    with open_video(make(tmp_path / "late.mp4", LATE)) as reader:
-        info = reader.info
-    assert [round(info.place(time), 2) for time in (0, 1.5, 2, 3, 4.36)] == [0, 0, 0, 25, 59]
-    assert math.isclose(info.shown_seconds, 2.4, abs_tol=0.003)
 
 
 def _anamorphic(path: Path, rotation: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Files that hold no video that can be read."""
+"""Files without a readable video."""
 
 from __future__ import annotations
 

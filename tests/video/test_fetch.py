@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from agentic_video.types.frame import Frame, ImageRef, Origin, image_key
-from agentic_video.video import fetch as fetching
 from agentic_video.video.errors import Reason, VideoError
 from agentic_video.video.fetch import FetchStats, FrameFetcher
 from agentic_video.video.index import VideoInfo
-from agentic_video.video.node_store import NodeFrameStore, actor_of, node_id
+from agentic_video.video.node_store import NodeFrameStore, node_id
 from agentic_video.video.source import FrameReply, FrameRequest
 from tests.video.conftest import kill_actor
 from tests.video.video_files import SPECS, make, number_in
@@ -45,7 +44,7 @@ def test_images_of_a_node_s_store(local_ray: None, video: Callable[[str], str]) 
     }
     assert np.array_equal(found[drawn.key], drawn.image)
     assert fetcher.stats == FetchStats(asked=3, fetched=2, bytes=2 * BYTES)
-    # one image is kept: the one that came last
+    # the last image is kept
     again = asyncio.run(fetcher.afetch(refs[:2]))
     assert all(np.array_equal(again[key], found[key]) for key in again) and len(again) == 2
     assert (fetcher.stats.asked, fetcher.stats.fetched) == (5, 3)
@@ -71,30 +70,6 @@ def test_frames_of_a_lost_store_are_decoded_again(local_ray: None, video: Callab
     # what another node had, which is gone with its store
     assert numbers(fetcher.fetch([replace(ref, node="f" * 56) for ref in refs])) == [5, 40]
     assert fetcher.stats.fetched == 8
-
-
-@pytest.mark.ray
-def test_another_node_s_store_is_looked_up_once(
-    local_ray: None, video: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = NodeFrameStore()
-    refs = [ImageRef.of(frame, node_id()) for frame in frames(store, video("h264_b_frames"), 5, 40)]
-    looked_up: list[str] = []
-
-    def look_up(prefix: str, node: str) -> object:
-        looked_up.append(node)
-        return actor_of(prefix, node)
-
-    monkeypatch.setattr(fetching, "actor_of", look_up)
-    monkeypatch.setattr(fetching, "node_id", lambda: "elsewhere")  # so that this node is another one
-    fetcher = FrameFetcher()
-    for _ in range(2):
-        assert {number_in(image) for image in asyncio.run(fetcher.afetch(refs)).values()} == {5, 40}
-    assert looked_up == [node_id()]
-    kill_actor("agentic-video-frames")
-    for _ in range(2):
-        assert {number_in(image) for image in asyncio.run(fetcher.afetch(refs)).values()} == {5, 40}
-    assert looked_up == [node_id()] * 2 and fetcher.stats.redone == 2
 
 
 @pytest.mark.ray

@@ -32,7 +32,6 @@ from agentic_video.video.sizes import resize
 from agentic_video.video.source import FrameRequest
 from agentic_video.video.store import FrameStore
 from agentic_video.video.store_config import StoreConfig
-from agentic_video.video.workers import DecodeJob
 from tests.video.video_files import number_in
 
 Video = Callable[[str], str]
@@ -81,14 +80,6 @@ def test_frames_times_and_facts(video: Video) -> None:
     assert stats.bytes == 2 * FRAME + 64 * 32 * 3
 
 
-def test_a_second_request_decodes_nothing(video: Video, opened: list[str]) -> None:
-    store, path = FrameStore(), video("h264_b_frames")
-    first = store.frames(path, [1, 2])
-    second = store.frames(path, [2, 1])
-    assert first[0].image is second[1].image
-    assert (store.stats().decoded, store.stats().hits, opened) == (2, 2, [path])
-
-
 def test_concurrent_requests_decode_each_frame_once(video: Video, opened: list[str]) -> None:
     store, path = FrameStore(StoreConfig(workers=4)), video("h264_long_gop")
 
@@ -106,28 +97,6 @@ def test_concurrent_requests_decode_each_frame_once(video: Video, opened: list[s
         answers = list(pool.map(lambda index: store.frames(path, [index % 20]), range(100)))
     assert [number_in(frames[0].image) for frames in answers] == [index % 20 for index in range(100)]
     assert store.stats().decoded == 4 + 20 - 2
-
-
-def test_the_event_loop_stays_free(video: Video, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoding, proceed = threading.Event(), threading.Event()
-    iter_decoded = VideoReader.iter_decoded
-
-    def waiting(self: VideoReader, indices: list[int], limit: float | None) -> Iterator[tuple[int, RgbConverter]]:
-        decoding.set()
-        assert proceed.wait(WAIT), "the event loop was blocked while a frame was decoded"
-        yield from iter_decoded(self, indices, limit)
-
-    monkeypatch.setattr(VideoReader, "iter_decoded", waiting)
-    store, path = FrameStore(), video("h264_b_frames")
-
-    async def use() -> list[Frame]:
-        asked = asyncio.create_task(frames_of(store, path, [9], (256, 128)))
-        while not decoding.is_set():
-            await asyncio.sleep(0.001)
-        proceed.set()
-        return await asked
-
-    assert [frame.index for frame in asyncio.run(use())] == [9]
 
 
 def test_failures_are_remembered_until_the_file_changes(video: Video, tmp_path: Path, opened: list[str]) -> None:
@@ -254,15 +223,6 @@ def test_a_stuck_decoder_is_replaced(video: Video, monkeypatch: pytest.MonkeyPat
         pytest.fail("the video is still refused though its decoder came back")
 
 
-def test_a_decoder_may_return_before_it_is_known_to_be_stuck(video: Video) -> None:
-    store, path = FrameStore(), video("h264_b_frames")
-    job = DecodeJob(path, lambda job: None, 1.0)
-    store._on_return(job)
-    assert store.probe(path).num_frames
-    store._on_stuck(job, VideoError(path, "timeout", "no answer"))
-    assert store.probe(path).num_frames
-
-
 def test_a_cancelled_request_does_not_cancel_others(video: Video) -> None:
     store, path = FrameStore(), video("h264_long_gop")
 
@@ -387,14 +347,6 @@ def test_prefetched_frames_take_half_of_a_full_store(video: Video) -> None:
     assert (store.stats().evicted, store.stats().prefetched, store.stats().prefetched_used) == (6, 6, 3)
     empty = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1))
     assert asyncio.run(prefetch(empty, path, range(10, 20))) == 3
-
-
-def test_a_frame_prefetched_twice_counts_once(video: Video) -> None:
-    store, path = FrameStore(StoreConfig(max_bytes=6 * FRAME, workers=1)), video("h264_b_frames")
-    assert asyncio.run(prefetch(store, path, [10])) == 1
-    store.frames(path, range(20, 26))  # all of the store
-    assert asyncio.run(prefetch(store, path, [10])) == 1
-    assert asyncio.run(prefetch(store, path, [11, 12])) == 2
 
 
 def test_failed_prefetches_are_counted(video: Video) -> None:

@@ -1,7 +1,4 @@
-"""Finding frames by text: similarities of a video's frames and a prompt under a CLIP-like model.
-
-Importing this touches neither the network nor a model library; making an encoder does.
-"""
+"""Frame retrieval by text: similarities of a video's frames and a prompt under a CLIP-like model."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from agentic_video.video.cache import BoundedCache, VideoIdentity, identify
 from agentic_video.video.errors import VideoError
 from agentic_video.video.retrieval.batcher import Batcher
 from agentic_video.video.retrieval.config import RetrievalConfig
-from agentic_video.video.retrieval.embedding_cache import EmbeddingCache, Row
+from agentic_video.video.retrieval.embedding_cache import Embedding, EmbeddingCache
 from agentic_video.video.retrieval.encoder import Encoder
 from agentic_video.video.source import FrameRequest, FrameSource
 
@@ -29,15 +26,15 @@ _CHUNK_BYTES = 32 * 2**20
 """Most bytes of frames in one request to the frame source."""
 
 MAX_COMPARED = 4096
-"""Frames that are compared with each other at a time: their matrix has 64 MiB."""
+"""Most frames compared with each other at a time: their matrix has 64 MiB."""
 
 _CHUNKS = 8
-"""Requests to the frame source at a time, over all rollouts: bounds the frames that wait to be embedded."""
+"""Requests to the frame source at a time, over all rollouts: bounds the frames that wait."""
 
 
 @dataclass(frozen=True)
 class RetrievalStats:
-    """What a retriever has done so far.
+    """Counts of a retriever so far.
 
     Attributes:
         asked: Frames asked for, duplicates included.
@@ -63,38 +60,21 @@ class RetrievalStats:
 
 
 def check_compared(indices: Sequence[int]) -> None:
-    """Refuse more frames than are compared at a time.
-
-    Raises:
-        ValueError: More than :data:`MAX_COMPARED`.
-    """
+    """Raise ValueError for more frames than :data:`MAX_COMPARED`."""
     if len(indices) > MAX_COMPARED:
         raise ValueError(f"at most {MAX_COMPARED} frames can be compared with each other, got {len(indices)}")
 
 
 def clean_prompt(prompt: str, max_chars: int) -> str:
-    """What of a prompt is embedded.
-
-    Args:
-        prompt: Any text.
-        max_chars: Characters of it that count.
-
-    Returns:
-        Its first characters, those that no tokenizer takes replaced by spaces.
-    """
+    """Cut a prompt to be embedded, and replace characters that no tokenizer takes by spaces."""
     return " ".join(_CONTROL.sub(" ", prompt[:max_chars]).split())
 
 
 class FrameRetriever:
     """Compares frames with texts; a Retriever. Belongs to one event loop.
 
-    Each frame of a video is embedded once, however many requests want it at the same time or later (within the bounds
-    of its caches). Frames are asked for at the model's input size, a few at a time.
-
-    Args:
-        source: Where frames come from.
-        encoder: What embeds them.
-        config: Batches and caches.
+    Each frame is embedded once, however many requests want it at the same time or later (within the caches' bounds).
+    Frames are requested at the model's input size, a few at a time.
     """
 
     def __init__(self, source: FrameSource, encoder: Encoder, config: RetrievalConfig) -> None:
@@ -105,27 +85,15 @@ class FrameRetriever:
         wait = config.wait_ms / 1000
         self._images = Batcher(encoder.images, config.batch_size, wait, self._compute)
         self._texts = Batcher(encoder.texts, config.batch_size, wait, self._compute)
-        self._known_texts: BoundedCache[str, Row] = BoundedCache(config.max_texts)
-        self._pending_texts: dict[str, asyncio.Task[Row]] = {}
-        self._pending: dict[tuple[VideoIdentity, int], asyncio.Future[Row]] = {}
+        self._known_texts: BoundedCache[str, Embedding] = BoundedCache(config.max_texts)
+        self._pending_texts: dict[str, asyncio.Task[Embedding]] = {}
+        self._pending: dict[tuple[VideoIdentity, int], asyncio.Future[Embedding]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_CHUNKS)
         self._asked = self._hits = self._disk_hits = 0
 
     async def asimilarities(self, path: str, indices: Sequence[int], prompt: str) -> list[float]:
-        """Cosine similarity of each frame to a prompt.
-
-        Args:
-            path: Video file.
-            indices: Frame indices in any order; duplicates are allowed.
-            prompt: Any text; characters beyond the config's bound don't count.
-
-        Returns:
-            One similarity per index in the asked order, -1 to 1 but for rounding.
-
-        Raises:
-            VideoError: A frame can't be read.
-        """
+        """Cosine similarity of each frame to a prompt, in the requested order; duplicates are allowed."""
         if not len(indices):
             return []
         images, text = await self._embedded(path, indices, prompt)
@@ -135,15 +103,7 @@ class FrameRetriever:
     async def acompare(
         self, path: str, indices: Sequence[int], prompt: str
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Cosine similarities of frames to a prompt, and to each other.
-
-        Args:
-            path: Video file.
-            indices: Frame indices in any order; duplicates are allowed.
-            prompt: Any text; characters beyond the config's bound don't count.
-
-        Returns:
-            Of shape (n,) and (n, n), in the asked order, read-only; -1 to 1 but for rounding.
+        """Cosine similarities of frames to a prompt (n,) and to each other (n, n), in the requested order, read-only.
 
         Raises:
             ValueError: More than :data:`MAX_COMPARED` frames.
@@ -155,12 +115,14 @@ class FrameRetriever:
             images, text = await self._embedded(path, indices, prompt)
             # Not on the event loop: for thousands of frames it takes a while.
             relevance, alike = await asyncio.to_thread(lambda: (images @ text, images @ images.T))
-        for made in (relevance, alike):
-            made.setflags(write=False)  # as they are behind Ray, which shares their memory
+        for array in (relevance, alike):
+            array.setflags(write=False)  # as behind Ray, which shares their memory
         return relevance, alike
 
-    async def _embedded(self, path: str, indices: Sequence[int], prompt: str) -> tuple[npt.NDArray[np.float32], Row]:
-        """The embeddings of frames, of shape (n, features), and of a prompt."""
+    async def _embedded(
+        self, path: str, indices: Sequence[int], prompt: str
+    ) -> tuple[npt.NDArray[np.float32], Embedding]:
+        """Embeddings of frames, of shape (n, features), and of a prompt."""
         wanted = [int(index) for index in indices]
         self._asked += len(wanted)
         text = await self._text(clean_prompt(prompt, self._config.max_prompt_chars))
@@ -182,23 +144,23 @@ class FrameRetriever:
         )
 
     async def aclose(self) -> None:
-        """Wait for what is under way, to the last write, and end the threads."""
+        """Wait for running work, to the last write, and end the threads."""
         while self._tasks:
             await asyncio.wait(self._tasks)
         self._compute.shutdown()
         self._disk.shutdown()
 
-    async def _text(self, text: str) -> Row:
+    async def _text(self, text: str) -> Embedding:
         row = self._known_texts.get(text)
         if row is not None:
             return row
         task = self._pending_texts.get(text)
         if task is None:
             task = self._pending_texts[text] = asyncio.create_task(self._embed_text(text))
-        # Who stops waiting must not stop it for the others.
+        # A waiter that is cancelled must not cancel it for the others.
         return await asyncio.shield(task)
 
-    async def _embed_text(self, text: str) -> Row:
+    async def _embed_text(self, text: str) -> Embedding:
         try:
             [row] = await self._texts([text])
         finally:
@@ -206,13 +168,13 @@ class FrameRetriever:
         self._known_texts[text] = row
         return row
 
-    async def _rows(self, path: str, wanted: Sequence[int]) -> dict[int, Row]:
-        """The embeddings of frames by index: remembered, waited for, or made."""
+    async def _rows(self, path: str, wanted: Sequence[int]) -> dict[int, Embedding]:
+        """Embeddings of frames by index: remembered, waited for, or made."""
         video = await asyncio.to_thread(identify, path)
-        rows: dict[int, Row] = {}
+        rows: dict[int, Embedding] = {}
         made: set[int] = set()
         while missing := [index for index in dict.fromkeys(wanted) if index not in rows]:
-            futures: dict[int, asyncio.Future[Row]] = {}
+            futures: dict[int, asyncio.Future[Embedding]] = {}
             own: list[int] = []
             for index in missing:
                 row = self._cache.get(video, index)
@@ -225,7 +187,7 @@ class FrameRetriever:
                     futures[index] = self._pending[video, index] = asyncio.get_running_loop().create_future()
             if own:
                 made.update(own)
-                # A task of its own: a rollout that is cancelled must not take along what others wait for.
+                # A separate task: a cancelled rollout must not cancel what others wait for.
                 task = asyncio.create_task(self._make(video, own))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -237,13 +199,13 @@ class FrameRetriever:
                     rows[index] = future.result()
                 elif index in made or (isinstance(error, VideoError) and error.reason == "timeout"):
                     raise error.bare() if isinstance(error, VideoError) else error
-                # Else another request failed, perhaps for another frame's sake: this one tries for itself.
+                # Otherwise another request failed, perhaps for another frame: this one tries again.
         self._hits += len(wanted) - len(made)
         return rows
 
     async def _make(self, video: VideoIdentity, indices: Sequence[int]) -> None:
-        """Settle the pending embeddings of frames, from the disk cache or from the frames."""
-        fresh: dict[int, Row] = {}
+        """Settle pending embeddings, from the disk cache or from the frames."""
+        fresh: dict[int, Embedding] = {}
         try:
             stored = await self._on_disk_thread(self._cache.load, video, indices) if self._cache.on_disk else {}
             self._disk_hits += len(stored)
@@ -264,9 +226,9 @@ class FrameRetriever:
             await self._on_disk_thread(self._cache.save, video, fresh)
 
     async def _embed(
-        self, video: VideoIdentity, chunk: Sequence[int], size: tuple[int, int], fresh: dict[int, Row]
+        self, video: VideoIdentity, chunk: Sequence[int], size: tuple[int, int], fresh: dict[int, Embedding]
     ) -> None:
-        """Embed a few frames; whether they can be had is told to those who wait for them, not to the caller."""
+        """Embed a few frames; errors go to those who wait for them, not to the caller."""
         try:
             async with self._slots:
                 frames = (await self._source.serve(FrameRequest(video.path, chunk, size=size))).frames
@@ -278,7 +240,7 @@ class FrameRetriever:
             fresh[index] = row
             self._settle(video, index, row)
 
-    def _settle(self, video: VideoIdentity, index: int, row: Row) -> None:
+    def _settle(self, video: VideoIdentity, index: int, row: Embedding) -> None:
         row.setflags(write=False)
         self._cache.put(video, index, row)
         self._pending.pop((video, index)).set_result(row)
@@ -288,7 +250,7 @@ class FrameRetriever:
             future = self._pending.pop((video, index), None)
             if future is not None and isinstance(error, Exception):
                 future.set_exception(error)
-                future.exception()  # who asked may be gone: nobody need hear of it
+                future.exception()  # mark it as retrieved: its waiters may be gone
             elif future is not None:
                 future.cancel()
 

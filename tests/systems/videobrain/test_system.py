@@ -1,19 +1,11 @@
 """VideoBrain's episodes: what is shown, what calls do, when it ends, how it is graded."""
 
-import asyncio
-import json
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agentic_video.graders.judge import EndpointError, Judge, JudgeConfig
-from agentic_video.rollout.episode import play
-from agentic_video.rollout.policy import ScriptedPolicy
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef
@@ -195,92 +187,6 @@ def test_a_broken_format_is_not_graded(qa: VideoQA) -> None:
 def test_a_row_without_a_class_is_refused_even_if_unanswered(qa: VideoQA) -> None:
     with pytest.raises(RowError, match=r"row q1: field 'extra_info\.class'"):
         score(BASE, run(BASE, qa, "nothing"), qa)
-
-
-# Whatever a model says
-
-CALL = LOOK.removeprefix(THOUGHT)
-FRAGMENTS = [
-    "<thinking>",
-    "</thinking>",
-    "<tool_call>",
-    "</tool_call>",
-    "<answer>",
-    "</answer>",
-    "<|image_pad|>",
-    "<|im_end|>",
-    THOUGHT,
-    THOUGHT,
-    CALL,
-    FIND.removeprefix(THOUGHT),
-    "B",
-    "A. B. C. D.",
-    "{",
-    "}",
-    "[",
-    '"name"',
-    ":",
-    ",",
-    "NaN",
-    "1e999",
-    "-1",
-    "9" * 5000,
-    '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 1e308}}',
-    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "\\ud800"}}',
-    "\x00",
-    "é",
-    " ",
-    '{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9, "prompt": "x", "prompt": {"a": 1}}}',
-]
-NESTED = ["[" * depth + "]" * depth for depth in (100, 480, 600, 900)]
-CORPUS = [
-    "",
-    LOOK * 1000,
-    "<tool_call>" * 10_000 + "</tool_call>",
-    "<thinking>" * 50_000,
-    "<answer>" * 10_000 + "</answer>",
-    "<tool_call>" + "[" * 100_000 + "</tool_call>",
-    "<tool_call>" + "9" * 1_000_000 + "</tool_call>",
-    "<answer>" + "x" * 1_000_000 + "</answer>",
-    "<" * 1_000_000,
-    "</thinking><thinking>" * 50_000,
-    *(f'<tool_call>{{"name": "x", "arguments": {{"a": {nested}}}}}</tool_call>' for nested in NESTED),
-    *(f'<tool_call>{{"name": "x", "arguments": {{}}, "more": {nested}}}</tool_call>' for nested in NESTED),
-    '<tool_call>{"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 9' + "9" * 1800 + "}}</tool_call>",
-]
-
-
-def check(texts: Sequence[str]) -> None:
-    source = MemorySource()
-    qa = VideoQA("q", "v", "What?", "B", options=("red", "green", "blue", "grey"), extra={"class": "active"})
-    policy = ScriptedPolicy(lambda view: texts[len(view.turns) % len(texts)])
-    trajectory = asyncio.run(play(BASE, policy, qa, source, Nearest()))
-    json.dumps(trajectory.to_dict(), ensure_ascii=False).encode()
-    assert source.requested <= 16 + 4 * 8
-    result = score(BASE, trajectory, qa)
-    assert round(result.reward, 6) in (0.0, 0.05, 0.25, 1.05, 1.55)
-    assert result.acc == 0.0 or trajectory.answer is not None
-    assert result.reward < 0.06 or (trajectory.tool_calls > 0) == (round(result.reward, 6) in (0.25, 1.55))
-
-
-@pytest.mark.parametrize("text", CORPUS, ids=range(len(CORPUS)))
-def test_hostile_texts(text: str) -> None:
-    check([text])
-    check([LOOK, text, REPLY])
-
-
-def test_random_outputs() -> None:
-    rng = random.Random(0)
-    for _ in range(600):
-        texts = ["".join(rng.choices(FRAGMENTS, k=rng.randint(1, 8))) for _ in range(4)]
-        check([*texts, rng.choice([REPLY, *texts])])
-
-
-@given(st.lists(st.text(max_size=40) | st.sampled_from(FRAGMENTS), min_size=1, max_size=6))
-@settings(max_examples=150)
-def test_any_text(pieces: list[str]) -> None:
-    check(["".join(pieces)])
-    check([f"{THOUGHT}<tool_call>{''.join(pieces)}</tool_call>", REPLY])
 
 
 ONE_TOOL = [

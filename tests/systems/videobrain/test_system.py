@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentic_video.graders.judge import EndpointError, Judge, JudgeConfig
+from agentic_video.graders.judge import Judge, JudgeConfig
 from agentic_video.systems.videobrain.system import VideoBrain
 from agentic_video.types.row import RowError, VideoQA
 from agentic_video.types.trajectory import EndReason, FrameRef
@@ -137,10 +137,6 @@ def test_a_refused_call_takes_the_whole_reward(qa: VideoQA) -> None:
     assert score(BASE, run(BASE, qa, LOOK, REPLY), classed(qa)).reward == pytest.approx(1.55)
 
 
-def test_a_turn_without_call_and_answer_ends_the_episode(qa: VideoQA) -> None:
-    assert run(BASE, qa, "<thinking>well</thinking> I don't know.").end is EndReason.ILLEGAL
-
-
 def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
     looks = [call("uniform_sample", start_frame=start, end_frame=start + 50) for start in (0, 100, 200, 300)]
     trajectory = run(BASE, qa, *looks, REPLY)
@@ -149,11 +145,6 @@ def test_the_fifth_turn_is_asked_for_the_answer(qa: VideoQA) -> None:
     # a refused fourth call is answered with the same request
     refused = run(BASE, qa, *looks[:3], call("zoom"), REPLY)
     assert "last turn" in told(refused, 3)
-
-
-def test_a_call_in_the_fifth_turn_ends_unanswered(qa: VideoQA) -> None:
-    trajectory = run(BASE, qa, *[LOOK] * 5)
-    assert (trajectory.end, trajectory.answer, trajectory.tool_calls) == (EndReason.TURN_LIMIT, None, 4)
 
 
 def test_multiple_choice_is_judged_with_its_options(qa: VideoQA) -> None:
@@ -171,22 +162,10 @@ def test_open_ended_answers_get_a_partial_grade(qa: VideoQA) -> None:
     assert judge.asked == [(row.question, "a green one", "B", "unit")]
 
 
-def test_a_rule_needs_no_judge(qa: VideoQA) -> None:
-    assert score(BASE, run(BASE, qa, REPLY), classed(qa, "direct")).acc == 1.0
-    row = replace(classed(qa), answer_type="open_ended", options=())
-    with pytest.raises(EndpointError, match="row q1"):
-        score(BASE, run(BASE, row, REPLY), row)
-
-
 def test_a_broken_format_is_not_graded(qa: VideoQA) -> None:
     judge, judged = FixedJudge(1.0), replace(BASE, answer_match="judge")
     result = score(judged, run(judged, qa, "<answer>B</answer>"), classed(qa), judge)
     assert (result.reward, result.acc, result.format, judge.asked) == (0.0, 0.0, 0.0, [])
-
-
-def test_a_row_without_a_class_is_refused_even_if_unanswered(qa: VideoQA) -> None:
-    with pytest.raises(RowError, match=r"row q1: field 'extra_info\.class'"):
-        score(BASE, run(BASE, qa, "nothing"), qa)
 
 
 ONE_TOOL = [
@@ -275,8 +254,3 @@ def test_what_a_row_without_a_class_pays(qa: VideoQA, unclassed: str, without: f
     assert score(system, run(system, qa, REPLY), classed(qa, "direct")).reward == pytest.approx(1.55)
     with pytest.raises(RowError):
         system.needs(classed(qa, "easy"))
-
-
-def test_a_row_without_a_class_is_refused_by_default(qa: VideoQA) -> None:
-    with pytest.raises(RowError, match=r"agentic_video\.system\.unclassed"):
-        BASE.needs(qa)

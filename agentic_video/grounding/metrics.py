@@ -1,4 +1,4 @@
-"""What benchmarks of temporal grounding report of one question; their figures are means over questions.
+"""Metrics of temporal grounding for one question; benchmarks report means over questions.
 
 =====================  ==============================================================================================
 metric                 of a question
@@ -87,7 +87,7 @@ def average_precision(predicted: Sequence[Interval], gold: Sequence[Interval], t
 
 def mean_average_precision(predicted: Sequence[Interval], gold: Sequence[Interval]) -> float:
     """The mean of :func:`average_precision` over ``MAP_THRESHOLDS``."""
-    return sum(average_precision(predicted, gold, one) for one in MAP_THRESHOLDS) / len(MAP_THRESHOLDS)
+    return sum(average_precision(predicted, gold, threshold) for threshold in MAP_THRESHOLDS) / len(MAP_THRESHOLDS)
 
 
 def of_length(gold: Sequence[Interval], group: str) -> tuple[Interval, ...]:

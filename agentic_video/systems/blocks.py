@@ -61,7 +61,7 @@ def read_blocks(text: str, tags: Sequence[str]) -> Blocks:
 
 
 def answer_or_all(reply: str) -> str:
-    """What a reply without a grammar answers: the text of its last answer tag, or all of it where there is none."""
+    """The answer of a reply without a grammar: the text of its last answer tag, else all of it."""
     answer = last_block(reply, "answer")
     return reply if answer is None else answer
 

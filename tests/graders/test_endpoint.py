@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentic_video.graders.connection import MAX_REPLY_BYTES
-from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, Unreadable, text_of
+from agentic_video.graders.endpoint import Endpoint, EndpointConfig, EndpointError, UnreadableReply, text_of
 from tests.faulty_server import FaultyServer, Reply, Script
 
 Serve = Callable[[Script], FaultyServer]
@@ -20,7 +20,7 @@ QUESTION = [{"role": "user", "content": "How many?"}]
 def whole(reply: str) -> int:
     """Reads a number of one digit."""
     if len(reply) != 1 or not reply.isdecimal():
-        raise Unreadable(f"no number: {reply[:40]!r}")
+        raise UnreadableReply(f"no number: {reply[:40]!r}")
     return int(reply)
 
 
@@ -92,9 +92,9 @@ FAULTS = {
         (b"<html>Not\x1b\n here</html>", 'the reply is no chat completion; it begins "<html>Not\\x1b  here</html>"'),
         (b'{"choices": []}', "the reply is no chat completion; it begins \"{'choices': []}\""),
         (b'{"choices": [{"message": {"content": 1}}]}', "the reply's content is not a text"),
-        (b'{"choices": [{"message": {"content": "1", "tool_calls": [{}]}}]}', "what the model said into tool_calls: "),
-        (b'{"choices": [{"message": {"reasoning_content": "1"}}]}', "what the model said into reasoning_content: "),
-        (b'{"choices": [{"message": {"content": null, "reasoning": "1"}}]}', "what the model said into reasoning: "),
+        (b'{"choices": [{"message": {"content": "1", "tool_calls": [{}]}}]}', "the model's text into tool_calls: "),
+        (b'{"choices": [{"message": {"reasoning_content": "1"}}]}', "the model's text into reasoning_content: "),
+        (b'{"choices": [{"message": {"content": null, "reasoning": "1"}}]}', "the model's text into reasoning: "),
     ],
 )
 def test_what_a_reply_is_in_place_of_a_text_is_said(serve: Serve, body: bytes, said: str) -> None:
@@ -211,7 +211,6 @@ def test_reasoning_models_get_no_limit_and_no_temperature(serve: Serve) -> None:
     ("key", "value"),
     [
         ("base_url", "judge:8000"),
-        ("on_failure", "ignore"),
         ("timeout", 0),
         ("timeout", float("nan")),
         ("concurrency", 0),

@@ -10,7 +10,7 @@ import pytest
 
 from agentic_video.graders.endpoint import EndpointError
 from agentic_video.graders.judge import PROMPTS, Judge, JudgeConfig, Scale, grade_answer
-from agentic_video.graders.plain import plain
+from agentic_video.graders.replies import plain
 from agentic_video.rollout.tokens import ChatFormat
 from agentic_video.types.row import VideoQA
 from tests.faulty_server import FaultyServer, Reply, Script

@@ -309,9 +309,9 @@ def test_a_file_that_does_not_run_is_named(tmp_path: Path) -> None:
         load_function(str(broken), "f")
 
 
-@pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}, {"path": "x.py", "name": "f", "mode": "instead"}])
+@pytest.mark.parametrize("values", [{"path": "x.py"}, {"name": "f"}])
 def test_half_a_config_is_refused(values: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"belong together|mode must be one of"):
+    with pytest.raises(ValueError, match="belong together"):
         RewardConfig(**values)  # type: ignore[arg-type]
 
 

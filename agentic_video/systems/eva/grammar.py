@@ -17,7 +17,7 @@ REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: what is said after thinking, the first answer if there is one (released code), else the calls."""
+    """Read a turn: after thinking, the first answer if there is one (released code), else the calls."""
     said = text.rpartition(THINK_CLOSE)[2].partition(THINK_OPEN)[0]
     start = said.find(ANSWER_OPEN)
     end = said.find(ANSWER_CLOSE, start) if start >= 0 else -1

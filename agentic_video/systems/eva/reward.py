@@ -58,7 +58,7 @@ def rouge_words(text: str) -> list[str]:
 
 
 class _Tokenizer:
-    """What ``rouge_score`` asks for words; English ones are stemmed as it does itself."""
+    """Tokenizer for ``rouge_score``, which stems English words in the same way."""
 
     def __init__(self) -> None:
         from nltk.stem.porter import PorterStemmer
@@ -83,7 +83,7 @@ def rouge_mean(answer: str, reference: str) -> float:
 
 
 def _after_thinking(text: str) -> str:
-    """What follows the turn's one think block; empty when the turn doesn't begin with exactly one."""
+    """The text behind the turn's one think block; empty when the turn doesn't begin with exactly one."""
     text = text.strip()
     if text.count("<think>") != 1 or text.count("</think>") != 1 or not text.startswith("<think>"):
         return ""
@@ -128,7 +128,6 @@ def eva_score(trajectory: Trajectory, acc: float, credited: float, weights: EvaW
     earn less than a wrong one.
 
     Args:
-        acc: How right the answer is, 0.0 to 1.0.
         credited: ``r_acc``: the same, or 0.0 where the answer isn't verified.
     """
     tried = trajectory.answer is not None and trajectory.tool_calls > 0 and credited == 0.0

@@ -173,12 +173,7 @@ class Eva(VideoSystem):
         return self._reply(view.qa, parts, errors, legal, len(action.calls) - legal)
 
     async def plan(self, call: ToolCall, video: Video) -> Selection:
-        """The frames that a call selects.
-
-        Raises:
-            ToolError: The call is illegal.
-            VideoError: A frame can't be read.
-        """
+        """The frames that a call selects."""
         if call.name != NAME:
             raise ToolError(f"there is no such tool, only {NAME}")
         info = video.info

@@ -24,14 +24,9 @@ async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, grader
 
     Args:
         prompt: What the verifier is asked.
-        graders: The verifier, and the source of the frames.
-        rule: How its choice is matched.
 
     Returns:
         1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
-
-    Raises:
-        VerifierError: There is no verifier, it doesn't reply, or the frames can't be had.
     """
     refs = last_retrieval(trajectory)
     if not refs:

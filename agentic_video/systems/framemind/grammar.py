@@ -16,7 +16,7 @@ TOOLS = (frame_at.NAME, video_clip.NAME)
 
 
 def parse_turn(text: str, max_calls: int) -> Action:
-    """A closed answer stops; else a closed turn summary goes on, with calls or without (appendix B.1).
+    """A closed answer stops; else a closed turn summary continues, with calls or without (appendix B.1).
 
     What is inside a thought, or any other block, is text. Of several answers the last one counts.
     """

@@ -11,9 +11,6 @@ class FrameSampling:
         frames: Number of frames.
         height: Of a frame, in pixels.
         width: Of a frame, in pixels.
-
-    Raises:
-        ValueError: A number isn't positive.
     """
 
     frames: int
@@ -37,9 +34,6 @@ def ladder_sampling(low: FrameSampling, high: FrameSampling, index: int, group_s
         index: Number of the member, from 0; beyond the group the ladder begins again.
         group_size: Members of a group; the only member of a group of one gets ``low``.
         factor: Sides in pixels become multiples of this, at least one.
-
-    Raises:
-        ValueError: ``group_size`` or ``factor`` isn't positive.
     """
     if group_size < 1 or factor < 1:
         raise ValueError(f"group_size and factor must be at least 1, got {group_size} and {factor}")

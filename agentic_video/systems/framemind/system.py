@@ -140,11 +140,7 @@ class FrameMind(VideoSystem):
         return Observation(tuple(parts), legal_calls=len(action.calls) - illegal, illegal_calls=illegal)
 
     async def look(self, call: ToolCall, video: Video) -> list[Frame]:
-        """The frames of a call in order of time, each frame once: a clip may hold fewer than it is sampled at.
-
-        Raises:
-            ToolError: The call is illegal.
-        """
+        """The frames of a call in order of time, each frame once: a clip may hold fewer than it is sampled at."""
         if call.name not in TOOLS:
             raise ToolError(str(call.arguments["reason"]))
         if call.name == frame_at.NAME:

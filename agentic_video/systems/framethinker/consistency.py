@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"(?<!:)\b([0-9]+)\b(?!:)", re.ASCII)
 
 @dataclass(frozen=True)
 class ConsistencyRules:
-    """Which checks there are, and what they are used for.
+    """The checks, and their use.
 
     Attributes:
         enable: Whether a failed check takes the whole reward (paper, Eq. 6).
@@ -52,7 +52,6 @@ def failed_checks(episode: Steps, rules: ConsistencyRules) -> tuple[Check, ...]:
 
     Args:
         episode: Its steps.
-        rules: Which checks to make; ``enable`` isn't looked at.
 
     Returns:
         Names of the failed ones, in the order of :data:`Check`; empty when the episode passes.

@@ -74,7 +74,7 @@ Step = Look | Lookup | Answer
 
 @dataclass(frozen=True)
 class Steps:
-    """What an episode's turns did, in order.
+    """The actions of an episode, in order.
 
     Attributes:
         steps: Its looks, lookups and answer; what is none of them is left out.
@@ -96,7 +96,7 @@ class Steps:
 
 
 def read_steps(trajectory: Trajectory) -> Steps:
-    """What the turns of an episode did, whose tools are ``choose_frames`` and ``frame_number``."""
+    """Read the actions of an episode whose tools are ``choose_frames`` and ``frame_number``."""
     overview = [ref.index for message in trajectory.opening for ref in recorded_frames(message.parts)]
     steps = tuple(step for turn in trajectory.turns if (step := _step(turn)) is not None)
     return Steps(steps, max(overview, default=None))

@@ -83,11 +83,8 @@ def framethinker_score(
     code, and a switch).
 
     Args:
-        trajectory: The finished episode.
-        acc: 1.0 for a right answer, else 0.0.
         looked_up: Whether the question contains a clock time and a lookup returned a frame beyond the first.
         failed: The failed consistency checks that take the reward.
-        weights: Weights of the terms.
 
     Returns:
         The score; its term ``ccv`` is what the failed checks take away.

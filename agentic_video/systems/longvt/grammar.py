@@ -38,5 +38,5 @@ def parse_turn(text: str) -> Action:
 
 
 def reply(shown: Sequence[Part], text: str) -> tuple[Part, ...]:
-    """What a call is answered with: its frames first, then one text (released code)."""
+    """Reply to a call: its frames first, then one text (released code)."""
     return (f"{REPLY_OPEN}\n", *shown, f"{text}\n{REPLY_CLOSE}")

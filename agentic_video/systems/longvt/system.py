@@ -146,11 +146,7 @@ class LongVT(PixelBoundedSystem):
         return Observation(tuple(parts), legal_calls=legal, illegal_calls=len(action.calls) - legal)
 
     def crop(self, call: ToolCall, video: Video) -> CropRequest:
-        """The crop that a call asks for.
-
-        Raises:
-            ToolError: The call is illegal; the agent is told the message.
-        """
+        """The crop that a call asks for."""
         path = self.named(video)
         return check_crop(call.arguments, video.info.duration, self.limits(), (path,) if path else ())
 

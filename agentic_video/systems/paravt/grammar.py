@@ -20,7 +20,7 @@ CUT_MARK = " [truncated]"
 """Follows a summary that was cut at its token limit (released code)."""
 
 FORGED = ("<tool_response>", "<|")
-"""What only the environment writes: a reply, and the model's special tokens."""
+"""Text that only the environment writes: a reply, and the model's special tokens."""
 
 _OTHER_NAMES = {"start": "start_time", "end": "end_time"}
 _CODE = re.compile(r"(?:print\s*\(\s*)?(\w{1,40})\s*\((.*)\)")
@@ -36,7 +36,6 @@ def parse_turn(text: str, max_calls: int, fallback: bool = True) -> Action:
     What stands inside a thought, or inside any other block, is text.
 
     Args:
-        text: What the agent said.
         max_calls: Calls beyond these become one that is refused.
         fallback: Whether a turn with neither a call nor an answer in tags answers with its text (released code).
     """
@@ -65,9 +64,9 @@ def begins_call(text: str) -> bool:
 
 
 def untagged_answer(text: str) -> str:
-    """What a turn without an answer in tags answers: the text behind its thought, else its last line (released code).
+    """The answer of a turn without one in tags: the text behind its thought, else its last line (released code).
 
-    Tags are left out; an empty text is no answer, nor is one that plays somebody else's part.
+    Tags are left out; an empty text is no answer, nor is one that forges another role's text.
     """
     if any(mark in text for mark in FORGED):
         return ""
@@ -95,25 +94,22 @@ def read_code(line: str) -> ToolCall:
     """A call that is written as code: ``crop_video(start_time=10, end_time=20)``, perhaps inside ``print(..)``.
 
     Arguments without names are ``video_path``, ``start_time``, ``end_time`` in this order. Nothing is ever executed.
-
-    Raises:
-        ToolError: It isn't one function with numbers and texts as arguments.
     """
-    found = _CODE.match(line)
-    if found is None:
+    call = _CODE.match(line)
+    if call is None:
         raise ToolError("the call is not a function with its arguments")
-    name, inside = found[1], found[2]
+    name, inside = call[1], call[2]
     if line.startswith("print"):
         inside = inside.rstrip().removesuffix(")")
     arguments: dict[str, Any] = {}
     position = 0
     while position < len(inside):
-        one = _ARGUMENT.match(inside, position)
-        if one is None or len(arguments) >= len(crop_video.ARGUMENTS):
+        found = _ARGUMENT.match(inside, position)
+        if found is None or len(arguments) >= len(crop_video.ARGUMENTS):
             raise ToolError("the arguments of the call can't be read")
-        key = one[1] or crop_video.ARGUMENTS[len(arguments)]
-        arguments[key] = float(one[4]) if one[4] else one[2] if one[2] is not None else one[3]
-        position = one.end()
+        key = found[1] or crop_video.ARGUMENTS[len(arguments)]
+        arguments[key] = float(found[4]) if found[4] else found[2] if found[2] is not None else found[3]
+        position = found.end()
     return ToolCall(name, arguments)
 
 

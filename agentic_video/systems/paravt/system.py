@@ -122,11 +122,7 @@ class ParaVT(PixelBoundedSystem):
         self.crop_limits()
 
     def with_frames(self, count: int) -> System:
-        """Every video gets so many.
-
-        Raises:
-            ValueError: There is no overview.
-        """
+        """Every video gets so many."""
         if self.overview == "none":
             raise ValueError(f"{self.name} has no such number of frames")
         more = max(0, count - self.overview_frames)

@@ -192,11 +192,7 @@ class TimeSearch(VideoSystem):
         return tuple(part for part in parts if part != "")
 
     async def look(self, call: ToolCall, video: Video) -> list[Frame]:
-        """The frames that a call asks for, in order of time.
-
-        Raises:
-            ToolError: The call is illegal; the agent is told the message.
-        """
+        """The frames that a call asks for, in order of time."""
         if call.name != seek_video_frames.NAME:
             raise ToolError(f"there is no such tool, only {seek_video_frames.NAME}")
         info = video.info
@@ -204,11 +200,7 @@ class TimeSearch(VideoSystem):
         return await video.frames(await self.select(request, video), self.seek_size(info))
 
     async def select(self, request: SeekRequest, video: Video) -> list[int]:
-        """Select the frames of a legal search.
-
-        Raises:
-            ToolError: There is no retrieval model to search with.
-        """
+        """Select the frames of a legal search."""
         info = video.info
         pool = pool_indices(info.num_frames, info.shown_seconds, self.pool_fps, self.pool_max_frames)
         start, end = await video.frame_positions((request.start, request.end), self.seek_size(info))

@@ -125,11 +125,7 @@ class VideoBrain(VideoSystem):
         return tuple(name for name in TOOLS if getattr(self, name))
 
     def class_of(self, qa: VideoQA) -> QuestionClass | None:
-        """The class of a row; None where the use of tools earns nothing.
-
-        Raises:
-            RowError: The row has none, and such rows are refused, or one that doesn't exist.
-        """
+        """The class of a row; None where the use of tools earns nothing."""
         if qa.extra.get("class") is None and self.unclassed != "refused":
             return None if self.unclassed == "none" else self.unclassed
         return question_class(qa)
@@ -178,11 +174,7 @@ class VideoBrain(VideoSystem):
         return Observation((notice, *labelled(frames, frames_as)), legal_calls=1)
 
     async def choose(self, call: ToolCall, video: Video) -> list[int]:
-        """The frames that a call asks for, in order of time.
-
-        Raises:
-            ToolError: The call is illegal; the agent is told the message.
-        """
+        """The frames that a call asks for, in order of time."""
         total = video.info.num_frames
         if call.name not in self.tools:
             raise ToolError(
@@ -226,11 +218,7 @@ class VideoBrain(VideoSystem):
         return 0.0 if answer is None else await self.accuracy(answer, qa, graders.judge)
 
     async def accuracy(self, answer: str, qa: VideoQA, judge: Judge | None) -> float:
-        """0 or 1 for multiple choice, from 0 to 1 for an open-ended question (paper, appendix C.3) and for an interval.
-
-        Raises:
-            EndpointError: A judge is needed and there is none, or it gave no grade.
-        """
+        """0 or 1 for multiple choice, 0 to 1 for open-ended questions (paper, appendix C.3) and intervals."""
         if qa.answer_type in INTERVAL_TYPES:
             return grade_intervals(answer, qa)
         choice = qa.answer_type == "multiple_choice"

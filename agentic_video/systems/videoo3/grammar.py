@@ -18,7 +18,7 @@ _TAG = re.compile(r"</?(?:think|grounding|answer)>")
 
 
 def call_body(text: str) -> str | None:
-    """What stands in the last closed call of a turn; None without one."""
+    """Text of the last closed call of a turn; None without one."""
     return last_block(text, "grounding")
 
 

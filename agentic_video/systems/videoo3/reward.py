@@ -14,7 +14,7 @@ from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, Turn
 
 RewardClass = Literal["single_tool", "multi_tool", "any_tool", "single_direct", "free", "none"]
-"""What a question's bonus is for. ``single_tool``, ``multi_tool``: looks that cover its one clue, or its several ones.
+"""Kinds of bonus. ``single_tool``, ``multi_tool``: looks that cover its one clue, or its several ones.
 ``any_tool``: looks, wherever. ``single_direct``: no look, as its clue fills most of the video. ``free``: whichever.
 ``none``: there is no bonus (questions of evaluations)."""
 
@@ -107,7 +107,7 @@ def _span(turn: Turn) -> Interval | None:
 
 
 def single_clue_overlap(spans: Sequence[Interval], clues: Sequence[Interval]) -> float:
-    """How well looks cover one clue, 0 to 1: the mean of IoU, IoP, IoG and DIoU brought to that scale."""
+    """Coverage of one clue by looks, 0 to 1: the mean of IoU, IoP, IoG and DIoU brought to that scale."""
     if not merged(spans) or not merged(clues):
         return 0.0
     nearness = (set_diou(spans, clues) + 1) / 2
@@ -115,7 +115,7 @@ def single_clue_overlap(spans: Sequence[Interval], clues: Sequence[Interval]) ->
 
 
 def multi_clue_overlap(spans: Sequence[Interval], clues: Sequence[Interval]) -> float:
-    """How well looks cover several clues, 0 to 1: the mean of IoU twice, IoP and IoG."""
+    """Coverage of several clues by looks, 0 to 1: the mean of IoU twice, IoP and IoG."""
     return (2 * set_iou(spans, clues) + set_iop(spans, clues) + set_iog(spans, clues)) / 4
 
 
@@ -150,10 +150,6 @@ def videoo3_score(
     """``w_acc * acc + w_format * format + w_clue * bonus``; the bonus only where both are 1.
 
     Args:
-        trajectory: The finished episode.
-        qa: Its question: class, clues, kind of answer.
-        acc: From 0 to 1.
-        weights: Weights of the terms.
         unnamed: The class of a question that names none.
     """
     if qa.answer_type in INTERVAL_TYPES:

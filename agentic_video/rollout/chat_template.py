@@ -46,7 +46,8 @@ def template_of(processor: Any, tokenizer: Any) -> str:
         return found
     raise SetupError(
         "the model has no chat template, neither with its tokenizer nor with its processor (chat_template.jinja): copy "
-        "it from the model that this one was made of, or set actor_rollout_ref.model.custom_chat_template"
+        "it from the model that this one was made of, or set actor_rollout_ref.model.custom_chat_template",
+        key="actor_rollout_ref.model.custom_chat_template",
     )
 
 
@@ -84,13 +85,13 @@ def kwargs_of(data: Any) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, Mapping) and not hasattr(found, "keys"):
-        raise SetupError(f"{KWARGS_KEY}: expected names and values, got {found!r}")
+        raise SetupError(f"{KWARGS_KEY}: expected names and values, got {found!r}", key=KWARGS_KEY)
     kwargs = _plain(found)
     for name in kwargs:
         if not name.isidentifier():
-            raise SetupError(f"{KWARGS_KEY}: {name!r} is no name of a template's variable")
+            raise SetupError(f"{KWARGS_KEY}: {name!r} is no name of a template's variable", key=KWARGS_KEY)
         if name in OURS:
-            raise SetupError(f"{KWARGS_KEY}.{name}: prompts are built with a value of their own; leave it out")
+            raise SetupError(f"{KWARGS_KEY}.{name}: reserved for building prompts; leave it out", key=KWARGS_KEY)
     return kwargs
 
 
@@ -108,7 +109,8 @@ def check_kwargs(template: str, kwargs: Mapping[str, Any]) -> None:
         if not re.search(rf"\b{re.escape(name)}\b", template):
             raise SetupError(
                 f"{KWARGS_KEY}.{name}: the model's chat template reads no such variable, so it would change nothing; "
-                "leave it out"
+                "leave it out",
+                key=KWARGS_KEY,
             )
 
 

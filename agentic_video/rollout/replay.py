@@ -121,7 +121,7 @@ async def replay(
     said = [(turn, turn_ids(turn, chat_format, system.stop, prefix)) for turn in trajectory.turns]
     spoken = [(turn, ids) for turn, ids in said if ids]
     if not spoken or any(not ids for _, ids in said[:-1]):
-        raise ReplayError("a turn says nothing")
+        raise ReplayError("a turn is empty")
     for number, (_, ids) in enumerate(spoken, start=1):
         if not chat_format.eos_ids.isdisjoint(ids[:-1]):
             raise ReplayError(f"turn {number} writes out the token that ends a turn")

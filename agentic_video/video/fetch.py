@@ -168,8 +168,8 @@ class FrameFetcher:
                 raise VideoError(
                     call.video,
                     "changed",
-                    f"frame {frame.index} isn't the one that an episode was shown: leave the files of videos as they "
-                    "are while a run lasts, and the same on every node",
+                    f"frame {frame.index} differs from the frame that an episode was shown: leave the files of videos "
+                    "as they are while a run lasts, and the same on every node",
                 )
             images[ref.key] = self._kept[ref.key] = frame.image
         self._count(fetched=len(images), bytes=sum(image.nbytes for image in images.values()))

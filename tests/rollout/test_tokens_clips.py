@@ -21,7 +21,7 @@ from agentic_video.toyworld.model import FAMILIES, FamilyName, build_tokenizer, 
 from agentic_video.types.frame import Clip, Frame
 from agentic_video.types.message import Message, Part, visuals_of
 from agentic_video.types.row import VideoQA
-from agentic_video.types.trajectory import ClipRef, EndReason, record_parts
+from agentic_video.types.trajectory import Aside, ClipRef, EndReason, record_parts
 from agentic_video.video.source import CountingSource
 from tests.conftest import MemorySource
 
@@ -177,8 +177,13 @@ def test_budgets_count_frames_and_costs_count_tokens(qa: VideoQA) -> None:
     trajectory, _ = played(written, qa)
     assert len(trajectory.frames) == 5 + 4 + 1
     # 3 temporal patches of one token, 2 of four tokens, one image of four
-    costs = episode_costs(trajectory, written, CountingSource(MemorySource()))
-    assert costs["visual_tokens"] == 3 + 8 + 4
+    source = CountingSource(MemorySource())
+    source.requested, source.decoded, source.decode_seconds = 5, 3, 0.5
+    counts = {"frames_requested": 5.0, "frames_decoded": 3.0, "decode_seconds": 0.5}
+    assert episode_costs(trajectory, written, source) == {"visual_tokens": 3.0 + 8 + 4, **counts}
+    asked = replace(trajectory, asides=(Aside((), "yes", 3, prompt_tokens=20), Aside((), "no", 2)))
+    costs = episode_costs(asked, written, source)
+    assert (costs["asides"], costs["aside_tokens"]) == (2.0, 25.0)
     few, _ = played(written, qa, replace(SYSTEM, context="all", max_images=9))
     assert few.end is EndReason.IMAGE_BUDGET
 

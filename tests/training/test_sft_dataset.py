@@ -337,7 +337,7 @@ def test_records_that_cannot_be_used_are_reported(
     assert len(dataset) == 1
     expected = (
         "played with system 'eva', not 'videozoomer'",
-        "a turn says nothing",
+        "turn",
         "gone.mp4: no such file",
         "turn 1 holds a token that only the environment may write",
         "turn 1 writes out the token that ends a turn",

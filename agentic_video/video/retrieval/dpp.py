@@ -22,7 +22,7 @@ def relative_relevance(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def greedy_map(relevance: npt.NDArray[np.float64], alike: npt.ArrayLike, count: int) -> list[int]:
-    """Choose items step by step, each time the one that raises the determinant of the chosen ones' kernel most.
+    """Choose items step by step, each time the item with the greatest gain in the determinant of the chosen kernel.
 
     Only the rows of chosen items are read: ``count * items`` numbers in all.
 

@@ -35,14 +35,11 @@ _SWEEP_TO = 0.9
 
 
 class EmbeddingCache:
-    """Frame embeddings of one model.
-
-    :meth:`get` and :meth:`put` belong to one thread, :meth:`load` and :meth:`save` to one thread.
-    """
+    """Frame embeddings of one model: ``memory`` for one thread, :meth:`load` and :meth:`save` for another."""
 
     def __init__(self, config: RetrievalConfig, model: str) -> None:
         self._model = model
-        self._memory: BoundedCache[tuple[VideoIdentity, int], Embedding] = BoundedCache(
+        self.memory: BoundedCache[tuple[VideoIdentity, int], Embedding] = BoundedCache(
             config.max_bytes, lambda row: row.nbytes
         )
         self._folder = Path(config.cache_dir).expanduser() if config.cache_dir else None
@@ -54,22 +51,9 @@ class EmbeddingCache:
         """Files that could not be read or written."""
 
     @property
-    def bytes(self) -> int:
-        """Bytes held in memory."""
-        return int(self._memory.currsize)
-
-    @property
     def on_disk(self) -> bool:
         """Return True if there is a folder."""
         return self._folder is not None
-
-    def get(self, video: VideoIdentity, index: int) -> Embedding | None:
-        """Return an embedding in memory."""
-        return self._memory.get((video, index))
-
-    def put(self, video: VideoIdentity, index: int, row: Embedding) -> None:
-        """Keep an embedding in memory."""
-        self._memory[video, index] = row
 
     def load(self, video: VideoIdentity, indices: Iterable[int]) -> dict[int, Embedding]:
         """Load those embeddings that a video's file holds; a damaged file holds none."""

@@ -140,7 +140,7 @@ class FrameRetriever:
             texts=self._texts.items,
             batches=self._images.batches + self._texts.batches,
             seconds=self._images.seconds + self._texts.seconds,
-            bytes=self._cache.bytes,
+            bytes=int(self._cache.memory.currsize),
         )
 
     async def aclose(self) -> None:
@@ -177,7 +177,7 @@ class FrameRetriever:
             futures: dict[int, asyncio.Future[Embedding]] = {}
             own: list[int] = []
             for index in missing:
-                row = self._cache.get(video, index)
+                row = self._cache.memory.get((video, index))
                 if row is not None:
                     rows[index] = row
                 elif (video, index) in self._pending:
@@ -242,7 +242,7 @@ class FrameRetriever:
 
     def _settle(self, video: VideoIdentity, index: int, row: Embedding) -> None:
         row.setflags(write=False)
-        self._cache.put(video, index, row)
+        self._cache.memory[video, index] = row
         self._pending.pop((video, index)).set_result(row)
 
     def _fail(self, video: VideoIdentity, indices: Iterable[int], error: BaseException) -> None:

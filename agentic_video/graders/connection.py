@@ -37,9 +37,9 @@ def api_key(variable: str) -> str:
 def connect(base_url: str, key: str, timeout: float, max_reply_bytes: int = MAX_REPLY_BYTES) -> "AsyncOpenAI":
     """A client of an OpenAI-compatible server; it belongs to the event loop that uses it first.
 
-    Redirects aren't followed: they would carry the key elsewhere. Replies come without compression, so that none is
-    larger in memory than on the wire. Other replies fail as :class:`RefusedReply`, which may be the cause of the
-    client's own error. A server of this machine or of its network is asked without a proxy.
+    Redirects aren't followed: they would carry the key elsewhere. Replies come without compression, so that
+    they are no larger in memory than on the wire. Other replies fail as :class:`RefusedReply`, which may be the cause
+    of the client's own error. A server of this machine or of its network is asked without a proxy.
 
     Raises:
         SetupError: The proxy that environment variables name can't be used.

@@ -59,7 +59,7 @@ def acc_at_gqa(acc: float, predicted: Interval | None, gold: Sequence[Interval])
 def average_precision(predicted: Sequence[Interval], gold: Sequence[Interval], threshold: float) -> float:
     """Average precision of predictions at an IoU, interpolated as in Pascal VOC 2010 and later (QVHighlights' script).
 
-    The surest prediction chooses first, of the windows that are still free the one that it fits best; it is a hit if
+    The surest prediction chooses first, of the free windows the best; it is a hit if
     their IoU reaches the threshold.
 
     Args:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agentic_video.evaluation.baseline import baseline_of
 from agentic_video.graders.base import Graders
 from agentic_video.rollout.episode import play
 from agentic_video.rollout.policy import ScriptedPolicy
@@ -142,10 +141,3 @@ def test_frames_that_are_not_evenly_spaced_stay_images(overview: Any, qa: VideoQ
     asked = replace(qa, extra={"overview_times": [1.0, 2.0, 30.0]})
     trajectory = run(system, asked, "<think>b</think><answer>B</answer>")
     assert len(trajectory.visuals) > 1 and not any(isinstance(shown, ClipRef) for shown in trajectory.visuals)
-
-
-def test_the_baseline_is_shown_as_the_system_is(qa: VideoQA) -> None:
-    baseline = baseline_of(VideoZoomer(frames_as="video"), 4, tiny=True)
-    trajectory = run(baseline, qa, "<answer>B</answer>")
-    assert look(trajectory.opening[0].parts)[0] == [0, 200, 399, 599]
-    assert len(run(replace(baseline, frames_as="images"), qa, "<answer>B</answer>").visuals) == 4  # type: ignore[call-arg]

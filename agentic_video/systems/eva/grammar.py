@@ -50,14 +50,10 @@ LABELS: Mapping[FramesAs, str] = {
 def labelled(
     frames: Sequence[Frame], times: Sequence[float], frames_as: FramesAs = "images", start: int = 0
 ) -> tuple[Part, ...]:
-    """Each image after its number and its time in minutes and whole seconds (released code).
+    """Each image after its number and its asked time in minutes and whole seconds (released code), counted from
+    ``start``.
 
     A clip comes after both ends: ``Frame 0 at [00:30] to frame 7 at [01:30]: ``.
-
-    Args:
-        times: In seconds, as asked for.
-        frames_as: Whether they are one clip.
-        start: Number of the first of them: frames of several calls are counted on.
     """
 
     def label(number: int, _: Frame) -> str:

@@ -39,10 +39,7 @@ _UNSPACED = (
 
 
 def rouge_words(text: str) -> list[str]:
-    """The words of a text in lower case, without punctuation.
-
-    As ``rouge_score`` does it, for letters and digits of every script: that package keeps only ASCII's.
-    """
+    """The lower-case words of a text, like ``rouge_score``'s, which keeps only ASCII's, but of every script."""
     words, previous = [""], ""
     for character in unicodedata.normalize("NFKC", text).lower():
         kind = unicodedata.category(character)[0]
@@ -122,13 +119,9 @@ def format_ok(trajectory: Trajectory) -> bool:
 
 
 def eva_score(trajectory: Trajectory, acc: float, credited: float, weights: EvaWeights) -> Score:
-    """``w_acc * r_acc + w_fmt * r_fmt`` (paper, equation 3).
+    """``w_acc * r_acc + w_fmt * r_fmt`` (paper, equation 3); ``credited`` is ``r_acc``, 0 for an unverified answer.
 
-    An answer that is right but not verified has no credit, and counts as wrong for ``r_fmt`` too: otherwise it would
-    earn less than a wrong one.
-
-    Args:
-        credited: ``r_acc``: the same, or 0.0 where the answer isn't verified.
+    Such an answer counts as wrong for ``r_fmt`` too: otherwise it would earn less than a wrong one.
     """
     tried = trajectory.answer is not None and trajectory.tool_calls > 0 and credited == 0.0
     terms = {

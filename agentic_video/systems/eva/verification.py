@@ -20,13 +20,9 @@ def last_retrieval(trajectory: Trajectory) -> tuple[FrameRef, ...]:
 
 
 async def verify_choice(trajectory: Trajectory, qa: VideoQA, prompt: str, graders: Graders, rule: MatchRule) -> float:
-    """Completeness self-verification: can a verifier answer from the frames of the last retrieval alone?
+    """Completeness self-verification: 1.0 if a verifier answers right from the frames of the last retrieval alone.
 
-    Args:
-        prompt: What the verifier is asked.
-
-    Returns:
-        1.0 when the verifier is right; 0.0 when it isn't, or nothing was retrieved (then it isn't asked).
+    0.0 without asking where nothing was retrieved; VerifierError where there is no verifier, reply or frame.
     """
     refs = last_retrieval(trajectory)
     if not refs:

@@ -16,9 +16,9 @@ TOOLS = (frame_at.NAME, video_clip.NAME)
 
 
 def parse_turn(text: str, max_calls: int) -> Action:
-    """A closed answer stops; else a closed turn summary continues, with calls or without (appendix B.1).
+    """Read a turn: its last closed answer, else its calls before a closed turn summary (appendix B.1).
 
-    What is inside a thought, or any other block, is text. Of several answers the last one counts.
+    Text inside a thought, or any other block, is text.
     """
     read = read_blocks(text, TAGS)
     if answers := read.bodies("answer"):

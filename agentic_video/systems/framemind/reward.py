@@ -52,11 +52,10 @@ def used_tools(trajectory: Trajectory) -> set[str]:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Whether the episode is answered and every turn is made of closed blocks, with nothing else between them.
+    """The episode is answered and every turn is made of closed blocks, with nothing else between them.
 
-    The last turn is one or more thoughts, then exactly one answer (equation 12). Earlier ones begin with a thought, may
-    continue with calls and thoughts, and end with their one turn summary (appendix B.1, loop policy). A refused call
-    doesn't break the format: the agent may correct itself (appendix B.3).
+    The last turn: thoughts, then one answer (equation 12). Earlier ones: a thought, then calls and thoughts, and one
+    turn summary at the end (appendix B.1). A refused call doesn't break the format: it may be corrected (appendix B.3).
     """
     if trajectory.answer is None:
         return False

@@ -48,14 +48,7 @@ class ConsistencyRules:
 
 
 def failed_checks(episode: Steps, rules: ConsistencyRules) -> tuple[Check, ...]:
-    """The checks that an episode fails, whatever its end; also for the beginning of one.
-
-    Args:
-        episode: Its steps.
-
-    Returns:
-        Names of the failed ones, in the order of :data:`Check`; empty when the episode passes.
-    """
+    """The failed checks of an episode or its beginning, in the order of :data:`Check`; ``enable`` isn't looked at."""
     steps, looks = episode.steps, episode.looks
     failed: list[Check] = []
     if rules.redundancy and (_repeats_look(looks, episode.overview_end) or _repeats_lookup(steps)):

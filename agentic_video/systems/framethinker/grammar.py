@@ -20,11 +20,7 @@ MAX_CALL_CHARS = 200
 
 
 def split_turn(text: str) -> tuple[str, str] | None:
-    """The last action of a turn, and the last finished thought before it.
-
-    Returns:
-        (thought, action), or None when there is no action after a thought.
-    """
+    """The last finished thought and the last action behind it; None without an action after a thought."""
     action_end = text.rfind(ACTION_CLOSE)
     action_start = text.rfind(ACTION_OPEN, 0, max(action_end, 0))
     think_end = text.rfind(THINK_CLOSE, 0, max(action_start, 0))
@@ -128,10 +124,8 @@ LABELS: Mapping[FramesAs, str] = {
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image after its number in the video, one a line: ``frame 420: `` (paper, released code).
-
-    A clip comes after both ends: ``frame 420 to frame 840: ``.
-    """
+    """Each image after its number in the video, one a line: ``frame 420: ``; a clip after both ends (paper, released
+    code)."""
     return with_labels(
         frames,
         frames_as,

@@ -59,10 +59,7 @@ def _turn_ok(turn: Turn) -> bool:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Every turn is one thought and one action, every action but the last was carried out, the last answers.
-
-    The released code pays nothing otherwise: thoughts and actions must pair up and the last action must answer.
-    """
+    """Every turn is one thought and one action, all but the last were carried out, the last answers (released code)."""
     if trajectory.answer is None:
         return False
     earlier = trajectory.turns[:-1]

@@ -40,11 +40,10 @@ class LongVTWeights:
 
 
 def format_ok(texts: Sequence[str]) -> bool:
-    """Whether an episode's turns are think, then (one call, think) any number of times, then one answer.
+    """An episode's turns are think, then (one call, think) any number of times, then one answer.
 
-    As in the released code they are read as one text, which starts with a thought and ends with the answer: a turn with
-    two calls has no thought between them, and is not well formed. Text outside the tags is no fault, except between the
-    thought and the answer of an episode without calls.
+    As in the released code they are read as one text: two calls in a turn have no thought between them. Text outside
+    the tags is no fault, except between the thought and the answer of an episode without calls.
     """
     whole = "\n".join(texts).strip()
     tags = [f"{close}{name}" for close, name in _TAG.findall(whole)]
@@ -66,8 +65,7 @@ def _overlaps(crop: Interval, windows: Sequence[Interval], kind: TimeReward) -> 
 def time_reward(trajectory: Trajectory, qa: VideoQA, kind: TimeReward) -> float:
     """Overlap of the last crop that was carried out with the gold window, of several with the best.
 
-    0 without a crop or a window, and where the answer itself is an interval: its overlap is the accuracy then (released
-    code).
+    0 without a crop or a window, and where the answer is an interval: its overlap is the accuracy (released code).
     """
     crop = last_look(trajectory)
     if crop is None or qa.answer_type in INTERVAL_TYPES:

@@ -31,13 +31,10 @@ _ANY_TAG = re.compile(rf"</?(?:{'|'.join(TAGS)})>")
 
 
 def parse_turn(text: str, max_calls: int, fallback: bool = True) -> Action:
-    """Read a turn: closed calls are carried out, whatever else it says; else its first closed answer counts.
+    """Read a turn: its closed calls, whatever else it holds; else its first closed answer; else, with ``fallback``, its
+    text.
 
-    What stands inside a thought, or inside any other block, is text.
-
-    Args:
-        max_calls: Calls beyond these become one that is refused.
-        fallback: Whether a turn with neither a call nor an answer in tags answers with its text (released code).
+    Calls beyond ``max_calls`` become one that is refused. Text inside a thought, or any other block, is text.
     """
     read = read_blocks(text, TAGS)
     calls: list[ToolCall] = []
@@ -66,7 +63,7 @@ def begins_call(text: str) -> bool:
 def untagged_answer(text: str) -> str:
     """The answer of a turn without one in tags: the text behind its thought, else its last line (released code).
 
-    Tags are left out; an empty text is no answer, nor is one that forges another role's text.
+    Tags are left out; empty and forged texts are no answer.
     """
     if any(mark in text for mark in FORGED):
         return ""
@@ -91,9 +88,9 @@ def _read_block(tag: str, body: str) -> list[ToolCall]:
 
 
 def read_code(line: str) -> ToolCall:
-    """A call that is written as code: ``crop_video(start_time=10, end_time=20)``, perhaps inside ``print(..)``.
+    """Read a call written as code, perhaps inside ``print(..)``; unnamed arguments are in the schema's order.
 
-    Arguments without names are ``video_path``, ``start_time``, ``end_time`` in this order. Nothing is ever executed.
+    Nothing is ever executed.
     """
     call = _CODE.match(line)
     if call is None:
@@ -132,13 +129,8 @@ LABELS: Mapping[FramesAs, str] = {
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bool = True) -> tuple[Part, ...]:
-    """Each image after its time: ``<12.5 seconds>`` (released code).
-
-    A clip comes after both ends: ``<0.0 to 59.9 seconds>``.
-
-    Args:
-        labels: Whether times are written at all.
-    """
+    """Each image after its time, ``<12.5 seconds>``; a clip after both ends (released code). ``labels`` switches them
+    off."""
     shown = with_labels(
         frames,
         frames_as,
@@ -149,10 +141,9 @@ def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images", labels: bo
 
 
 def harmless(text: str) -> str:
-    """A sub-agent's text as the agent is shown it: it can't close the reply that it stands in, nor open a tag.
+    """A sub-agent's text that can neither close the reply that it stands in nor open a tag.
 
-    Special tokens of the model are written as plain text wherever they stand
-    (:class:`agentic_video.rollout.tokens.ChatFormat`); the tags of the grammar are no special tokens.
+    Special tokens of the model become plain text in :class:`agentic_video.rollout.tokens.ChatFormat`.
     """
     return " ".join(text.replace("<", "(").replace(">", ")").split())
 

@@ -55,9 +55,9 @@ def words(text: str) -> list[str]:
 
 
 def word_f1(answer: str, reference: str) -> float:
-    """F1 of an answer's words, each of which is found once (released code); 1.0 for equal texts, 0.0 to 1.0.
+    """F1 of an answer's words, each found once (released code); 1.0 for equal texts.
 
-    An answer without words is right for no reference: in the released code ``.`` equals ``A``, as both have none.
+    An answer without words is never right: in the released code ``.`` equals ``A``.
     """
     if len(answer) > MAX_MATCH_CHARS:
         return 0.0

@@ -139,10 +139,9 @@ class ParaVT(PixelBoundedSystem):
         return CropLimits(fps=self.crop_fps, max_frames=self.crop_max_frames, past_end="clamped")
 
     def overview_count(self, video: str) -> int:
-        """Number of overview frames, by the name of the video's file alone: the same for all rollouts of its questions.
+        """Number of overview frames, drawn by the name of the video's file: the same for all rollouts of its questions.
 
-        Unlike Python's ``hash`` of the path, which the released code seeds with, it is the same in every process, and
-        wherever the videos are stored.
+        Unlike Python's ``hash`` of the path (released code), it is the same in every process and folder.
         """
         counts = self._overview_counts()
         drawn = hashlib.blake2b(Path(video).name.encode("utf-8", "surrogatepass"), digest_size=8).digest()

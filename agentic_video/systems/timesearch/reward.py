@@ -33,10 +33,9 @@ class TimeSearchWeights:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Whether the episode is answered, and every turn is one thought and then one call or the answer, nothing else.
+    """The episode is answered, and every turn is one thought and then one call or the answer, nothing else.
 
-    What stands in a call isn't looked at: an unreadable one is answered with a hint, and the form stands (released
-    code).
+    The call itself isn't read: an unreadable one gets a hint, and the form stands (released code).
     """
     if trajectory.answer is None:
         return False

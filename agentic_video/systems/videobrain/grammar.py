@@ -46,10 +46,7 @@ LABELS: Mapping[FramesAs, str] = {
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image on a line of its own, after its number in the video: ``frame 1250: `` (released code).
-
-    A clip comes after both ends: ``frame 1250 to frame 2500: ``.
-    """
+    """Each image on a line of its own, after its number in the video; a clip after both ends (released code)."""
     return with_labels(
         frames,
         frames_as,

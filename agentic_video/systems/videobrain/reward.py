@@ -81,13 +81,9 @@ def question_class(qa: VideoQA) -> QuestionClass:
 def gate_fault(trajectory: Trajectory, duplicate_margin: int, tools: Collection[str] = TOOLS) -> str | None:
     """The first rule of the format gate that an episode breaks, or None (paper, section 3.4 and appendix C.1).
 
-    Tags are counted over all that the agent said. Two rules are added to the published ones: each turn is one thought
-    and then one call or the answer, in this order and not inside each other (so that no count can be made up for
-    elsewhere); and a refused call fails, as it ends the released code's episode unanswered.
-
-    Args:
-        duplicate_margin: Two ranges whose ends are both within so many frames are the same.
-        tools: The tools that there are.
+    Tags are counted over all turns. Two rules are added to the published ones: each turn is one thought and then one
+    call or the answer, in this order and not inside each other; and a refused call fails, as it ends the released
+    code's episode unanswered. Two ranges whose ends are both within ``duplicate_margin`` frames are the same.
     """
     if trajectory.answer is None:
         return "no answer"

@@ -23,10 +23,7 @@ def call_body(text: str) -> str | None:
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: its last closed call, else its last closed answer.
-
-    A turn ends with its first call, so a call is always the last block (released port).
-    """
+    """Read a turn: its last closed call, which ends a turn (released port), else its last closed answer."""
     if (body := call_body(text)) is not None:
         try:
             return Calls((ToolCall(ground_segment.NAME, read_grounding(body)),))

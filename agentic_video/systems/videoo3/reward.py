@@ -41,8 +41,8 @@ class VideoO3Weights:
         acc: Of a right answer, or of the overlap of an answered segment.
         format: Of following the grammar in every turn.
         clue: Of the bonus; 0 pays none.
-        call_decay: Taken off the bonus for each call after the first, in questions of one clue; twice that for each
-            call, where none is needed.
+        call_decay: Taken off the bonus for each call after the first, in questions of one clue; twice that where
+            no call is needed.
         direct: The bonus of a right answer without a call, in questions of one clue that need none.
         free: The bonus of a right answer where calls make no difference.
     """
@@ -56,20 +56,14 @@ class VideoO3Weights:
 
 
 def reward_class(qa: VideoQA, unnamed: RewardClass) -> RewardClass:
-    """The class of a question, by its ``extra_info.reward_class`` or else by its data source.
-
-    Args:
-        unnamed: The class of a question that names none.
-    """
+    """The class of a question, by its ``extra_info.reward_class``, else its data source, else ``unnamed``."""
     names = (qa.extra.get("reward_class"), qa.data_source)
     return next((CLASSES[name] for name in names if isinstance(name, str) and name in CLASSES), unnamed)
 
 
 def format_score(trajectory: Trajectory) -> float:
-    """1 where the last turn is a thought and an answer and every earlier one a thought and a call, else 0.
-
-    Each error in a call's JSON costs one share of the turns.
-    """
+    """1 where the last turn is a thought and an answer and earlier ones a thought and a call, less errors in calls'
+    JSON."""
     if trajectory.answer is None:
         return 0.0
     *earlier, last = trajectory.turns

@@ -144,13 +144,7 @@ class VideoO3(VideoSystem):
         return frame_count(info.duration, self.overview_fps, least, self.overview_max_frames)
 
     def frame_size(self, info: VideoInfo, tokens: int, count: int, frames_as: FramesAs) -> tuple[int, int]:
-        """(width, height) of the frames of an observation.
-
-        Args:
-            tokens: Visual tokens of all of them together.
-            count: How many frames.
-            frames_as: How they are shown: a clip's are merged two by two.
-        """
+        """(width, height) of ``count`` frames that share ``tokens`` visual tokens; a clip's are merged two by two."""
         return self._frame_size(info.width, info.height, tokens, count, frames_as)
 
     def _frame_size(self, width: int, height: int, tokens: int, count: int, frames_as: FramesAs) -> tuple[int, int]:

@@ -15,10 +15,8 @@ CALL_OPEN, CALL_CLOSE = "<video_zoom>", "</video_zoom>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: one that ends in a call is a call, else the text of its last answer tag is the answer.
-
-    A closing tag alone is no call (released code).
-    """
+    """Read a turn that ends in a call as it, else its last answer tag; a closing tag alone is no call (released
+    code)."""
     if CALL_OPEN in text and text.rstrip().endswith(CALL_CLOSE):
         if text.count(CALL_OPEN) != 1 or text.count(CALL_CLOSE) != 1:
             return Illegal("one turn may hold only one call")
@@ -46,10 +44,7 @@ LABELS: Mapping[FramesAs, str] = {
 
 
 def labelled(frames: Sequence[Frame], frames_as: FramesAs = "images") -> tuple[Part, ...]:
-    """Each image after its number within the clip and its time: ``<frame3_time12.50s>`` (released code).
-
-    A clip comes after both ends: ``<frame0_time12.50s><frame7_time16.00s>``.
-    """
+    """Each image after its number within the clip and its time; a clip after both ends (released code)."""
 
     def label(number: int, frame: Frame) -> str:
         return f"<frame{number}_time{frame.time:.2f}s>"

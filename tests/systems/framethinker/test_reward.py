@@ -153,8 +153,3 @@ def test_format() -> None:
     assert not format_ok(episode(lookup(), look(), end=EndReason.TURN_LIMIT))
     assert not format_ok(episode(replace(look(), illegal_calls=1), reply()))
     assert not format_ok(episode(reply("<action>output answer: B</action><think>a</think>")))
-
-
-def test_an_unknown_bonus_is_refused() -> None:
-    with pytest.raises(ValueError, match="bonus"):
-        FrameThinkerWeights(bonus="both")  # type: ignore[arg-type]

@@ -52,10 +52,6 @@ def test_calls_that_cannot_be_read(text: str) -> None:
     assert isinstance(parse_turn(text), Illegal)
 
 
-def test_the_last_answer_counts() -> None:
-    assert parse_turn("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
-
-
 def test_labels_carry_the_number_within_the_video_on_a_line_of_its_own() -> None:
     first, second = (Frame(index, index / 30, np.zeros((2, 2, 3), np.uint8)) for index in (375, 400))
     assert labelled([first, second]) == ("\nframe 375: ", first, "\nframe 400: ", second)

@@ -37,10 +37,6 @@ def test_what_a_turn_is(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 
 
-def test_the_last_answer_counts() -> None:
-    assert parse_turn("<answer>A</answer> no, <answer> B </answer>") == Answer("B")
-
-
 def test_labels_carry_the_number_within_the_clip_and_the_time() -> None:
     first, second = (Frame(index, index / 30, np.zeros((2, 2, 3), np.uint8)) for index in (375, 400))
     assert labelled([first, second]) == ("<frame0_time12.50s>", first, "<frame1_time13.33s>", second)

@@ -203,7 +203,7 @@ def _memory(gpus: int) -> Iterator[Finding]:
 
 
 def _disks(machines: int) -> Iterator[Finding]:
-    """What can be written in the folders of runs and of the cache, and whether other machines can have the former, too."""
+    """Report free space of the run and cache folders, and whether other machines see the former."""
     outputs, cache = output_folder(os.environ), cache_folder(os.environ)
     yield _room("disk", outputs, 5, "set OUTPUT_DIR to a folder that can be written and has room for checkpoints")
     yield _room("cache", cache, 1, "set XDG_CACHE_HOME to a folder that can be written, for tiny models and worlds")

@@ -18,7 +18,7 @@ from agentic_video.types.trajectory import EndReason
 from agentic_video.utils.errors import SetupError, one_line
 from agentic_video.video.retrieval.config import RetrievalConfig
 from agentic_video.video.sizes import PixelBudget
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 
 MAX_PICTURES = 64
 """Of one validation: a validation waits for its pictures."""

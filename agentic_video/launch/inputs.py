@@ -398,7 +398,7 @@ def _warn_of_validation(rows: int, config: DictConfig) -> None:
 
 
 def _usable_records(files: Sequence[str], stage: Stage, system: str) -> tuple[list[VideoQA], list[str]]:
-    """What the usable records of some files ask, and what is wrong with the others. Only questions are held in memory."""
+    """Questions of the usable records of some files and the faults of the others; only questions stay in memory."""
     asked: list[VideoQA] = []
     problems: list[str] = []
     systems: Counter[str] = Counter()

@@ -15,7 +15,7 @@ from agentic_video.training.engine import reference_patches, sequence_inputs, wi
 from agentic_video.training.references import IMAGES, SequenceImages
 from agentic_video.types.frame import Clip, ImageRef, VideoRef
 from agentic_video.types.message import Visual, frames_of
-from agentic_video.video.store import StoreConfig
+from agentic_video.video.store_config import StoreConfig
 from tests.config.configs import composed
 
 

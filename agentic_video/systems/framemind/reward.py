@@ -11,7 +11,7 @@ from agentic_video.types.trajectory import Trajectory
 from agentic_video.utils.choices import check_choice
 
 TurnBonus = Literal["turns", "turn_sums"]
-"""What the turn bonus counts: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
+"""Unit of the turn bonus: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,6 @@ class FrameMindWeights:
         turn_bonus: What is counted for that: ``turns`` (equation 8) or ``turn_sums`` (equation 13).
         min_turns: Fewest that earn the bonus.
         max_turns: Most that earn it.
-
-    Raises:
-        ValueError: ``turn_bonus`` is unknown.
     """
 
     acc: float = 1.0
@@ -55,11 +52,10 @@ def used_tools(trajectory: Trajectory) -> set[str]:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Whether the episode is answered and every turn is made of closed blocks, with nothing else between them.
+    """The episode is answered and every turn is made of closed blocks, with nothing else between them.
 
-    The last turn is one or more thoughts, then exactly one answer (equation 12). Earlier ones begin with a thought, may
-    go on with calls and thoughts, and end with their one turn summary (appendix B.1, loop policy). A refused call
-    doesn't break the format: the agent may correct itself (appendix B.3).
+    The last turn: thoughts, then one answer (equation 12). Earlier ones: a thought, then calls and thoughts, and one
+    turn summary at the end (appendix B.1). A refused call doesn't break the format: it may be corrected (appendix B.3).
     """
     if trajectory.answer is None:
         return False
@@ -86,11 +82,6 @@ def framemind_score(trajectory: Trajectory, acc: float, weights: FrameMindWeight
     """``acc + format + tool score * (0.2 + 0.8 acc) + 0.5 [2 or 3 turns]``, format being 0 or -1 (equations 5 to 9).
 
     The turn bonus and the tool score's smaller part are paid for unanswered episodes too: the paper makes no exception.
-
-    Args:
-        trajectory: The finished episode.
-        acc: 1.0 for a right answer, else 0.0.
-        weights: Weights of the terms.
     """
     fmt = float(format_ok(trajectory))
     tool = (0.0, weights.one_tool, weights.both_tools)[len(used_tools(trajectory))]

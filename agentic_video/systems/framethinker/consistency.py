@@ -22,7 +22,7 @@ _INTEGER = re.compile(r"(?<!:)\b([0-9]+)\b(?!:)", re.ASCII)
 
 @dataclass(frozen=True)
 class ConsistencyRules:
-    """Which checks there are, and what they are used for.
+    """The checks, and their use.
 
     Attributes:
         enable: Whether a failed check takes the whole reward (paper, Eq. 6).
@@ -48,15 +48,7 @@ class ConsistencyRules:
 
 
 def failed_checks(episode: Steps, rules: ConsistencyRules) -> tuple[Check, ...]:
-    """The checks that an episode fails, whatever its end; also for the beginning of one.
-
-    Args:
-        episode: Its steps.
-        rules: Which checks to make; ``enable`` isn't looked at.
-
-    Returns:
-        Names of the failed ones, in the order of :data:`Check`; empty when the episode passes.
-    """
+    """The failed checks of an episode or its beginning, in the order of :data:`Check`; ``enable`` isn't looked at."""
     steps, looks = episode.steps, episode.looks
     failed: list[Check] = []
     if rules.redundancy and (_repeats_look(looks, episode.overview_end) or _repeats_lookup(steps)):

@@ -59,10 +59,7 @@ def _turn_ok(turn: Turn) -> bool:
 
 
 def format_ok(trajectory: Trajectory) -> bool:
-    """Every turn is one thought and one action, every action but the last was carried out, the last answers.
-
-    The released code pays nothing otherwise: thoughts and actions must pair up and the last action must answer.
-    """
+    """Every turn is one thought and one action, all but the last were carried out, the last answers (released code)."""
     if trajectory.answer is None:
         return False
     earlier = trajectory.turns[:-1]
@@ -83,11 +80,8 @@ def framethinker_score(
     code, and a switch).
 
     Args:
-        trajectory: The finished episode.
-        acc: 1.0 for a right answer, else 0.0.
         looked_up: Whether the question contains a clock time and a lookup returned a frame beyond the first.
         failed: The failed consistency checks that take the reward.
-        weights: Weights of the terms.
 
     Returns:
         The score; its term ``ccv`` is what the failed checks take away.

@@ -14,10 +14,9 @@ REPLY_OPEN, REPLY_CLOSE = "<tool_response>", "</tool_response>"
 
 
 def parse_turn(text: str) -> Action:
-    """Read a turn: one with a call is its calls, whatever else it says, else the text of its last answer tag.
+    """Read a turn: its calls, whatever else it holds, else the text of its last answer tag.
 
-    One call that can't be read, or is for another tool, spoils the turn (released code: no call is left, and the
-    episode ends).
+    One unreadable call, or one for another tool, spoils the turn (released code: the episode ends).
     """
     calls: list[ToolCall] = []
     for block in text.split(CALL_OPEN)[1:]:
@@ -38,5 +37,5 @@ def parse_turn(text: str) -> Action:
 
 
 def reply(shown: Sequence[Part], text: str) -> tuple[Part, ...]:
-    """What a call is answered with: its frames first, then one text (released code)."""
+    """Reply to a call: its frames first, then one text (released code)."""
     return (f"{REPLY_OPEN}\n", *shown, f"{text}\n{REPLY_CLOSE}")

@@ -6,13 +6,13 @@ checks each value strictly: no text becomes a number, a whole number may stand f
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -121,10 +121,12 @@ class _Type:
     def __init__(self, hint: Any) -> None:
         self.hint = hint
         parts = get_args(hint)
-        self.nested = next((part for part in (hint, *parts) if is_dataclass(part)), None)
+        self.nested: type[Any] | None = next(
+            (part for part in (hint, *parts) if isinstance(part, type) and is_dataclass(part)), None
+        )
         # pydantic takes a dictionary for a dataclass only where it isn't strict
         self.adapter: TypeAdapter[Any] | None = None
-        if self.nested is None:
+        if self.nested is None and get_origin(hint) is not ClassVar:
             self.adapter = TypeAdapter(hint, config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
     def read(self, value: Any, where: str, place: str) -> Any:
@@ -152,13 +154,13 @@ class _Type:
 
 
 @cache
-def _types(cls: type[Any]) -> Mapping[str, _Type]:
+def _types(cls: Any) -> Mapping[str, _Type]:
     return {name: _Type(hint) for name, hint in get_type_hints(cls, include_extras=True).items()}
 
 
 def _types_of(cls: type[Any], where: str) -> Mapping[str, _Type]:
     try:
-        return _types(cls)
+        return _types(cast(Hashable, cls))
     except Exception as error:  # whatever a name in a user's annotation comes to
         raise ConfigError(f"{where}: {cls.__name__}: {one_line(described(error))}", key=where) from error
 

@@ -105,7 +105,7 @@ class Raising:
     table: str = "x"
 
     def __post_init__(self) -> None:
-        {}[self.table]
+        dict[str, str]()[self.table]
 
 
 @dataclass(frozen=True)

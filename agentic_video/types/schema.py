@@ -19,5 +19,7 @@ def first_problem(error: ValidationError) -> tuple[str, str]:
         return key, _WORDS[found["type"]]
     if found["type"] == "value_error":
         return key, str(found["ctx"]["error"])
+    if found["type"] == "union_tag_invalid":
+        return key, f"has an unknown kind, got {short(found['input'])}"
     expected = found["msg"].replace("Input should be", "must be").replace("valid tuple", "list")
     return key, f"{expected}, got {short(found['input'])}"

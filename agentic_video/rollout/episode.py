@@ -257,7 +257,7 @@ async def play_attempts(
     *,
     rollout_index: int = 0,
 ) -> tuple[Trajectory, ...]:
-    """Play a question as in evaluation: again for as long as the system retries it (see :meth:`System.retry`).
+    """Play a question as in evaluation: again for as long as the system's ``retry`` returns one.
 
     An agent without budget left is told to answer, if its system has a ``forced_answer``. Returns all attempts in
     order; the last one counts.

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentic_video.types.action import Answer, Illegal
+
 
 @dataclass(frozen=True)
 class Block:
@@ -60,6 +62,12 @@ def answer_or_all(reply: str) -> str:
     """The answer of a reply without a grammar: the text of its last answer tag, else all of it."""
     answer = last_block(reply, "answer")
     return reply if answer is None else answer
+
+
+def answer_in_tags(text: str) -> Answer | Illegal:
+    """Read a turn without a call: the text of its last answer tag."""
+    answer = last_block(text, "answer")
+    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
 
 
 def last_block(text: str, tag: str) -> str | None:

@@ -228,7 +228,7 @@ def test_robust_rule(prediction: str) -> None:
         ("...", ("...", "x"), "A"),
     ],
 )
-def test_which_option_an_answer_names(prediction: str, options: tuple[str, ...], named: str | None) -> None:
+def test_the_option_that_an_answer_names(prediction: str, options: tuple[str, ...], named: str | None) -> None:
     right = [letter for letter in LETTERS[: len(options)] if match_robust(prediction, letter, options)]
     assert right == ([named] if named else [])
 

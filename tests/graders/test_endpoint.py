@@ -97,7 +97,7 @@ FAULTS = {
         (b'{"choices": [{"message": {"content": null, "reasoning": "1"}}]}', "the model's text into reasoning: "),
     ],
 )
-def test_what_a_reply_is_in_place_of_a_text_is_said(serve: Serve, body: bytes, said: str) -> None:
+def test_replies_without_a_text_are_described(serve: Serve, body: bytes, said: str) -> None:
     kind = "text/html" if body.startswith(b"<") else "application/json"
     server = serve(lambda asked, number: Reply(body=body, headers={"Content-Type": kind}))
     with pytest.raises(EndpointError) as caught:
@@ -305,7 +305,7 @@ def test_a_key_that_a_server_echoes_is_not_logged(
         assert key[:8] not in str(caught.value) + caplog.text
 
 
-REMOTE = "http://203.0.113.7/v1"  # a documentation address: on nobody's network
+REMOTE = "http://203.0.113.7/v1"  # a documentation address: on no network
 
 
 def through(monkeypatch: pytest.MonkeyPatch, proxy: str, variable: str = "http_proxy") -> None:

@@ -62,7 +62,7 @@ def test_a_rate_that_fits_is_kept_and_one_that_does_not_becomes_uniform(qa: Vide
     assert numbers("rate", qa, fps=1 / 15) == [0, 150, 300, 450]  # exactly four
     assert numbers("rate", qa, fps=0.1) == [0, 200, 399, 599]  # six would be too many
     assert numbers("rate", qa, fps=0.0817) == [0, 200, 399, 599]  # 4.9 times: five
-    assert numbers("rate", qa, fps=1e9) == [0, 200, 399, 599], "times that nobody needs aren't listed"
+    assert numbers("rate", qa, fps=1e9) == [0, 200, 399, 599], "unused times aren't listed"
 
 
 def test_keyframes_close_to_evenly_spaced_frames(qa: VideoQA) -> None:

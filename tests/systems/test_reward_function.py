@@ -1,4 +1,4 @@
-"""A reward of one's own: in place of the system's, or beside it."""
+"""Custom reward functions: replacing the system's reward, or added to it."""
 
 import asyncio
 import math
@@ -54,7 +54,7 @@ def test_without_a_function_the_system_scores(qa: VideoQA) -> None:
     assert (found.reward, found.acc, found.format) == (pytest.approx(1.0), 1.0, 1.0)
 
 
-def test_in_its_place(qa: VideoQA, file: Path) -> None:
+def test_a_replacing_function(qa: VideoQA, file: Path) -> None:
     found = score(qa, RewardConfig(str(file), "turns", reward_kwargs={"price": 3.0}))
     assert found == Score(-3.0, 0.25, 0.5, {"turns": -3.0})
 
@@ -63,7 +63,7 @@ def test_a_coroutine_function(qa: VideoQA, file: Path) -> None:
     assert score(qa, RewardConfig(str(file), "later")).reward == -2.0
 
 
-def test_beside_it(qa: VideoQA, file: Path) -> None:
+def test_an_added_function(qa: VideoQA, file: Path) -> None:
     """Reward and terms are added up with the weight; accuracy and format stay the system's."""
     found = score(qa, RewardConfig(str(file), "turns", mode="add", weight=0.1))
     assert found.reward == pytest.approx(1.0 - 0.1)
@@ -81,7 +81,7 @@ def test_a_module_by_its_name() -> None:
     assert load_function("pkg://evidence_reward", "few_frames").__name__ == "few_frames"
 
 
-def test_a_file_may_have_dataclasses_and_files_beside_it(
+def test_a_file_may_have_dataclasses_and_import_its_neighbours(
     qa: VideoQA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -247,7 +247,7 @@ def test_a_system_that_returns_no_score_is_named(qa: VideoQA, file: Path, mode: 
             asyncio.run(played)
 
 
-def test_what_a_file_s_own_code_raises_is_named_with_its_line(tmp_path: Path) -> None:
+def test_errors_in_a_file_s_code_name_the_line(tmp_path: Path) -> None:
     reads = tmp_path / "reads.py"
     reads.write_text("import json\nTABLE = json.load(open('table.json'))\n")
     with pytest.raises(ValueError, match=r"reads\.py: FileNotFoundError: .*'table\.json' \(reads\.py line 2\)$"):

@@ -122,7 +122,7 @@ def test_eva_has_a_clip_for_each_call(qa: VideoQA) -> None:
         {"tool": "frame_select", "arguments": {"start_time": start, "end_time": end, "nframes": count, "resize": 1.0}}
         for start, end, count in asked
     ]
-    turn = "<think>a</think>" + "".join(f"<tool_call>{json.dumps(one)}</tool_call>" for one in calls)
+    turn = "<think>a</think>" + "".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
     trajectory = run(system, qa, turn, "<think>b</think><answer>B</answer>")
     assert look(trajectory.turns[0].observation)[1:-1] == [
         "Frame 0 at [00:00] to frame 2 at [00:10]: ",

@@ -2,13 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from agentic_video.systems.blocks import read_blocks
 from agentic_video.systems.framemind.grammar import TAGS, TOOLS, evidence_header
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory
-from agentic_video.utils.choices import check_choice
 
 TurnBonus = Literal["turns", "turn_sums"]
 """Unit of the turn bonus: the turns (equation 8), or the closed ``<turn_sum>`` blocks (equation 13)."""
@@ -40,9 +39,6 @@ class FrameMindWeights:
     turn_bonus: TurnBonus = "turns"
     min_turns: int = 2
     max_turns: int = 3
-
-    def __post_init__(self) -> None:
-        check_choice("turn_bonus", self.turn_bonus, get_args(TurnBonus))
 
 
 def used_tools(trajectory: Trajectory) -> set[str]:

@@ -1,14 +1,13 @@
 """FrameThinker's reward (paper section 3.3 and appendix D; released code for the conditions)."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from agentic_video.systems.framethinker.consistency import Check
 from agentic_video.systems.framethinker.grammar import ACTION_CLOSE, ACTION_OPEN, THINK_CLOSE, THINK_OPEN
 from agentic_video.types.action import Calls
 from agentic_video.types.score import Score
 from agentic_video.types.trajectory import Trajectory, Turn
-from agentic_video.utils.choices import check_choice
 
 Bonus = Literal["actions", "turns"]
 _TAGS = (THINK_OPEN, THINK_CLOSE, ACTION_OPEN, ACTION_CLOSE)
@@ -45,9 +44,6 @@ class FrameThinkerWeights:
     turn_cap: float = 0.6
     format: float = 0.0
     format_gate: bool = True
-
-    def __post_init__(self) -> None:
-        check_choice("bonus", self.bonus, get_args(Bonus))
 
 
 def _turn_ok(turn: Turn) -> bool:

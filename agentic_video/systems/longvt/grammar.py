@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from agentic_video.systems.blocks import last_block
+from agentic_video.systems.blocks import answer_in_tags
 from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.crop_video import NAME
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.message import Part
 
 CALL_OPEN, CALL_CLOSE = "<tool_call>", "</tool_call>"
@@ -32,8 +32,7 @@ def parse_turn(text: str) -> Action:
         calls.append(call)
     if calls:
         return Calls(tuple(calls))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 def reply(shown: Sequence[Part], text: str) -> tuple[Part, ...]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from agentic_video.systems.blocks import last_block
+from agentic_video.systems.blocks import answer_in_tags
 from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools.arguments import read_call
 from agentic_video.tools.base import ToolError
-from agentic_video.types.action import Action, Answer, Calls, Illegal
+from agentic_video.types.action import Action, Calls, Illegal
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
@@ -22,8 +22,7 @@ def parse_turn(text: str) -> Action:
             return Calls((read_call(text[text.index(CALL_OPEN) + len(CALL_OPEN) : text.index(CALL_CLOSE)]),))
         except ToolError as error:
             return Illegal(str(error))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 TOOLS = ("uniform_sample", "clip_sample")

@@ -4,12 +4,12 @@ observation."""
 import re
 from collections.abc import Mapping, Sequence
 
-from agentic_video.systems.blocks import last_block
+from agentic_video.systems.blocks import answer_in_tags, last_block
 from agentic_video.systems.shown import FramesAs, with_labels
 from agentic_video.tools import ground_segment
 from agentic_video.tools.base import ToolError
 from agentic_video.tools.ground_segment import read_grounding
-from agentic_video.types.action import Action, Answer, Calls, Illegal, ToolCall
+from agentic_video.types.action import Action, Calls, Illegal, ToolCall
 from agentic_video.types.frame import Frame
 from agentic_video.types.message import Part
 
@@ -29,8 +29,7 @@ def parse_turn(text: str) -> Action:
             return Calls((ToolCall(ground_segment.NAME, read_grounding(body)),))
         except ToolError as error:
             return Illegal(str(error))
-    answer = last_block(text, "answer")
-    return Illegal("neither a call nor an answer") if answer is None else Answer(answer.strip())
+    return answer_in_tags(text)
 
 
 def thinks_then(text: str, tag: str) -> bool:

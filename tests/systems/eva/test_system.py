@@ -94,7 +94,7 @@ def test_calls_beyond_the_cap_are_refused(qa: VideoQA, source: MemorySource) -> 
     assert str(trajectory.turns[0].observation[-1]).startswith("\nError: only 2 calls fit in a turn.")
 
 
-def test_a_refused_call_beside_a_legal_one_is_told(qa: VideoQA, source: MemorySource) -> None:
+def test_a_refused_call_next_to_a_legal_call_is_reported(qa: VideoQA, source: MemorySource) -> None:
     trajectory = run(SMALL, qa, source, "<think>x</think>" + call(nframes=0) + call(nframes=1), REPLY)
     assert trajectory.end is EndReason.ANSWER
     assert (trajectory.tool_calls, trajectory.illegal_calls) == (1, 1)

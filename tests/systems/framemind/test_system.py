@@ -130,7 +130,7 @@ def test_calls_beyond_the_cap_are_refused_at_once(qa: VideoQA, source: MemorySou
     assert "only 3 calls are allowed" in str(turn.observation[-2])
 
 
-def test_a_summary_without_calls_goes_on(qa: VideoQA, source: MemorySource) -> None:
+def test_a_summary_without_calls_continues(qa: VideoQA, source: MemorySource) -> None:
     assert SMALL.parse(REST) == Calls(())
     trajectory = run(SMALL, qa, source, REST, REPLY)
     assert trajectory.end is EndReason.ANSWER

@@ -90,7 +90,7 @@ ILLEGAL = Turn("<think>x</think><action>dance</action>", Illegal("unknown action
         (ANY_LOOKUP, episode(look(), reply()), 0.0, True, (), 0.0),
         (ANY_LOOK, episode(look(), look(), reply()), 0.0, True, (), 0.2),
         (ANY_LOOK, episode(lookup(), reply()), 1.0, True, (), 1.0),
-        # rejected: a reward for turns, min(0.2 * (turns - 1), 0.6), in place of the actions' bonus
+        # rejected: a reward for turns, min(0.2 * (turns - 1), 0.6), instead of the actions' bonus
         (TURNS, episode(lookup(), look(), reply()), 1.0, True, (), 1.4),
         (TURNS, episode(look(), look(), look(), look(), reply()), 1.0, True, (), 1.6),  # capped
         (TURNS, episode(look(), look(), look(), reply()), 0.0, True, (), 0.0),

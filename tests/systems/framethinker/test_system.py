@@ -106,7 +106,7 @@ def test_a_failed_check_takes_the_reward_unless_switched_off(
     texts: tuple[str, ...], asked: VideoQA, source: MemorySource
 ) -> None:
     trajectory = run(SMALL, asked, source, *texts)
-    assert trajectory.answer == "B"  # training isn't guarded: the episode goes on to its end
+    assert trajectory.answer == "B"  # training isn't guarded: the episode continues to its end
     assert reward(SMALL, trajectory, asked) == 0.0
     assert reward(replace(SMALL, ccv=ConsistencyRules(enable=False)), trajectory, asked) >= 1.0
 

@@ -78,7 +78,9 @@ def test_or_not_at_all(qa: VideoQA, source: MemorySource) -> None:
     for text in (bare, LOOK):  # what it says of a path isn't looked at
         trajectory = run(system, qa, source, text, REPLY)
         assert trajectory.tool_calls == 1
-    assert not any("video_path" in text_of(one.parts) or "memory" in text_of(one.parts) for one in trajectory.opening)  # type: ignore[arg-type]
+    assert not any(
+        "video_path" in text_of(message.parts) or "memory" in text_of(message.parts) for message in trajectory.opening
+    )  # type: ignore[arg-type]
 
 
 def test_without_tools_none_is_spoken_of(qa: VideoQA, source: MemorySource) -> None:
@@ -129,7 +131,7 @@ def test_several_calls_of_a_turn_are_answered_in_order(qa: VideoQA, source: Memo
         (call('"1"', 4), "start_time must be a number"),
     ],
 )
-def test_a_refused_call_is_told_and_the_episode_goes_on(
+def test_a_refused_call_is_reported_and_the_episode_continues(
     qa: VideoQA, source: MemorySource, request_: str, reason: str
 ) -> None:
     trajectory = run(SMALL, qa, source, "<think>a</think>" + request_, REPLY)
@@ -256,7 +258,7 @@ def open_ended(qa: VideoQA) -> VideoQA:
     return replace(qa, options=(), answer="a green square", answer_type="open_ended")
 
 
-def test_an_empty_answer_is_wrong_and_asks_nobody(qa: VideoQA, source: MemorySource) -> None:
+def test_an_empty_answer_is_wrong_without_a_judge(qa: VideoQA, source: MemorySource) -> None:
     asked, judge = open_ended(qa), StubJudge(1.0)
     trajectory = run(SMALL, asked, source, "<think>a</think><answer> </answer>")
     score = scored(trajectory, asked, graders=Graders(judge=judge))

@@ -1,4 +1,4 @@
-"""ParaVT's grammar: parallel calls in both forms, answers with and without tags, and replies that nobody can forge."""
+"""ParaVT's grammar: parallel calls in both forms, answers with and without tags, and replies that can't be forged."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def call(body: str, tag: str = "tool_call") -> str:
 def arguments_of(text: str, max_calls: int = 5) -> list[dict[str, object]]:
     action = parse_turn(text, max_calls)
     assert isinstance(action, Calls)
-    return [dict(one.arguments) for one in action.calls]
+    return [dict(call.arguments) for call in action.calls]
 
 
 def test_several_calls_of_a_turn_in_both_forms_keep_their_order() -> None:
@@ -82,7 +82,7 @@ def test_a_call_that_cannot_be_read_is_refused_and_leaves_the_others(said: str, 
 def test_calls_beyond_the_limit_become_one_that_is_refused() -> None:
     action = parse_turn(call(CROP) * 7, 3)
     assert isinstance(action, Calls)
-    assert [one.name for one in action.calls] == ["crop_video"] * 3 + [REFUSED]
+    assert [call.name for call in action.calls] == ["crop_video"] * 3 + [REFUSED]
     assert "only 3 calls" in action.calls[-1].arguments["reason"]
     many = parse_turn(call("\n".join(["crop_video(start=1, end=2)"] * 9), "tool_code"), 3)
     assert isinstance(many, Calls) and len(many.calls) == 4

@@ -185,9 +185,9 @@ def test_only_the_agent_s_own_words_are_trained_on(chat_format: ChatFormat, qa: 
     assert sequence.prompt_ids[-len(given) :] == given
     assert len(policy.aside_sequences) == trained
     if trained:
-        (beside,) = policy.aside_sequences
-        assert [one for one, mask in zip(beside.response_ids, beside.response_mask, strict=True) if mask] == summary
-        assert len(beside.visuals) == 3
+        (aside,) = policy.aside_sequences
+        assert [token for token, mask in zip(aside.response_ids, aside.response_mask, strict=True) if mask] == summary
+        assert len(aside.visuals) == 3
 
 
 def test_an_engine_that_fails_a_sub_agent_fails_the_rollout(qa: VideoQA, source: MemorySource) -> None:
@@ -270,7 +270,7 @@ def test_in_evaluation_an_answer_is_asked_for_after_three_turns(qa: VideoQA, sou
     played = run(EVALUATED, qa, source, *texts, asides=None, force_answer=True)
     assert (played.end, played.answer, len(played.turns), played.forced) == (EndReason.ANSWER, "B", 4, True)
     assert shown(played.turns[2]) == "Answer now."
-    # in training nobody asks
+    # not asked in training
     assert run(EVALUATED, qa, source, *texts, asides=None).end is EndReason.TURN_LIMIT
 
 

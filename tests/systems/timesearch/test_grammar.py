@@ -34,7 +34,7 @@ NEITHER = Illegal("neither a call nor an answer")
         ("<answer></answer>", Answer("")),
     ],
 )
-def test_what_a_turn_is(text: str, action: Action) -> None:
+def test_reading_a_turn(text: str, action: Action) -> None:
     assert parse_turn(text) == action
 
 

@@ -1,4 +1,4 @@
-"""Turns of TimeSearch-R's agents, and what answers beside them: a retriever and the policy's asides."""
+"""Turns of TimeSearch-R's agents, with a retriever and the policy's asides."""
 
 import asyncio
 import json

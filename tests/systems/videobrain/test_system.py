@@ -246,7 +246,7 @@ def test_without_the_gate_the_format_is_neither_checked_nor_paid(
     ("unclassed", "without", "with_tool"),
     [("none", 1.05, 1.05), ("direct", 1.55, 1.05), ("adaptive", 1.55, 1.55), ("active", 1.05, 1.55)],
 )
-def test_what_a_row_without_a_class_pays(qa: VideoQA, unclassed: str, without: float, with_tool: float) -> None:
+def test_rewards_of_rows_without_a_class(qa: VideoQA, unclassed: str, without: float, with_tool: float) -> None:
     system = replace(BASE, unclassed=unclassed)  # type: ignore[arg-type]
     assert score(system, run(system, qa, REPLY), qa).reward == pytest.approx(without)
     assert score(system, run(system, qa, LOOK, REPLY), qa).reward == pytest.approx(with_tool)

@@ -19,7 +19,13 @@ HD = (1280, 720)
 
 
 def texts(trajectory: Trajectory, role: str = "user") -> list[str]:
-    return [part for one in trajectory.opening if one.role == role for part in one.parts if isinstance(part, str)]
+    return [
+        part
+        for message in trajectory.opening
+        if message.role == role
+        for part in message.parts
+        if isinstance(part, str)
+    ]
 
 
 def clip_of(parts: Any) -> ClipRef:
@@ -75,7 +81,7 @@ def test_images_share_them_one_by_one(qa: VideoQA) -> None:
     frame = trajectory.frames[0]
     # 120 frames: 136 each: 435 x 245 pixels, 15 x 8
     assert frame.width * frame.height // 784 == 120
-    assert "<0.00s>" in texts(trajectory) and not any(isinstance(one, ClipRef) for one in trajectory.visuals)
+    assert "<0.00s>" in texts(trajectory) and not any(isinstance(visual, ClipRef) for visual in trajectory.visuals)
 
 
 def test_a_small_frame_is_enlarged_to_twenty_tokens(qa: VideoQA) -> None:
@@ -124,7 +130,7 @@ def test_a_look_is_the_next_observation(qa: VideoQA, source: MemorySource) -> No
         ("<think>a</think><grounding>?</grounding>", "not valid JSON"),
     ],
 )
-def test_a_failed_look_is_told_and_the_episode_goes_on(
+def test_a_failed_look_is_reported_and_the_episode_continues(
     qa: VideoQA, source: MemorySource, call: str, reason: str
 ) -> None:
     trajectory = run(SMALL, qa, source, call, ground(1, 3), REPLY)
@@ -179,5 +185,5 @@ def test_few_frames_are_shown_once_each(qa: VideoQA) -> None:
 
 def test_a_video_of_one_frame_is_an_image(qa: VideoQA) -> None:
     trajectory = run(SMALL, qa, MemorySource(1.0, fps=1.0), REPLY)
-    assert [type(one) for one in trajectory.visuals] == [FrameRef]
+    assert [type(visual) for visual in trajectory.visuals] == [FrameRef]
     assert len(recorded_frames(trajectory.visuals)) == 1

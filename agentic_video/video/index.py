@@ -46,7 +46,7 @@ class VideoInfo:
     """True if the distance between frames varies beyond the rounding of the time base, the last one aside."""
     codec: str
     pixel_format: str
-    """As stored, e.g. "yuv420p10le"."""
+    """Stored format, e.g. "yuv420p10le"."""
     start_time: float
     """Seconds of the first frame on the file's own clock."""
     first_time: float = 0.0

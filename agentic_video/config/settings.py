@@ -131,7 +131,7 @@ def settings_of(config: DictConfig) -> Settings:
     if block is None:
         raise ConfigError("the config has no block 'agentic_video': start from a recipe's yaml", key="agentic_video")
     values: Any = OmegaConf.to_container(block, resolve=True)
-    known = {one.name for one in fields(Settings)}
+    known = {setting.name for setting in fields(Settings)}
     for key in values:
         if key not in known and key not in READ_ELSEWHERE:
             raise unknown_key("agentic_video", str(key), {*known, *READ_ELSEWHERE})
@@ -183,11 +183,7 @@ def limits_of(config: DictConfig) -> TokenLimits:
 
 
 def template_kwargs_of(config: DictConfig) -> dict[str, Any]:
-    """The variables that a run's chat template is given (``data.apply_chat_template_kwargs``).
-
-    Raises:
-        SetupError: One isn't the user's to give.
-    """
+    """The variables that a run's chat template is given (``data.apply_chat_template_kwargs``)."""
     return kwargs_of(config.get("data"))
 
 

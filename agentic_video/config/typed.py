@@ -49,7 +49,7 @@ def unknown_key(where: str, key: str, known: Collection[str], place: str = "") -
 def dataclass_from(cls: type[T], values: Any, where: str, place: str = "") -> T:
     """Make a dataclass, and the dataclasses that it holds, of plain values.
 
-    ``_target_`` names another class than the one that a field is declared with.
+    ``_target_`` names another class than the field's declared one.
 
     Args:
         values: A mapping; None stands for an empty one.

@@ -255,9 +255,6 @@ class Clip(OneSize):
 
     Attributes:
         frames: At least two, of one size, in order of time.
-
-    Raises:
-        ValueError: They aren't.
     """
 
     frames: tuple[Frame, ...]

@@ -321,7 +321,7 @@ def write_record(file: TextIO, record: Record) -> None:
 def _line(fields: dict[str, Any]) -> str:
     try:
         return json_line(fields)
-    except TypeError:  # of numpy, or it is said what it is and where
+    except TypeError:  # numpy's values, or an error that names the place
         return json_line(plain(fields, "record"))
 
 
@@ -365,7 +365,7 @@ def record_lines(paths: Iterable[str | Path]) -> list[RecordLine]:
 def each_record(
     paths: Iterable[str | Path], wanted: Callable[[bytes], object] = bytes.strip
 ) -> Iterator[Record | RecordError]:
-    """The records of several files, one after the other, and in place of each bad line what is wrong with it.
+    """The records of several files, one after the other; a bad line yields its error.
 
     Args:
         paths: The files.
@@ -392,7 +392,7 @@ def read_records(path: str | Path) -> Iterator[Record]:
 
     Raises:
         RecordError: The file can't be read, or a line is bad (the first bad one ends the iteration;
-            :func:`each_record` goes on after it).
+            :func:`each_record` continues after it).
     """
     for record in each_record([path]):
         if isinstance(record, RecordError):
